@@ -1,0 +1,47 @@
+"""What keeps the log.
+
+A store must keep records exactly as given and in order, must acknowledge an append
+only when it will survive, and must refuse (`Conflict`) an append that does not start
+right after the last record it has: a second writer is never merged.  It never looks
+inside an event except for its `once` name, of which it keeps each only once a session.
+All methods may be called from any task of one event loop at the same time.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..values.record import Record
+from ..values.value import Value
+
+
+class SessionInfo(Value):
+    id: str
+    length: int
+    """How many records its line has, those before a fork included."""
+    created_at: float
+    updated_at: float
+    parent: str = ""
+    """The session this one was forked from."""
+    forked_at: int = 0
+
+
+class Store(Protocol):
+    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+        """Add records whose first has number `after + 1`; all of them or none."""
+        ...
+
+    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+        """Records with a number above `after`; empty when there is no such session."""
+        ...
+
+    async def fork(self, session: str, at: int, new: str) -> None:
+        """Start `new` as a branch that shares the first `at` records.  Must not copy them."""
+        ...
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        """The sessions touched last, newest first."""
+        ...
+
+    async def close(self) -> None:
+        """May be called twice.  Everything acknowledged is kept."""
+        ...

@@ -1,0 +1,85 @@
+"""Every exception Bridle raises, split by whose move it is.
+
+    BridleError
+      + MisuseError             yours: something asked for makes no sense, or is missing
+      | - UnknownModel            no such vendor, family or model string
+      | - MissingKey              no key in the environment
+      | - BadTool                 a tool that cannot be called
+      | - SessionNotFound         no such session in this store
+      + ProviderError           theirs: carries a `Failure`
+      + StoreError              the store's
+        - Conflict                somebody else appended first
+        - Corrupt                 what is stored contradicts itself
+        - Unusable                it cannot be opened or written
+
+What is expected to happen is not here: a limit reached, a refusal, a failed
+tool or a model that stays unreachable ends a run as a value (`Result.stop`).
+"""
+
+from typing import Literal
+
+from .value import Value
+
+FailureKind = Literal[
+    "unreachable", "timeout", "cut", "garbled", "overloaded", "rate_limited", "quota",
+    "unauthorized", "not_found", "too_large", "context", "invalid", "server",
+]
+
+
+class Failure(Value):
+    """Why a model call brought no reply."""
+
+    kind: FailureKind
+    message: str
+    status: int | None = None
+    code: str = ""
+    retry_after_seconds: float | None = None
+    """What the provider asked for, if it did."""
+    should_retry: bool | None = None
+    """The provider's own word on whether to try again; None when it said nothing."""
+
+
+class BridleError(Exception):
+    pass
+
+
+class MisuseError(BridleError):
+    pass
+
+
+class UnknownModel(MisuseError):
+    pass
+
+
+class MissingKey(MisuseError):
+    pass
+
+
+class BadTool(MisuseError):
+    pass
+
+
+class SessionNotFound(MisuseError):
+    pass
+
+
+class ProviderError(BridleError):
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+
+
+class StoreError(BridleError):
+    pass
+
+
+class Conflict(StoreError):
+    pass
+
+
+class Corrupt(StoreError):
+    pass
+
+
+class Unusable(StoreError):
+    pass

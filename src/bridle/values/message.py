@@ -1,0 +1,97 @@
+"""Messages and the transcript: everything said so far, in order.
+
+A `Reply` is what a provider answered.  It becomes a `Message` when it is applied
+to a session, which is also where it gets its id (its place in the line), its
+parent and its time.  Nothing here can be changed; a transcript only grows.
+"""
+
+from enum import StrEnum
+from typing import Literal
+
+from .model import Origin
+from .parts import Media, Part, Text, ToolCall, ToolResult
+from .usage import Usage
+from .value import Value
+
+Role = Literal["user", "assistant", "tool", "system"]
+
+
+class Stop(StrEnum):
+    """Why a model stopped talking.  The loop looks at the content first and at this second."""
+
+    DONE = "done"
+    TOOLS = "tools"
+    LENGTH = "length"
+    PAUSED = "paused"
+    REFUSED = "refused"
+    CONTEXT = "context"
+    FILTERED = "filtered"
+    MALFORMED = "malformed"
+    OTHER = "other"
+
+
+class Reply(Value):
+    """One complete answer of a model."""
+
+    parts: tuple[Part, ...]
+    stop: Stop
+    origin: Origin
+    usage: Usage = Usage()
+    id: str = ""
+    """The provider's id of this answer."""
+    stop_detail: str = ""
+    """The provider's own word for the stop, and its explanation if it gave one."""
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+
+class Message(Value):
+    role: Role
+    parts: tuple[Part, ...]
+    id: str = ""
+    parent: str = ""
+    at: float = 0.0
+    origin: Origin | None = None
+    usage: Usage | None = None
+    stop: Stop | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolResult))
+
+
+class Transcript(Value):
+    messages: tuple[Message, ...] = ()
+
+    def adding(self, message: Message) -> "Transcript":
+        """The transcript with one message more, which gets the next id and its parent here."""
+        count = len(self.messages)
+        placed = Message(
+            role=message.role,
+            parts=message.parts,
+            id=f"m{count + 1}",
+            parent=f"m{count}" if count else "",
+            at=message.at,
+            origin=message.origin,
+            usage=message.usage,
+            stop=message.stop,
+        )
+        return Transcript(messages=(*self.messages, placed))
+
+
+Prompt = str | Text | Media | tuple["Text | Media", ...] | list["Text | Media"]
+"""What a person may say: words, a picture or file, or several of them."""

@@ -1,0 +1,69 @@
+"""What a model is and where it answers, as facts.
+
+Code asks these facts; it never asks for a model's or a vendor's name.  Keys are
+not facts about a model: an endpoint only knows the names of the environment
+variables that hold them, so no value, event or log can contain a secret.
+"""
+
+from typing import Literal
+
+from .usage import Price
+from .value import Value
+
+Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
+ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
+"""What an endpoint wants done with earlier reasoning when it is sent back."""
+StructuredOutput = Literal["native", "tool"]
+
+
+class Abilities(Value):
+    context_tokens: int = 200_000
+    output_tokens: int = 8_192
+    thinking: tuple[str, ...] = ()
+    """Accepted thinking modes; empty when the model does not reason."""
+    efforts: tuple[str, ...] = ()
+    forced_tools: bool = True
+    """Whether `tool_choice` may force a call."""
+    structured_output: StructuredOutput = "tool"
+    sampling: bool = True
+    """Whether temperature and its kin are accepted."""
+    images: bool = True
+    documents: bool = True
+    cache_marks: int = 0
+    """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
+    automatic_cache: bool = False
+    """Whether one switch on the request lets the provider place the last mark itself."""
+
+
+class Endpoint(Value):
+    name: str
+    family: str
+    base_url: str = ""
+    auth: Auth = "bearer"
+    key_env: tuple[str, ...] = ()
+    """Environment variables that may hold the key, in order; empty when none is needed."""
+    base_url_env: tuple[str, ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
+    reasoning: ReasoningPolicy = "may_echo"
+    app: str = ""
+    """`module:function` of an in-process application; set instead of `base_url`."""
+    simulated: bool = False
+
+
+class Model(Value):
+    id: str
+    endpoint: Endpoint
+    abilities: Abilities = Abilities()
+    price: Price | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.endpoint.name}:{self.id}"
+
+
+class Origin(Value):
+    """Who said something: the wire family, the endpoint and the model that answered."""
+
+    family: str
+    endpoint: str
+    model: str

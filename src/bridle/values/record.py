@@ -1,0 +1,53 @@
+"""An event as kept: where it stands, when it happened, and proof of what came before.
+
+The hash of a record covers its place, its time, its event and the hash of the
+record before it, so that an edited, removed or moved record shows.  A chain alone
+cannot show that its tail was cut; for that, keep a head somewhere else.
+
+`data` is the event's JSON exactly as hashed; stores keep these bytes and never
+write the event anew.
+"""
+
+from hashlib import sha256
+
+import msgspec
+
+from .errors import Corrupt
+from .event import Event
+from .value import Value
+
+GENESIS = "0" * 64
+
+_encode = msgspec.json.Encoder(decimal_format="string").encode
+_decode = msgspec.json.Decoder(Event).decode
+
+
+class Record(Value):
+    seq: int
+    at: float
+    event: Event
+    data: bytes
+    prev: str
+    hash: str
+
+
+def seal(seq: int, at: float, event: Event, prev: str) -> Record:
+    data = _encode(event)
+    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=_hash(seq, at, data, prev))
+
+
+def unseal(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
+    """A record read back.  Raises `Corrupt` when its bytes are not those that were sealed."""
+    if _hash(seq, at, data, prev) != hash_:
+        raise Corrupt(f"record {seq} is not what was written: its hash does not match its content")
+    try:
+        event = _decode(data)
+    except msgspec.DecodeError as error:
+        raise Corrupt(f"record {seq} cannot be read: {error}") from error
+    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_)
+
+
+def _hash(seq: int, at: float, data: bytes, prev: str) -> str:
+    digest = sha256(f"{prev} {seq} {at!r} ".encode())
+    digest.update(data)
+    return digest.hexdigest()

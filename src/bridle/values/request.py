@@ -1,0 +1,93 @@
+"""One question to one model, in no provider's words."""
+
+from typing import Literal
+
+from .message import Message
+from .model import Model
+from .parts import Text
+from .value import Value
+
+Effect = Literal["read", "write", "exclusive", "undeclared"]
+"""What running a tool does to the world.  `undeclared` is read as the most careful: in order, never early."""
+OnUnknown = Literal["retry", "report"]
+"""What to do with a call that was started and never finished."""
+
+TOOL_SECONDS_DEFAULT = 60.0
+
+
+class ToolSpec(Value):
+    name: str
+    description: str = ""
+    parameters: str = '{"type":"object","properties":{},"additionalProperties":false}'
+    """JSON Schema as text, for the same reason as `ToolCall.arguments`."""
+    effect: Effect = "undeclared"
+    on_unknown: OnUnknown = "report"
+    timeout_seconds: float | None = TOOL_SECONDS_DEFAULT
+    native: str | None = None
+    """A tool the provider runs itself, in the provider's own JSON."""
+
+
+class ToolChoice(Value):
+    mode: Literal["auto", "any", "none", "tool"] = "auto"
+    name: str = ""
+    parallel: bool = True
+
+
+class OutputSpec(Value):
+    """The shape a final answer must have."""
+
+    name: str
+    parameters: str
+    """JSON Schema as text."""
+    description: str = ""
+    mode: Literal["native", "tool"] = "native"
+
+
+class Thinking(Value):
+    """How the model should reason: a mode of its own abilities, an effort, or a token allowance."""
+
+    mode: str = ""
+    effort: str = ""
+    budget_tokens: int | None = None
+    display: str = ""
+
+
+class Sampling(Value):
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    stop_sequences: tuple[str, ...] = ()
+
+
+class Mark(Value):
+    """A place up to which the provider is asked to keep the prompt.
+
+    `end` lets the provider follow the end of the conversation by itself, so that
+    no earlier byte changes when the conversation grows.
+    """
+
+    place: Literal["tools", "system", "message", "end"]
+    message: int = -1
+    ttl: Literal["5m", "1h"] = "5m"
+
+
+class Extra(Value):
+    """A field only one family understands, as JSON text."""
+
+    name: str
+    json: str
+
+
+class Request(Value):
+    model: Model
+    system: tuple[Text, ...] = ()
+    tools: tuple[ToolSpec, ...] = ()
+    messages: tuple[Message, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    max_tokens: int | None = None
+    output: OutputSpec | None = None
+    thinking: Thinking | None = None
+    sampling: Sampling = Sampling()
+    marks: tuple[Mark, ...] = ()
+    stream: bool = True
+    extras: tuple[Extra, ...] = ()

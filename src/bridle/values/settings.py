@@ -1,0 +1,25 @@
+"""Everything a run is made of besides what was said: the agent, as data.
+
+Settings are recorded when a session starts and again whenever they change, so
+that a log tells on its own what was asked of whom and with which tools.
+"""
+
+from .model import Abilities, Endpoint, Model
+from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from .value import Value
+
+REPEATS_DEFAULT = 5
+
+
+class Settings(Value):
+    model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
+    instructions: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    max_tokens: int | None = None
+    output: OutputSpec | None = None
+    thinking: Thinking | None = None
+    sampling: Sampling = Sampling()
+    repeats_max: int | None = REPEATS_DEFAULT
+    """How often one call may bring one and the same result before the run ends; None for never."""
+    extras: tuple[Extra, ...] = ()
