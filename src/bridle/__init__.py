@@ -1,1 +1,106 @@
-"""Bridle."""
+"""Bridle: a model-agnostic agent harness.  One log, a pure core, a byte-stable wire.
+
+Every public name is listed here once and found in its module when it is first used:
+importing the package does nothing and costs next to nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .ports.store import Store as Store
+    from .ports.tool import CallContext as CallContext
+    from .ports.tool import Tool as Tool
+    from .ports.watcher import Watcher as Watcher
+    from .run.agent import Agent as Agent
+    from .run.stream import Stream as Stream
+    from .tools.function import tool as tool
+    from .tools.raw import RawTool as RawTool
+    from .values.delta import ReasoningDelta as ReasoningDelta
+    from .values.delta import TextDelta as TextDelta
+    from .values.delta import ToolCallDelta as ToolCallDelta
+    from .values.errors import BadTool as BadTool
+    from .values.errors import BridleError as BridleError
+    from .values.errors import Conflict as Conflict
+    from .values.errors import Corrupt as Corrupt
+    from .values.errors import Failure as Failure
+    from .values.errors import MisuseError as MisuseError
+    from .values.errors import MissingKey as MissingKey
+    from .values.errors import ProviderError as ProviderError
+    from .values.errors import SessionNotFound as SessionNotFound
+    from .values.errors import StoreError as StoreError
+    from .values.errors import UnknownModel as UnknownModel
+    from .values.errors import Unusable as Unusable
+    from .values.event import Configured as Configured
+    from .values.event import ModelAsked as ModelAsked
+    from .values.event import ModelFailed as ModelFailed
+    from .values.event import ModelReplied as ModelReplied
+    from .values.event import Nudged as Nudged
+    from .values.event import Prompted as Prompted
+    from .values.event import Resumed as Resumed
+    from .values.event import RunEnded as RunEnded
+    from .values.event import ToolFinished as ToolFinished
+    from .values.event import ToolStarted as ToolStarted
+    from .values.message import Message as Message
+    from .values.message import Reply as Reply
+    from .values.message import Stop as Stop
+    from .values.message import Transcript as Transcript
+    from .values.model import Model as Model
+    from .values.parts import Media as Media
+    from .values.parts import Opaque as Opaque
+    from .values.parts import Reasoning as Reasoning
+    from .values.parts import Text as Text
+    from .values.parts import ToolCall as ToolCall
+    from .values.parts import ToolResult as ToolResult
+    from .values.record import Record as Record
+    from .values.request import Sampling as Sampling
+    from .values.request import Thinking as Thinking
+    from .values.request import ToolChoice as ToolChoice
+    from .values.result import FinalAnswer as FinalAnswer
+    from .values.result import Result as Result
+    from .values.usage import Budget as Budget
+    from .values.usage import Usage as Usage
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ports.store": ("Store",),
+    "ports.tool": ("CallContext", "Tool"),
+    "ports.watcher": ("Watcher",),
+    "run.agent": ("Agent",),
+    "run.stream": ("Stream",),
+    "tools.function": ("tool",),
+    "tools.raw": ("RawTool",),
+    "values.delta": ("ReasoningDelta", "TextDelta", "ToolCallDelta"),
+    "values.errors": (
+        "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
+        "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
+    ),
+    "values.event": (
+        "Configured", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
+        "RunEnded", "ToolFinished", "ToolStarted",
+    ),
+    "values.message": ("Message", "Reply", "Stop", "Transcript"),
+    "values.model": ("Model",),
+    "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
+    "values.record": ("Record",),
+    "values.request": ("Sampling", "Thinking", "ToolChoice"),
+    "values.result": ("FinalAnswer", "Result"),
+    "values.usage": ("Budget", "Usage"),
+}  # fmt: skip
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)  # noqa: PLE0605
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found: object = getattr(import_module(f".{home}", __name__), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *__all__])

@@ -1,0 +1,1 @@
+"""The `bridle` command.  Thin: parse, call, print."""

@@ -3,7 +3,8 @@
 A store must keep records exactly as given and in order, must acknowledge an append
 only when it will survive, and must refuse (`Conflict`) an append that does not start
 right after the last record it has: a second writer is never merged.  It never looks
-inside an event except for its `once` name, of which it keeps each only once a session.
+inside an event except for its `once` name, of which it keeps each only once a session,
+what a fork shares with its parent included: the second is a `Conflict`.
 All methods may be called from any task of one event loop at the same time.
 """
 
@@ -19,7 +20,9 @@ class SessionInfo(Value):
     length: int
     """How many records its line has, those before a fork included."""
     created_at: float
+    """Time of its own first record; of a fork that has none yet, of the record it forked at."""
     updated_at: float
+    """Time of the last record of its line."""
     parent: str = ""
     """The session this one was forked from."""
     forked_at: int = 0
@@ -27,7 +30,10 @@ class SessionInfo(Value):
 
 class Store(Protocol):
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
-        """Add records whose first has number `after + 1`; all of them or none."""
+        """Add records whose first has number `after + 1`; all of them or none.
+
+        Cancelled while it waits, which of the two it was shows only by reading.
+        """
         ...
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
@@ -35,7 +41,11 @@ class Store(Protocol):
         ...
 
     async def fork(self, session: str, at: int, new: str) -> None:
-        """Start `new` as a branch that shares the first `at` records.  Must not copy them."""
+        """Start `new` as a branch that shares the first `at` records.  Must not copy them.
+
+        Raises `SessionNotFound`; `MisuseError` when there is no record `at`; `Conflict` when there
+        is a session `new`.
+        """
         ...
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:

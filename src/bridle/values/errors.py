@@ -21,8 +21,19 @@ from typing import Literal
 from .value import Value
 
 FailureKind = Literal[
-    "unreachable", "timeout", "cut", "garbled", "overloaded", "rate_limited", "quota",
-    "unauthorized", "not_found", "too_large", "context", "invalid", "server",
+    "unreachable",
+    "timeout",
+    "cut",
+    "garbled",
+    "overloaded",
+    "rate_limited",
+    "quota",
+    "unauthorized",
+    "not_found",
+    "too_large",
+    "context",
+    "invalid",
+    "server",
 ]
 
 

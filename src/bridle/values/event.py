@@ -40,7 +40,11 @@ class _Quiet(Value):
 
 
 class Configured(_Quiet, tag="configured"):
+    """What the session is made of from here on."""
+
     settings: Settings
+    session: str = ""
+    """Set on the first event: makes this line of records unlike any other, for ever."""
 
 
 class Prompted(_Quiet, tag="prompted"):
@@ -70,10 +74,14 @@ class ModelAsked(_Quiet, tag="model_asked"):
 class ModelReplied(_Quiet, tag="model_replied"):
     reply: Reply
     usd: Decimal | None = None
+    objection: str = ""
+    """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
 
 
 class ModelFailed(_Quiet, tag="model_failed"):
     failure: Failure
+    partial: str = ""
+    """What the model had said when its reply broke off."""
 
 
 class ToolStarted(_Quiet, tag="tool_started"):
@@ -117,6 +125,14 @@ class RunEnded(_Quiet, tag="run_ended"):
 
 
 Event = (
-    Configured | Prompted | Resumed | ModelAsked | ModelReplied | ModelFailed
-    | ToolStarted | ToolFinished | Nudged | RunEnded
+    Configured
+    | Prompted
+    | Resumed
+    | ModelAsked
+    | ModelReplied
+    | ModelFailed
+    | ToolStarted
+    | ToolFinished
+    | Nudged
+    | RunEnded
 )

@@ -9,8 +9,11 @@ a rate card that changes next month must not change last month's invoice.  An
 unknown price is None and stays None in every sum; it is never nought.
 """
 
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
+import msgspec
+
+from .errors import MisuseError
 from .value import Value
 
 MILLION = 1_000_000
@@ -90,6 +93,23 @@ class Budget(Value):
     """The limits of one run.  None is no limit.  Reaching one ends the run; raise it and resume."""
 
     usd: Decimal | None = None
+    """May be given as a float or a string: `Budget(usd=0.50)`."""
     tokens: int | None = None
     steps: int | None = STEPS_DEFAULT
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("usd", "tokens", "steps", "seconds"):
+            limit = getattr(self, name)
+            if limit is None:
+                continue
+            if isinstance(limit, bool) or not isinstance(limit, int | float | str | Decimal):
+                raise MisuseError(f"Budget({name}=…) takes a number, not {limit!r}")
+            try:
+                number = Decimal(str(limit))
+            except InvalidOperation:
+                raise MisuseError(f"Budget({name}=…) takes a number, not {limit!r}") from None
+            if not number.is_finite() or number < 0:
+                raise MisuseError(f"Budget({name}=…) cannot be {limit!r}; leave it out for no limit")
+            if name == "usd":
+                msgspec.structs.force_setattr(self, name, number)

@@ -1,0 +1,1 @@
+"""Those who look on.  They see records and deltas, and can never change a run."""

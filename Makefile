@@ -1,0 +1,64 @@
+# Two commands are enough to start: `make demo` and `make test`.  Each sets up what it
+# needs in .venv, from the lock file, with nothing installed before but Python and make.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+
+.PHONY: demo test check format bench footprint docs lock wheel clean help
+
+help:
+	@echo "make demo       watch an agent work, with no key and no network"
+	@echo "make test       format, lint, strict types, all tests"
+	@echo "make check      format, lint and types only"
+	@echo "make bench      speed beside the peers (installs them on demand)"
+	@echo "make footprint  packages, size and import time beside the peers"
+	@echo "make docs       generate the pages that come from tables"
+	@echo "make lock       resolve the lock file anew"
+	@echo "make wheel      build, install in an empty environment, and try it"
+
+demo: $(READY)
+	@$(BIN)/python examples/demo.py
+
+test: check
+	$(BIN)/python docs/generate.py --check
+	$(BIN)/python -m pytest
+	$(BIN)/python bench/footprint.py --check
+
+check: $(READY)
+	$(BIN)/ruff format --check -q .
+	$(BIN)/ruff check -q .
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff format -q .
+	$(BIN)/ruff check -q --fix .
+
+bench: $(READY)
+	$(BIN)/python bench/speed.py
+
+footprint: $(READY)
+	$(BIN)/python bench/footprint.py
+
+docs: $(READY)
+	$(BIN)/python docs/generate.py
+
+lock:
+	$(PYTHON) -m pip install -q uv
+	$(PYTHON) -m uv pip compile -q --universal --generate-hashes --no-emit-index-url --no-header \
+	  --no-annotate --python-version 3.11 --extra dev --upgrade pyproject.toml -o requirements.lock
+
+wheel: $(READY)
+	$(BIN)/python bench/footprint.py --wheel
+
+$(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Bridle needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)")'
+	@echo "setting up $(VENV) (once) ..."
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || $(PYTHON) -m venv --without-pip $(VENV)
+	@$(PYTHON) -m pip --python $(BIN)/python install -q --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(PYTHON) -m pip --python $(BIN)/python install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $(READY)
+
+clean:
+	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work

@@ -1,0 +1,41 @@
+"""Bridle as a contestant of the peers' benchmark: the whole road, with the log in memory."""
+
+from functools import cache
+
+from bridle import Agent, Budget, TextDelta
+from common import MAX_TOKENS, MODEL, PROMPT, SYSTEM, echo, root, stamp
+
+PROTOS = ("anthropic",)
+VENDORS = {"anthropic": "anthropic"}
+NO_LIMITS = Budget(steps=None)
+
+
+@cache
+def agent(proto, scenario):
+    return Agent(
+        f"{VENDORS[proto]}:{MODEL[proto]}@{root(scenario)}",
+        instructions=SYSTEM,
+        tools=[echo, stamp],
+        budget=NO_LIMITS,
+        max_tokens=MAX_TOKENS,
+        repeats_max=None,
+    )
+
+
+class Loop:
+    def __init__(self, proto):
+        self.proto = proto
+
+    async def run(self, scenario, stream, on_delta):
+        contestant = agent(self.proto, scenario)
+        if not stream:
+            result = await contestant.run(PROMPT)
+            assert result.stop == "done", result.reason
+            return
+        async for event in contestant.stream(PROMPT):
+            if isinstance(event, TextDelta):
+                on_delta(event.text)
+
+
+def make(proto):
+    return Loop(proto)

@@ -1,0 +1,96 @@
+"""`bridle`: find the command, load only that one, turn every expected error into one line.
+
+Exit codes: 0 it worked · 1 the run ended without an answer · 2 something you can put
+right (said in one line) · 130 cancelled with Ctrl-C.
+"""
+
+import argparse
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+from .. import __version__
+from ..values.errors import BridleError
+
+COMMANDS = {
+    "run": "put a prompt to an agent and watch it work",
+    "sessions": "list what was run, newest first",
+    "show": "tell what happened in a session",
+}
+
+MISUSE, CANCELLED = 2, 130
+
+
+class Parser(argparse.ArgumentParser):
+    """One line instead of a page when an argument is wrong."""
+
+    def error(self, message: str) -> NoReturn:
+        complain(f"{message}; see `{self.prog} --help`")
+        raise SystemExit(MISUSE)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _dispatch(given)
+    except BridleError as error:
+        complain(str(error))
+        return MISUSE
+    except KeyboardInterrupt:
+        return CANCELLED
+    except BrokenPipeError:
+        # Whoever read us has left.  Python would complain once more while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def complain(words: str) -> None:
+    print(f"bridle: {' '.join(words.split())}", file=sys.stderr)
+
+
+def _dispatch(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(_overview())
+        return 0
+    if given[0] in ("-V", "--version"):
+        print(f"bridle {__version__}")
+        return 0
+    name, *rest = given
+    if name not in COMMANDS:
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
+        complain(f"there is no command {name!r}{hint}")
+        return MISUSE
+    module = import_module(f".{name}", __package__)
+    parser = Parser(
+        prog=f"bridle {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    module.arguments(parser)
+    code: int = module.execute(parser.parse_args(rest))
+    return code
+
+
+def _overview() -> str:
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: bridle COMMAND [options]",
+            "",
+            "A model-agnostic agent harness: one log, a pure core, a byte-stable wire.",
+            "",
+            *lines,
+            "",
+            "`bridle COMMAND --help` explains a command.  With no model and no key, a",
+            'simulated model answers:  bridle run "What is 17 * 23 minus 100?"',
+        ]
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

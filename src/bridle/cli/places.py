@@ -1,0 +1,25 @@
+"""Where the command keeps its log: --store, else $BRIDLE_STORE, else the user's data folder."""
+
+import argparse
+import os
+from pathlib import Path
+
+from ..ports.store import Store
+from ..stores import open_store
+
+
+def add_store_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", metavar="PATH", help="the log to use (default: $BRIDLE_STORE or your data folder)"
+    )
+
+
+def store_path(given: str | None) -> str:
+    if given or os.environ.get("BRIDLE_STORE"):
+        return given or os.environ["BRIDLE_STORE"]
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return str(Path(data) / "bridle" / "log.db")
+
+
+def open_log(given: str | None) -> Store:
+    return open_store(store_path(given))

@@ -1,0 +1,108 @@
+"""Tell what happened in a session: who said what, which tools ran, what it cost and how it ended."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from ..values import event as e
+from ..values.parts import Media, Text, ToolCall
+from ..values.record import Record
+from ..watchers.console import brief, clean, counts, dollars, duration
+from ..watchers.jsonl import line
+from .logs import ending, fold, local_time, read_session
+from .places import add_store_option, open_log
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    records = asyncio.run(_read(options))
+    if options.json:
+        for record in records:
+            print(line(options.session, record))
+    else:
+        Telling(sys.stdout.isatty()).tell(options.session, records)
+    return 0
+
+
+async def _read(options: argparse.Namespace) -> Sequence[Record]:
+    store = open_log(options.store)
+    try:
+        return await read_session(store, options.session)
+    finally:
+        await store.close()
+
+
+class Telling:
+    def __init__(self, colour: bool) -> None:  # noqa: FBT001
+        self._colour = colour
+        self._calls: dict[str, ToolCall] = {}
+        self._started: dict[str, float] = {}
+        self._began = 0.0
+
+    def tell(self, session: str, records: Sequence[Record]) -> None:
+        state = fold(records)
+        self._began = records[0].at
+        print(
+            self._bold(f"session {session}")
+            + f"  ·  {state.settings.model.name}  ·  {local_time(self._began)}"
+        )
+        for record in records:
+            for label, words in self._lines(record):
+                self._print(record.at, label, words)
+        total = state.total
+        usd = None if total.usd is None else float(total.usd)
+        print(f"\n{counts(total.usage)} · {dollars(usd)} · {total.steps} steps · {ending(state)}")
+
+    def _lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
+        match record.event:
+            case e.Configured(settings=settings):
+                tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
+                return [("settings", f"{settings.model.name}, {tools}")]
+            case e.Prompted(parts=parts):
+                return [("you", _words(parts))]
+            case e.Resumed():
+                return [("resumed", "by a new driver")]
+            case e.ModelAsked(attempt=attempt, notes=notes):
+                again = [("retry", f"attempt {attempt}")] if attempt > 1 else []
+                return again + [("note", note) for note in notes]
+            case e.ModelReplied(reply=reply, usd=usd):
+                self._calls.update((call.id, call) for call in reply.calls)
+                cost = dollars(None if usd is None else float(usd))
+                said = [("model", reply.text)] if reply.text.strip() else []
+                asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
+                return [*said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
+            case e.ModelFailed(failure=failure):
+                return [("failed", f"{failure.kind}: {failure.message}")]
+            case e.ToolStarted(call_id=call_id):
+                self._started[call_id] = record.at
+                return []
+            case e.ToolFinished(result=result):
+                started = self._started.get(result.call_id)
+                took = "not run" if started is None else duration(record.at - started)
+                return [("result", f"{result.call_id} {result.outcome} ({took}) {brief(result.text)}")]
+            case e.Nudged(why=why, words=words):
+                return [("nudge", f"{why}: {words}")]
+            case e.RunEnded(stop=stop, reason=reason):
+                return [("ended", f"{stop} {reason}".strip())]
+
+    def _print(self, at: float, label: str, words: str) -> None:
+        first, *rest = [clean(part) for part in words.splitlines()] or [""]
+        print(f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}  {first}")
+        for more in rest:
+            print(f"{' ' * 8} {' ' * 9}  {more}")
+
+    def _bold(self, words: str) -> str:
+        return f"\x1b[1m{words}\x1b[0m" if self._colour else words
+
+    def _dim(self, words: str) -> str:
+        return f"\x1b[2m{words}\x1b[0m" if self._colour else words
+
+
+def _words(parts: Sequence[Text | Media]) -> str:
+    return " ".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts)

@@ -1,0 +1,63 @@
+"""May the run go on, and how much may the next reply cost?
+
+Asked before every request.  A limit that is only looked at afterwards is a limit
+that was broken: the worst case of the next call (the prompt as estimated, plus every
+output token it may produce) has to fit in what is left, so the output is clamped to
+what can be paid for, and a call that could not say anything useful is not made.
+"""
+
+from decimal import Decimal
+
+from ..values.event import RunStop
+from ..values.usage import MILLION, Budget, Price, Usage
+from .state import State
+
+OUTPUT_TOKENS_DEFAULT = 20_000
+"""Enough for an answer with its reasoning; within what may be awaited without a stream."""
+OUTPUT_TOKENS_LEAST = 16
+"""A reply shorter than this is not worth its prompt."""
+
+
+def exhausted(state: State) -> tuple[RunStop, str] | None:
+    """The limit that has been reached and its story, or None."""
+    budget, spent = state.run.budget, state.run.spent
+    if budget.steps is not None and spent.steps >= budget.steps:
+        return "steps", f"{spent.steps} of {budget.steps} steps taken"
+    elapsed = state.now - state.run.started_at
+    if budget.seconds is not None and elapsed >= budget.seconds:
+        return "seconds", f"{elapsed:.1f} of {budget.seconds:g} seconds used"
+    if room(state) < OUTPUT_TOKENS_LEAST:
+        return "budget", _story(budget, spent.usage, spent.usd)
+    return None
+
+
+def room(state: State) -> int:
+    """The most output tokens the next reply may have."""
+    settings, run = state.settings, state.run
+    limit = settings.model.abilities.output_tokens
+    wanted = settings.max_tokens or (limit if run.more_room else min(limit, OUTPUT_TOKENS_DEFAULT))
+    rooms = [wanted]
+    if run.budget.tokens is not None:
+        rooms.append(run.budget.tokens - run.spent.usage.total - state.prompt_tokens)
+    if run.budget.usd is not None and settings.model.price is not None and run.spent.usd is not None:
+        rooms.append(_affordable(settings.model.price, run.budget.usd - run.spent.usd, state.prompt_tokens))
+    return min(rooms)
+
+
+def _affordable(price: Price, left: Decimal, prompt_tokens: int) -> int:
+    """Output tokens that can be paid when the whole prompt is billed at its dearest rate."""
+    rates = price.rates(prompt_tokens)
+    dearest = max(rates.input, rates.cache_write)
+    after_prompt = left - dearest * prompt_tokens / MILLION
+    if rates.output <= 0:
+        return MILLION if after_prompt >= 0 else 0
+    return int(after_prompt * MILLION / rates.output)
+
+
+def _story(budget: Budget, usage: Usage, usd: Decimal | None) -> str:
+    told = []
+    if budget.usd is not None:
+        told.append(f"${usd:.4f} of ${budget.usd:f} spent" if usd is not None else "cost unknown")
+    if budget.tokens is not None:
+        told.append(f"{usage.total} of {budget.tokens} tokens used")
+    return " and ".join(told) + "; the next call would not fit"

@@ -1,0 +1,158 @@
+"""A reply without calls came in: is it an answer?
+
+The table has a line for every reason a model can give for stopping (`Stop`), and
+looks at what was said before it believes the reason: providers report "tools" with
+no call and "done" with nothing said.  Every second chance has a limit; when it is used
+up the run ends with what there is, never in a loop.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from ..values.message import Reply, Stop
+from ..values.parts import Opaque
+from ..values.request import OutputSpec, ToolSpec
+from .effects import Effect, End, Nudge
+from .state import State
+from .validation import Problem, check_arguments
+
+NUDGES_MAX = 2
+PAUSES_MAX = 10
+REJECTIONS_MAX = 2
+
+
+def judge(state: State) -> Effect | None:
+    """What follows from the reply; None when the model is simply to be asked again."""
+    if state.run.output is not None:
+        return End(stop="done")
+    reply = state.run.reply
+    assert reply is not None
+    return VERDICTS[reply.stop](state)
+
+
+def has_content(state: State) -> bool:
+    reply = state.run.reply
+    return reply is not None and (
+        bool(reply.text.strip()) or any(isinstance(part, Opaque) for part in reply.parts)
+    )
+
+
+def _answer(state: State) -> Effect:
+    if not has_content(state) and not state.run.said:
+        return _try_again(state, "the reply was empty", "Your reply was empty. Please answer.")
+    return _shaped(state)
+
+
+def _shaped(state: State) -> Effect:
+    output = state.settings.output
+    if output is None:
+        return End(stop="done")
+    if output.mode == "tool":
+        return _reject(state, f"Give your final answer by calling the tool `{output.name}`.")
+    problem = output_problem(output, final_text(state)) or state.run.objection
+    return _reject(state, problem) if problem else End(stop="done")
+
+
+def _reject(state: State, problem: str) -> Effect:
+    if state.run.rejections >= REJECTIONS_MAX:
+        return End(stop="failed", reason=f"no answer had the shape asked for; last problem: {problem}")
+    return Nudge(why="output", words=f"Your answer cannot be used: {problem}\nAnswer again, in full.")
+
+
+def _truncated(state: State) -> Effect:
+    if not state.run.said and not has_content(state):
+        words = "Your reply ran out of room before you said anything. Think less and answer."
+    else:
+        words = "Your reply was cut off at its length limit. Continue exactly where it stopped."
+    return _try_again(state, "the reply was cut off at its length limit", words)
+
+
+def _paused(state: State) -> Effect | None:
+    if state.run.pauses > PAUSES_MAX:
+        return End(stop="failed", reason=f"the model paused {state.run.pauses} times without an answer")
+    return None
+
+
+def _refused(state: State) -> Effect:
+    assert state.run.reply is not None
+    return End(stop="refused", reason=state.run.reply.stop_detail)
+
+
+def _context(state: State) -> Effect:
+    return End(stop="failed", reason="the conversation no longer fits into the model's context window")
+
+
+def _malformed(state: State) -> Effect:
+    return _try_again(
+        state, "the model's call was malformed", "Your last call was malformed. Please try again."
+    )
+
+
+def _tools(state: State) -> Effect:
+    if has_content(state):
+        return _shaped(state)
+    return _try_again(
+        state, "a call was announced and none came", "You announced a call but made none. Go on."
+    )
+
+
+def _try_again(state: State, why: str, words: str) -> Effect:
+    if state.run.nudges >= NUDGES_MAX:
+        return End(stop="failed", reason=f"{why}, {state.run.nudges + 1} times in a row")
+    return Nudge(why=why, words=words)
+
+
+VERDICTS: dict[Stop, Callable[[State], Effect | None]] = {
+    Stop.DONE: _answer,
+    Stop.OTHER: _answer,
+    Stop.TOOLS: _tools,
+    Stop.LENGTH: _truncated,
+    Stop.PAUSED: _paused,
+    Stop.REFUSED: _refused,
+    Stop.FILTERED: _refused,
+    Stop.CONTEXT: _context,
+    Stop.MALFORMED: _malformed,
+}
+
+
+def final_text(state: State) -> str:
+    return state.run.said + (state.run.reply.text if state.run.reply else "")
+
+
+def output_problem(output: OutputSpec, text: str) -> str:
+    """Why this is not the structured answer asked for, or nothing."""
+    spec = ToolSpec(name=output.name, parameters=output.parameters)
+    checked = check_arguments(spec, output_json(text))
+    return checked.text if isinstance(checked, Problem) else ""
+
+
+def answer_in(state: State, reply: Reply) -> str | None:
+    """The JSON of a structured answer in this reply, when there is one that satisfies its schema."""
+    output = state.settings.output
+    if output is None:
+        return None
+    if output.mode == "tool":
+        given = next((call.arguments for call in reply.calls if call.name == output.name), None)
+    else:
+        given = None if reply.calls else output_json(state.run.said + reply.text)
+    return given if given is not None and not output_problem(output, given) else None
+
+
+def output_json(text: str) -> str:
+    """The JSON of an answer, out of the code fence some models put around it."""
+    inner = text.strip()
+    if inner.startswith("```"):
+        inner = inner.strip("`").strip()
+        first, _, rest = inner.partition("\n")
+        if not _parses(inner) and not first.startswith("{"):
+            inner = rest
+    return inner
+
+
+def _parses(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True

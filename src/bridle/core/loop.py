@@ -1,0 +1,347 @@
+"""The agent loop, as two pure functions.
+
+    apply(state, event)      what has happened  -> the new state
+    next_effects(state)      what is known      -> what to do now
+
+Rule 1: everything that changes the state of a session is in this file.
+Rule 2: this file knows no provider, no tool, no store, no clock.
+Rule 3: what to do is derived from the state, so a live run and a resumed run take the
+        same road: fold the events, ask for the next effects.  There is no recovery code.
+
+`TRANSITIONS` at the end is the specification: an event that has no line for the current
+phase cannot happen, and saying so is better than guessing what it could mean.
+"""
+
+from collections.abc import Callable
+from decimal import Decimal
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..values import event as e
+from ..values.errors import MisuseError
+from ..values.message import Message, Reply, Stop
+from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
+from .budget import exhausted
+from .context import assemble
+from .dispatch import answered, deadline, effects_for, opened
+from .effects import AskModel, Effect, End, Nudge
+from .judging import REJECTIONS_MAX, final_text, judge, output_json
+from .progress import NOTICE_BEFORE_END, batch_signature, notice
+from .retry import wait_before_next
+from .state import OpenCall, Phase, Run, Spent, State
+
+CONTINUE = "Continue where you stopped."
+INTERRUPTED = (
+    "This call was interrupted while it was running. Whether it took effect is unknown; find out before"
+    " you repeat it."
+)
+NOT_STARTED = "This call was not run: the run ended first."
+MEDIA_TOKENS = 1_600
+BYTES_PER_TOKEN = 3
+"""Fewer than most text has, so that an estimate errs on the dear side."""
+
+
+def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
+    """`at` and `proof` are the time and the hash of the event's record."""
+    handle = TRANSITIONS.get((state.phase, type(event)))
+    if handle is None:
+        raise MisuseError(f"{type(event).__name__} cannot happen while the session is {state.phase}")
+    after = handle(state, event, at, proof)
+    return replace(after, now=max(at, state.now))
+
+
+def next_effects(state: State) -> tuple[Effect, ...]:
+    if state.phase is Phase.ASKING:
+        return (_ask_or_end(state),)
+    if state.phase is Phase.JUDGING:
+        return (judge(state) or _ask_or_end(state),)
+    if state.phase is Phase.ACTING:
+        return effects_for(state)
+    return ()
+
+
+def _ask_or_end(state: State) -> Effect:
+    run, limit = state.run, state.settings.repeats_max
+    reached = exhausted(state)
+    if reached:
+        return End(stop=reached[0], reason=reached[1])
+    if limit is not None and run.repeats:
+        names = tuple(part.name for part in _last_calls(state))
+        if run.repeats >= limit:
+            story = f"{', '.join(names)} called {run.repeats} times with the same arguments and result"
+            return End(stop="no_progress", reason=story)
+        if run.repeats == limit - NOTICE_BEFORE_END and state.transcript.messages[-1].role == "tool":
+            return Nudge(why="repeating", words=notice(run.repeats, names))
+    if run.rejections > REJECTIONS_MAX:
+        return End(stop="failed", reason="no answer had the shape asked for")
+    wait = 0.0
+    if run.failure is not None:
+        patience = wait_before_next(run.failure, run.attempt)
+        if patience is None:
+            return End(stop="failed", reason=run.failure.message)
+        wait = patience
+    request, notes = assemble(state)
+    return AskModel(
+        request=request,
+        step=run.spent.steps + 1,
+        attempt=run.attempt + 1,
+        wait_seconds=wait,
+        deadline=deadline(state),
+        notes=notes,
+    )
+
+
+def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
+    phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
+    return replace(state, phase=phase, settings=event.settings, session=state.session or event.session)
+
+
+def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
+    message = Message(role="user", parts=event.parts, at=at)
+    fresh = replace(state, phase=Phase.ASKING, run=Run(budget=event.budget, started_at=at))
+    return _said(fresh, message)
+
+
+def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
+    """Time while nobody was driving is not the run's time; what was under way is in doubt."""
+    run = replace(
+        state.run,
+        budget=event.budget or state.run.budget,
+        started_at=at - max(0.0, state.now - state.run.started_at),
+        attempt=0,
+        failure=None,
+        partial="",
+        repeats=0,
+        nudges=0,
+        rejections=0,
+        pauses=0,
+        stop=None,
+        reason="",
+    )
+    calls = tuple(replace(item, in_doubt=item.result is None and item.attempt > 0) for item in state.calls)
+    taken = replace(state, run=run, calls=calls)
+    if state.phase is not Phase.RESTING:
+        return taken
+    asking = replace(taken, phase=Phase.ASKING)
+    if state.transcript.messages[-1].role == "assistant":
+        return _said(asking, Message(role="user", parts=(Text(text=CONTINUE),), at=at))
+    return asking
+
+
+def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
+    # A paused reply is continued from JUDGING; from here on the model's turn is on.
+    said = final_text(state) if state.run.reply is not None else state.run.said
+    run = replace(state.run, attempt=event.attempt, failure=None, partial="", reply=None, said=said)
+    return replace(state, phase=Phase.ASKING, run=run)
+
+
+def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    reply = event.reply
+    refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
+    calls = () if refused else reply.calls
+    acting = bool(calls)
+    run = replace(
+        state.run,
+        spent=_plus(state.run.spent, reply, event.usd),
+        attempt=0,
+        failure=None,
+        partial="",
+        more_room=reply.stop is Stop.LENGTH,
+        pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
+        reply=None if acting else reply,
+        objection=event.objection,
+    )
+    after = replace(
+        state,
+        phase=Phase.ACTING if acting else Phase.JUDGING,
+        calls=opened(calls, state.settings, event.objection),
+        proof=proof,
+        run=replace(run, nudges=0, said="") if acting else run,
+        total=_plus(state.total, reply, event.usd),
+        replies=state.replies + 1,
+        prompt_tokens=reply.usage.total or state.prompt_tokens,
+    )
+    # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
+    parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
+    if not any(_counts(part) for part in parts):
+        return after
+    message = Message(
+        role="assistant", parts=parts, at=at, origin=reply.origin, usage=reply.usage, stop=reply.stop
+    )
+    return replace(after, transcript=after.transcript.adding(message))
+
+
+def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
+    return replace(state, run=replace(state.run, failure=event.failure, partial=event.partial))
+
+
+def _tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
+    calls = tuple(
+        replace(item, attempt=event.attempt, in_doubt=False) if item.call.id == event.call_id else item
+        for item in state.calls
+    )
+    return replace(state, calls=calls)
+
+
+def _tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
+    calls = tuple(
+        replace(item, result=event.result) if item.call.id == event.result.call_id else item
+        for item in state.calls
+    )
+    after = replace(state, calls=calls)
+    if any(item.result is None for item in calls):
+        return after
+    signature = batch_signature(answered(calls))
+    repeats = state.run.repeats + 1 if signature == state.run.last_batch else 1
+    output = _accepted(state, calls)
+    run = replace(
+        state.run,
+        last_batch=signature,
+        repeats=repeats,
+        output=output,
+        rejections=state.run.rejections + (1 if _rejected(state, calls) else 0),
+    )
+    closed = _said(replace(after, run=run, calls=()), _results_message(calls, at))
+    return replace(closed, phase=Phase.JUDGING if output is not None else Phase.ASKING)
+
+
+def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
+    run = state.run
+    run = replace(
+        run,
+        nudges=run.nudges + (event.why not in ("output", "repeating")),
+        rejections=run.rejections + (event.why == "output"),
+        said=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
+        reply=None,
+    )
+    asking = replace(state, phase=Phase.ASKING, run=run)
+    return _said(asking, Message(role="user", parts=(Text(text=event.words),), at=at))
+
+
+def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
+    """Leave a transcript that any later request can start from, whatever was going on."""
+    after = state
+    if state.calls:
+        calls = tuple(_closed(item) for item in state.calls)
+        after = _said(replace(after, calls=()), _results_message(calls, at))
+    partial = event.partial.strip()
+    if partial:
+        words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)
+        after = _said(after, words)
+    output = state.run.output
+    answer = final_text(state) if state.run.reply is not None else output or state.run.said + partial
+    if event.stop == "done" and output is None and state.settings.output is not None:
+        output = output_json(answer)
+    run = replace(
+        after.run, stop=event.stop, reason=event.reason, answer=answer, output=output, reply=None, said=""
+    )
+    return replace(after, phase=Phase.RESTING, run=run)
+
+
+def _said(state: State, message: Message) -> State:
+    """The state with a message of ours added and the next prompt's estimate grown by it."""
+    return replace(
+        state,
+        transcript=state.transcript.adding(message),
+        prompt_tokens=(state.prompt_tokens or _overhead(state)) + _tokens(message.parts),
+    )
+
+
+def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
+    return Message(role="tool", parts=tuple(result for _, result in answered(calls)), at=at)
+
+
+def _closed(item: OpenCall) -> OpenCall:
+    if item.result is not None:
+        return item
+    started = item.attempt > 0
+    result = ToolResult(
+        call_id=item.call.id,
+        parts=(Text(text=INTERRUPTED if started else NOT_STARTED),),
+        outcome="unknown" if started else "cancelled",
+    )
+    return replace(item, result=result)
+
+
+def _output_call(state: State, calls: tuple[OpenCall, ...]) -> OpenCall | None:
+    output = state.settings.output
+    if output is None or output.mode != "tool":
+        return None
+    return next((item for item in calls if item.call.name == output.name), None)
+
+
+def _accepted(state: State, calls: tuple[OpenCall, ...]) -> str | None:
+    item = _output_call(state, calls)
+    good = item is not None and item.result is not None and not item.result.is_error
+    return item.call.arguments if good and item is not None else None
+
+
+def _rejected(state: State, calls: tuple[OpenCall, ...]) -> bool:
+    item = _output_call(state, calls)
+    return item is not None and item.result is not None and item.result.is_error
+
+
+def _counts(part: Part) -> bool:
+    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
+    if isinstance(part, Text):
+        return bool(part.text.strip())
+    return not isinstance(part, Reasoning)
+
+
+def _last_calls(state: State) -> tuple[ToolCall, ...]:
+    for message in reversed(state.transcript.messages):
+        if message.calls:
+            return message.calls
+    return ()
+
+
+def _plus(spent: Spent, reply: Reply, usd: Decimal | None) -> Spent:
+    known = None if spent.usd is None or usd is None else spent.usd + usd
+    return Spent(steps=spent.steps + 1, usage=spent.usage + reply.usage, usd=known)
+
+
+def _overhead(state: State) -> int:
+    settings = state.settings
+    size = len(settings.instructions.encode("utf-8", "replace"))
+    size += sum(len(spec.parameters) + len(spec.description) + len(spec.name) for spec in settings.tools)
+    return size // BYTES_PER_TOKEN
+
+
+def _tokens(parts: tuple[Part, ...]) -> int:
+    total = 0
+    for part in parts:
+        if isinstance(part, Media):
+            total += MEDIA_TOKENS
+        elif isinstance(part, ToolResult):
+            total += _tokens(part.parts)
+        elif isinstance(part, Text):
+            total += len(part.text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + 1
+    return total
+
+
+Handler = Callable[[State, Any, float, str], State]
+
+TRANSITIONS: dict[tuple[Phase, type], Handler] = {
+    (Phase.NEW, e.Configured): _configured,
+    (Phase.RESTING, e.Configured): _configured,
+    (Phase.RESTING, e.Prompted): _prompted,
+    (Phase.RESTING, e.Resumed): _resumed,
+    (Phase.ASKING, e.Configured): _configured,
+    (Phase.ASKING, e.Resumed): _resumed,
+    (Phase.ASKING, e.ModelAsked): _asked,
+    (Phase.ASKING, e.ModelReplied): _replied,
+    (Phase.ASKING, e.ModelFailed): _failed,
+    (Phase.ASKING, e.Nudged): _nudged,
+    (Phase.ASKING, e.RunEnded): _ended,
+    (Phase.JUDGING, e.Configured): _configured,
+    (Phase.JUDGING, e.Resumed): _resumed,
+    (Phase.JUDGING, e.ModelAsked): _asked,
+    (Phase.JUDGING, e.Nudged): _nudged,
+    (Phase.JUDGING, e.RunEnded): _ended,
+    (Phase.ACTING, e.Configured): _configured,
+    (Phase.ACTING, e.Resumed): _resumed,
+    (Phase.ACTING, e.ToolStarted): _tool_started,
+    (Phase.ACTING, e.ToolFinished): _tool_finished,
+    (Phase.ACTING, e.RunEnded): _ended,
+}

@@ -1,0 +1,40 @@
+"""Is the run going anywhere?
+
+A batch of calls that equals the one before it, results and all, has taught the model
+nothing.  First it is told so; when it goes on, the run ends.  No model is needed to
+see this, and none should be paid for it.
+"""
+
+from hashlib import sha256
+
+import msgspec
+
+from ..values.parts import ToolCall, ToolResult
+
+NOTICE_BEFORE_END = 2
+"""How many repetitions before the last one the model is told."""
+
+
+def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:
+    """Equal exactly when the same calls brought the same results."""
+    digest = sha256()
+    for call, result in answered:
+        for piece in (call.name, _canonical(call.arguments), result.outcome, result.text):
+            digest.update(piece.encode("utf-8", "surrogatepass"))
+            digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def notice(repeats: int, calls: tuple[str, ...]) -> str:
+    return (
+        f"You have now called {', '.join(calls)} {repeats} times with the same arguments and got the same"
+        " result each time. Do something different, or give your answer with what you have."
+    )
+
+
+def _canonical(arguments: str) -> str:
+    try:
+        parsed = msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return arguments
+    return msgspec.json.encode(parsed, order="sorted").decode()

@@ -1,0 +1,93 @@
+"""The state of a session: what its events so far add up to.
+
+Nothing in here is kept anywhere but in the events; a state can be thrown away and
+folded again at any time.  `run` is the part that starts afresh with every prompt.
+"""
+
+from decimal import Decimal
+from enum import StrEnum
+
+from ..values.errors import Failure
+from ..values.event import RunStop
+from ..values.message import Reply, Transcript
+from ..values.parts import ToolCall, ToolResult
+from ..values.settings import Settings
+from ..values.usage import Budget, Usage
+from ..values.value import Value
+
+
+class Phase(StrEnum):
+    NEW = "new"
+    RESTING = "resting"  # the person's turn
+    ASKING = "asking"  # the model's turn
+    JUDGING = "judging"  # a reply without calls is in: is it an answer?
+    ACTING = "acting"  # the tools' turn
+
+
+class OpenCall(Value):
+    """One call of the batch the model asked for last."""
+
+    call: ToolCall
+    problem: str = ""
+    """Why it must not run, found when the reply came in; empty when it may."""
+    attempt: int = 0
+    """How often it was started; 0 is never."""
+    in_doubt: bool = False
+    """Started by a driver that is gone."""
+    result: ToolResult | None = None
+
+
+class Spent(Value):
+    steps: int = 0
+    usage: Usage = Usage()
+    usd: Decimal | None = Decimal(0)
+    """None as soon as one reply could not be priced: a sum with an unknown in it is unknown."""
+
+
+class Run(Value):
+    """What has happened since the person spoke last."""
+
+    budget: Budget = Budget()
+    spent: Spent = Spent()
+    started_at: float = 0.0
+    attempt: int = 0
+    """How often the current step was asked already."""
+    failure: Failure | None = None
+    partial: str = ""
+    """What the model had said when its reply broke off."""
+    reply: Reply | None = None
+    """The reply being judged."""
+    objection: str = ""
+    """What the type asked for has against that reply."""
+    said: str = ""
+    """Words of an answer that was cut at its length and is being continued."""
+    nudges: int = 0
+    pauses: int = 0
+    rejections: int = 0
+    """How many answers did not have the shape asked for."""
+    more_room: bool = False
+    """The last reply ran out of room: ask for the most the model can give."""
+    output: str | None = None
+    """The accepted structured answer, as JSON text."""
+    last_batch: str = ""
+    repeats: int = 0
+    stop: RunStop | None = None
+    reason: str = ""
+    answer: str = ""
+
+
+class State(Value):
+    phase: Phase = Phase.NEW
+    session: str = ""
+    settings: Settings = Settings()
+    transcript: Transcript = Transcript()
+    calls: tuple[OpenCall, ...] = ()
+    proof: str = ""
+    """Hash of the record that brought the open calls; the keys of the calls are made of it."""
+    run: Run = Run()
+    total: Spent = Spent()
+    replies: int = 0
+    prompt_tokens: int = 0
+    """Estimate of the next prompt: what the provider counted last, plus what was added since."""
+    now: float = 0.0
+    """Time of the newest event: the only time the core knows."""

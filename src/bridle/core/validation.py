@@ -1,0 +1,382 @@
+"""Whether a call makes sense, decided before anything runs, and what to tell the model when it does not.
+
+Strict where a mistake would pass for an order: arguments must be one complete JSON object
+that satisfies the tool's own schema, formats included; a name given twice, a number no
+computer can hold, or text after the end is refused.  Half an object is never completed
+by guessing: half a command can be a valid command.
+
+Generous in one case only: no text at all is an empty object, because that is how several
+models call a tool that takes nothing.
+
+A `Problem` is written for the model.  It names each field by its path, says what was
+expected there, and offers the nearest name that exists, so that the next try succeeds.
+"""
+
+import difflib
+import functools
+import importlib
+import itertools
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+
+import msgspec
+
+from ..values.request import ToolSpec
+from ..values.value import Value
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError, Validator
+
+PROBLEMS_MAX = 5
+NAMES_MAX = 12
+SHOWN_CHARS_MAX = 60
+VALIDATORS_MAX = 1024
+_ERRORS_READ_MAX = 100
+
+Json: TypeAlias = "str | int | float | bool | list[Json] | dict[str, Json] | None"
+Step = str | int
+
+
+class Problem(Value):
+    """Why a call was not run, in words for the model."""
+
+    text: str
+    kind: Literal["truncated", "malformed", "mismatch", "broken_tool"]
+
+
+def check_arguments(spec: ToolSpec, arguments: str) -> Mapping[str, Json] | Problem:
+    """The arguments as data, or what is wrong with them."""
+    try:
+        given = _decode(arguments or "{}")
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        return _unreadable(spec, arguments, error) if arguments.strip() else check_arguments(spec, "{}")
+    if not isinstance(given, dict):
+        return _malformed(spec, f"must be a JSON object, not {_kind_of(given)}")
+    try:
+        validator = _validator(spec.parameters)
+    except ValueError as error:
+        why = _first_line(error)
+        return Problem(
+            text=f"`{spec.name}` cannot be called: its schema is broken ({why}). Go on without it.",
+            kind="broken_tool",
+        )
+    try:
+        # Every key has a colon: with as many colons as keys, none of them can be there twice.
+        twice = None if arguments.count(":") == len(given) else _given_twice(arguments)
+        if twice is not None:
+            return _malformed(spec, f"give the field `{_name(twice)}` twice")
+        return given if validator.is_valid(given) else _mismatch(spec, validator, given)
+    except (ValueError, RecursionError):
+        return _malformed(spec, "are nested too deeply to be checked")
+
+
+def unknown_tool(name: str, names: Iterable[str]) -> str:
+    """What to tell a model that called a tool nobody has."""
+    known = list(names)
+    called = _name(name)
+    if not known:
+        return f"There is no tool named `{called}`; there are no tools at all. Answer in words."
+    near = _nearest(name, known)
+    offer = f"Did you mean `{near}`?" if near else f"The tools are {_listed(known)}."
+    return f"There is no tool named `{called}`. {offer}"
+
+
+_decode: Callable[[str], object] = msgspec.json.Decoder().decode
+
+
+@functools.lru_cache(maxsize=VALIDATORS_MAX)
+def _validator(schema: str) -> "Validator":
+    # Imported when first needed: it takes longer to load than all of values and core, and a run
+    # without tools never needs it.  Offline, so that a schema can never make the core fetch anything.
+    module = importlib.import_module("jsonschema_rs")
+    validator: Validator = module.validator_for(schema, validate_formats=True, offline=True)
+    return validator
+
+
+# ── not even JSON ───────────────────────────────────────────────────────────
+
+
+def _unreadable(spec: ToolSpec, arguments: str, error: Exception) -> Problem:
+    if isinstance(error, RecursionError):
+        return _malformed(spec, "are nested too deeply")
+    if "truncated" not in str(error):
+        return _malformed(
+            spec, f"are not valid JSON: {_first_line(error).removeprefix('JSON is malformed: ')}"
+        )
+    if _is_whole(arguments):
+        return _malformed(spec, "contain half of a surrogate pair, which is no character")
+    return Problem(
+        text=(
+            f"The arguments of `{spec.name}` were cut off before their end (arguments truncated), so nothing"
+            " was run. Send the whole call again; if the content is long, split it over several calls."
+        ),
+        kind="truncated",
+    )
+
+
+def _is_whole(arguments: str) -> bool:
+    """The decoder calls a broken surrogate a truncation; a reader that lets it pass tells them apart."""
+    try:
+        json.loads(arguments)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _malformed(spec: ToolSpec, what: str) -> Problem:
+    return Problem(
+        text=f"The arguments of `{spec.name}` {what}. Nothing was run; send them again.", kind="malformed"
+    )
+
+
+def _given_twice(arguments: str) -> str | None:
+    found: list[str] = []
+
+    def note(pairs: list[tuple[str, object]]) -> None:
+        if len(pairs) != len({name for name, _ in pairs}):
+            names = [name for name, _ in pairs]
+            found.append(next(name for name in names if names.count(name) > 1))
+
+    json.loads(arguments or "{}", object_pairs_hook=note)
+    return found[0] if found else None
+
+
+# ── JSON, but not what was asked for ────────────────────────────────────────
+
+
+def _mismatch(spec: ToolSpec, validator: "Validator", given: object) -> Problem:
+    schema = msgspec.json.decode(spec.parameters)
+    errors = itertools.islice(validator.iter_errors(given), _ERRORS_READ_MAX)
+    lines = sorted({(_order(error), line) for error in errors for line in _lines(error, schema)})
+    shown = [f"- {line}" for _, line in lines[:PROBLEMS_MAX]]
+    if len(lines) > PROBLEMS_MAX:
+        shown.append(f"- and {len(lines) - PROBLEMS_MAX} more")
+    text = "\n".join([f"The arguments of `{spec.name}` are wrong, so nothing was run:", *shown])
+    return Problem(text=f"{text}\nCorrect them and call again.", kind="mismatch")
+
+
+def _order(error: "ValidationError") -> tuple[int, str]:
+    return len(error.instance_path), _path(error.instance_path)
+
+
+def _lines(error: "ValidationError", schema: Json) -> list[str]:
+    """One line, unless the error is that no option of a union fits: then those of the closest option."""
+    keyword = error.kind.name
+    if keyword in ("anyOf", "oneOf") and hasattr(error.kind, "context"):
+        return _closest_option(error, schema)
+    say = _SAY.get(keyword)
+    if say is None:
+        return [_at(error.instance_path, error.message)]
+    return say(error, schema)
+
+
+def _closest_option(error: "ValidationError", schema: Json) -> list[str]:
+    options = cast("list[list[ValidationError]]", getattr(error.kind, "context", []))
+    here = list(error.instance_path)
+    meant = [option for option in options if option and not any(_is_other(one, here) for one in option)]
+    if meant:
+        best = min(meant, key=len)
+        return [line for one in best for line in _lines(one, schema)]
+    tags = [one for option in options for one in option if _is_tag(one, here)]
+    if tags:
+        where = list(tags[0].instance_path)
+        wanted = [words for one in tags for words in _expected_at(one, where)]
+        return [_at(where, f"expected {_either(wanted)}, got {_shown(tags[0].instance)}")]
+    wanted = [words for option in options for one in option for words in _expected_at(one, here)]
+    return [
+        _at(here, f"expected {_either(wanted)}, got {_shown(error.instance)}" if wanted else error.message)
+    ]
+
+
+def _is_other(error: "ValidationError", here: list[Step]) -> bool:
+    """Whether this error means that another option was meant: its very type or its tag does not fit."""
+    is_here = list(error.instance_path) == here
+    return (is_here and error.kind.name in ("type", "const", "enum")) or _is_tag(error, here)
+
+
+def _is_tag(error: "ValidationError", here: list[Step]) -> bool:
+    """A field right below with one legal value: what tells one option of a union from the others."""
+    options = getattr(error.kind, "options", [])
+    fixed = error.kind.name == "const" or (error.kind.name == "enum" and len(options) == 1)
+    return fixed and len(error.instance_path) == len(here) + 1
+
+
+def _expected_at(error: "ValidationError", where: list[Step]) -> list[str]:
+    if list(error.instance_path) != where:
+        return []
+    match error.kind.name:
+        case "type":
+            return [str(kind) for kind in getattr(error.kind, "types", [])]
+        case "enum":
+            return [_shown(option) for option in getattr(error.kind, "options", [])]
+        case "const":
+            return [_shown(getattr(error.kind, "expected_value", None))]
+    return []
+
+
+def _missing(error: "ValidationError", schema: Json) -> list[str]:
+    name = str(getattr(error.kind, "property", ""))
+    held = _properties(error, schema).get(name)
+    kind = held.get("type") if isinstance(held, dict) else None
+    hint = f" ({kind})" if isinstance(kind, str) else ""
+    return [f"missing field `{_path([*error.instance_path, name])}`{hint}"]
+
+
+def _unknown(error: "ValidationError", schema: Json) -> list[str]:
+    known = list(_properties(error, schema))
+    lines: list[str] = []
+    for name in cast("list[str]", getattr(error.kind, "unexpected", []))[:_ERRORS_READ_MAX]:
+        # Comparing names is slow, and only the first few lines will be read.
+        near = _nearest(name, known) if len(lines) < PROBLEMS_MAX else None
+        hint = (
+            f"did you mean `{near}`?"
+            if near
+            else f"the fields are {_listed(known)}"
+            if known
+            else "none is allowed"
+        )
+        lines.append(f"unknown field `{_path([*error.instance_path, _name(name)])}`; {hint}")
+    return lines
+
+
+def _wrong_type(error: "ValidationError", _: Json) -> list[str]:
+    kinds = [str(kind) for kind in getattr(error.kind, "types", [])]
+    return [_at(error.instance_path, f"expected {_either(kinds)}, got {_shown(error.instance)}")]
+
+
+def _wrong_choice(error: "ValidationError", _: Json) -> list[str]:
+    options = cast("list[Json]", getattr(error.kind, "options", []))
+    listed = _either([_shown(option) for option in options[:NAMES_MAX]])
+    more = f" or one of {len(options) - NAMES_MAX} more" if len(options) > NAMES_MAX else ""
+    near = _nearest(error.instance, [option for option in options if isinstance(option, str)])
+    hint = f"; did you mean {_shown(near)}?" if near and len(options) > 1 else ""
+    return [_at(error.instance_path, f"expected {listed}{more}, got {_shown(error.instance)}{hint}")]
+
+
+def _wrong_constant(error: "ValidationError", _: Json) -> list[str]:
+    wanted = _shown(getattr(error.kind, "expected_value", None))
+    return [_at(error.instance_path, f"expected {wanted}, got {_shown(error.instance)}")]
+
+
+def _wrong_format(error: "ValidationError", _: Json) -> list[str]:
+    name = str(getattr(error.kind, "format", ""))
+    wanted = _FORMATS.get(name, f"the format {name}")
+    return [_at(error.instance_path, f"expected {wanted}, got {_shown(error.instance)}")]
+
+
+def _wrong_name(error: "ValidationError", schema: Json) -> list[str]:
+    inner = cast("ValidationError", getattr(error.kind, "error", error))
+    reasons = (
+        [line.removeprefix("the arguments: ") for line in _lines(inner, schema)] if inner is not error else []
+    )
+    return [_at(error.instance_path, f"has a key that is not allowed: {reason}") for reason in reasons]
+
+
+def _beyond(words: str, attribute: str = "limit") -> "Callable[[ValidationError, Json], list[str]]":
+    def say(error: "ValidationError", _: Json) -> list[str]:
+        limit = _shown(getattr(error.kind, attribute, None))
+        return [_at(error.instance_path, f"must {words.format(limit)}, got {_shown(error.instance)}")]
+
+    return say
+
+
+_SAY: "dict[str, Callable[[ValidationError, Json], list[str]]]" = {
+    "required": _missing,
+    "additionalProperties": _unknown,
+    "unevaluatedProperties": _unknown,
+    "type": _wrong_type,
+    "enum": _wrong_choice,
+    "const": _wrong_constant,
+    "format": _wrong_format,
+    "propertyNames": _wrong_name,
+    "minimum": _beyond("be at least {}"),
+    "maximum": _beyond("be at most {}"),
+    "exclusiveMinimum": _beyond("be more than {}"),
+    "exclusiveMaximum": _beyond("be less than {}"),
+    "multipleOf": _beyond("be a multiple of {}", "multiple_of"),
+    "minLength": _beyond("have at least {} characters"),
+    "maxLength": _beyond("have at most {} characters"),
+    "minItems": _beyond("have at least {} items"),
+    "maxItems": _beyond("have at most {} items"),
+    "minProperties": _beyond("have at least {} fields"),
+    "maxProperties": _beyond("have at most {} fields"),
+    "pattern": _beyond("match the pattern {}", "pattern"),
+    "uniqueItems": _beyond("not contain an item twice"),
+}
+_FORMATS = {
+    "date-time": "a moment such as 2026-05-01T10:00:00Z",
+    "date": "a date such as 2026-05-01",
+    "time": "a time such as 10:00:00Z",
+    "duration": "a duration such as PT1H30M",
+    "uuid": "a UUID such as 123e4567-e89b-12d3-a456-426614174000",
+    "email": "an e-mail address",
+    "uri": "a URI such as https://example.org",
+}
+
+
+# ── wording ─────────────────────────────────────────────────────────────────
+
+
+def _properties(error: "ValidationError", schema: Json) -> dict[str, Json]:
+    """The fields of the object whose rule was broken."""
+    place = schema
+    for step in error.schema_path[:-1]:
+        if isinstance(place, list) and isinstance(step, int):
+            place = place[step]
+        elif isinstance(place, dict):
+            place = place.get(str(step))
+    found = place.get("properties") if isinstance(place, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _nearest(name: object, known: Sequence[str]) -> str | None:
+    if not isinstance(name, str):
+        return None
+    alike = {_bare(other): other for other in reversed(known)}
+    wanted = _bare(name[:SHOWN_CHARS_MAX])
+    if wanted in alike:
+        return alike[wanted]
+    close = difflib.get_close_matches(wanted, alike, n=1, cutoff=0.6)
+    return alike[close[0]] if close else None
+
+
+def _bare(name: str) -> str:
+    """Names that differ only in case or in how words are joined are one name."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _path(steps: Sequence[Step]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def _name(name: str) -> str:
+    return name if len(name) <= SHOWN_CHARS_MAX else name[:SHOWN_CHARS_MAX] + "…"
+
+
+def _at(steps: Sequence[Step], what: str) -> str:
+    return f"`{_path(steps)}`: {what}" if steps else f"the arguments: {what}"
+
+
+def _shown(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+
+
+def _kind_of(value: object) -> str:
+    kinds = {list: "an array", str: "a string", bool: "a boolean", type(None): "null"}
+    return kinds.get(type(value), "a number")
+
+
+def _either(words: Sequence[str]) -> str:
+    distinct = list(dict.fromkeys(words))
+    return distinct[0] if len(distinct) == 1 else f"{', '.join(distinct[:-1])} or {distinct[-1]}"
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(f"`{name}`" for name in names[:NAMES_MAX])
+    return f"{shown} and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else shown
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

@@ -1,0 +1,265 @@
+"""Anthropic content blocks and our parts, both ways.
+
+`part_of` reads a block, `block_of` writes one; each undoes the other.  Everything that carries
+blocks uses these two: replies in JSON, replies put together from a stream, requests read and
+requests written.  That is why a streamed reply equals the same reply in JSON.
+
+What a block says beyond our view of it (citations, `caller`, fields of next year) is kept as the
+part's `native`: a JSON object of just those members, so that a log holds nothing twice.  Members
+that are null say nothing and are not kept.  Blocks we do not interpret become `Opaque`, whole.
+"""
+
+import re
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Raw
+
+from ..values.errors import MisuseError
+from ..values.parts import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ._json import dumps, is_object, loads, mended, raw
+
+FAMILY = "anthropic"
+Block = dict[str, Any]
+
+INVALID_JSON = "INVALID_JSON"
+"""Arguments that are no JSON object travel as the one member of an object that is."""
+NAME_LENGTH_MAX = 128
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+_SHOWN = {
+    "text": {"type", "text"},
+    "tool_use": {"type", "id", "name", "input"},
+    "tool_result": {"type", "tool_use_id", "content", "is_error"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+    "image": {"type", "source"},
+    "document": {"type", "source", "title"},
+}
+"""The members of each block that our parts carry."""
+
+_SOURCES: dict[str, set[str]] = {
+    "base64": {"type", "media_type", "data"},
+    "text": {"type", "media_type", "data"},
+    "url": {"type", "url"},
+    "file": {"type", "file_id"},
+}
+
+
+def part_of(block: Block, arguments: str | None = None) -> Part:
+    """A block as a part.  `arguments` is the text of a call's input as it arrived, where it is at hand.
+
+    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    """
+    kind = _text(block.get("type"))
+    native = _beyond(kind, block)
+    match kind:
+        case "text":
+            return Text(text=_text(block.get("text")), native=native)
+        case "tool_use":
+            return _call(block, arguments, native)
+        case "tool_result":
+            return ToolResult(
+                call_id=_text(block.get("tool_use_id")),
+                parts=_result_parts(block.get("content")),
+                outcome="error" if block.get("is_error") is True else "ok",
+                native=native,
+            )
+        case "thinking":
+            text, signature = _text(block.get("thinking")), _text(block.get("signature"))
+            return Reasoning(text=text, signature=signature, native=native)
+        case "redacted_thinking":
+            return Reasoning(signature=_text(block.get("data")), redacted=True, native=native)
+        case "image" | "document":
+            return _media(cast("MediaKind", kind), block, native) or _opaque(kind, block)
+    return _opaque(kind, block)
+
+
+def block_of(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
+    """A part as a block, or None when it has nothing to say on this wire.
+
+    `own`: the part came from this family, so its native members go out again, and an opaque part
+    does so to the letter.  `sent_id` is the id a call and its result share.
+    """
+    if isinstance(part, Opaque):
+        return _opaque_block(part) if own else None
+    block = _plain(part, own=own, sent_id=sent_id)
+    if own and block is not None and part.native is not None:
+        more: Block = loads(part.native)
+        block.update((name, value) for name, value in more.items() if name not in block)
+    return block
+
+
+def switched_at(parts: Sequence[Part]) -> int:
+    """Where the provider last fell back to a second model; 0 when it did not.
+
+    What the first model thought and called before that place must be neither run nor sent back.
+    """
+    places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == "fallback"]
+    return places[-1] if places else 0
+
+
+def sealed(call: ToolCall) -> Opaque:
+    """A call that nobody may run, kept as the provider said it."""
+    return Opaque(kind="tool_use", native=dumps(block_of(call, own=True, sent_id=call.wire_id)).decode())
+
+
+def input_of(arguments: str) -> Any:
+    """A call's arguments as the object this wire wants, as they were written wherever possible."""
+    if is_object(arguments):
+        return raw(arguments)
+    try:
+        value = loads(arguments)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {INVALID_JSON: mended(arguments)}
+
+
+def arguments_of(text: str) -> str:
+    """The arguments in an `input` that was written by `input_of`, or by anybody else."""
+    if INVALID_JSON in text:
+        value = loads(text)
+        if isinstance(value, dict) and list(value) == [INVALID_JSON] and isinstance(value[INVALID_JSON], str):
+            return cast("str", value[INVALID_JSON])
+    return text
+
+
+def _plain(
+    part: Text | Media | ToolCall | ToolResult | Reasoning, *, own: bool, sent_id: str
+) -> Block | None:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": mended(text)} if text.strip() else None
+        case ToolCall(name=name, arguments=arguments):
+            name = _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
+            return {"type": "tool_use", "id": sent_id, "name": name, "input": input_of(arguments)}
+        case ToolResult():
+            return _result(part, own=own, sent_id=sent_id)
+        case Reasoning(text=text, signature=signature, redacted=redacted):
+            if redacted:
+                return {"type": "redacted_thinking", "data": signature}
+            return {"type": "thinking", "thinking": mended(text), "signature": signature}
+        case Media():
+            return _media_block(part)
+
+
+def _opaque_block(part: Opaque) -> Raw:
+    if not is_object(part.native):
+        raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    return raw(part.native)
+
+
+def _result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": sent_id}
+    content = [inner for part in result.parts if (inner := block_of(part, own=own)) is not None]
+    if not content and result.is_error:
+        # An error without words is refused by the provider.
+        content = [{"type": "text", "text": f"The call ended without a word: {result.outcome}."}]
+    only = content[0] if len(content) == 1 else None
+    if isinstance(only, dict) and only.keys() == _SHOWN["text"]:
+        block["content"] = only["text"]
+    elif content:
+        block["content"] = content
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def _media_block(media: Media) -> Block:
+    if media.kind not in ("image", "document"):
+        named = f" {media.name}" if media.name else ""
+        return {"type": "text", "text": f"[{media.kind}{named} left out: it cannot be sent to this model]"}
+    source: Block
+    if media.url:
+        source = {"type": "url", "url": media.url}
+    elif media.file_id:
+        source = {"type": "file", "file_id": media.file_id}
+    elif media.kind == "document" and media.media_type.startswith("text/"):
+        source = {"type": "text", "media_type": "text/plain", "data": _plain_text(media)}
+    else:
+        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+    block: Block = {"type": media.kind, "source": source}
+    if media.kind == "document" and media.name:
+        block["title"] = mended(media.name)
+    return block
+
+
+def _plain_text(media: Media) -> str:
+    try:
+        return b64decode(media.data, validate=True).decode("utf-8", "replace")
+    except Base64Error:
+        raise MisuseError(
+            f"a document {media.name!r} of type {media.media_type} holds no base64: encode its bytes first"
+        ) from None
+
+
+def _call(block: Block, arguments: str | None, native: str | None) -> ToolCall:
+    if arguments is None:
+        arguments = dumps(block.get("input") or {}).decode()
+    return ToolCall(
+        id="",
+        name=_text(block.get("name")),
+        arguments=arguments_of(arguments),
+        wire_id=_text(block.get("id")),
+        native=native,
+    )
+
+
+def _result_parts(content: object) -> tuple[Text | Media | Opaque, ...]:
+    if isinstance(content, str):
+        return (Text(text=content),) if content else ()
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return ()
+    return tuple(_inner(block) for block in content if isinstance(block, dict))
+
+
+def _inner(block: Block) -> Text | Media | Opaque:
+    part = part_of(block)
+    return part if isinstance(part, Text | Media | Opaque) else _opaque(_text(block.get("type")), block)
+
+
+def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
+    """None when the source is of a kind our media cannot hold."""
+    source = block.get("source")
+    if not isinstance(source, dict) or source.keys() != _SOURCES.get(source.get("type", "")):
+        return None
+    if not all(isinstance(value, str) for value in source.values()):
+        return None
+    name = _text(block.get("title"))
+    match source["type"]:
+        case "url":
+            return Media(kind=kind, url=source["url"], name=name, native=native)
+        case "file":
+            return Media(kind=kind, file_id=source["file_id"], name=name, native=native)
+        case "base64" if not source["media_type"].startswith("text/"):
+            data, media_type = source["data"], source["media_type"]
+        case "text" if kind == "document" and source["media_type"] == "text/plain":
+            data, media_type = b64encode(mended(source["data"]).encode()).decode(), "text/plain"
+        case _:
+            return None
+    return Media(kind=kind, media_type=media_type, data=data, name=name, native=native)
+
+
+def _opaque(kind: str, block: Block) -> Opaque:
+    return Opaque(kind=kind, native=dumps(block).decode())
+
+
+def _beyond(kind: str, block: Mapping[str, Any]) -> str | None:
+    """The members our view of the block leaves out, as JSON; None when there are none."""
+    shown = _SHOWN.get(kind)
+    if shown is None or block.keys() == shown:
+        return None
+    more = {
+        name: value
+        for name, value in block.items()
+        if name not in shown and value is not None and not (name == "citations" and value == [])
+    }
+    return dumps(more).decode() if more else None
+
+
+def _text(value: object) -> str:
+    return mended(value) if isinstance(value, str) else ""

@@ -1,0 +1,302 @@
+"""Replies of Anthropic, from bytes in any slices: JSON, server-sent events, and the frames another
+cloud puts around the same events.
+
+A stream is a reply only once `message_stop` has arrived; before that it is cut, however much was
+said.  The JSON of an event says what it is, not the name in front of it.  Pings, unknown events and
+unknown members are passed over; unknown blocks and their deltas are kept.  An event that cannot be
+read at all is an error, because it may have been part of what was said.
+
+Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything
+else is rare and goes through `_happened`, which looks before it touches.
+"""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.message import Reply
+from ..values.model import Model
+from ..values.parts import Part
+from ._anthropic_blocks import Block, part_of
+from ._anthropic_ends import LENGTH_WORD, reply_of
+from ._anthropic_failures import error_in, failure_from, failure_of, one_line
+from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
+from ._eventstream import EventStreamReader
+from ._json import loads, members, mended
+from ._sse import SseReader
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+"""As for one event of a stream: nothing real comes near it."""
+ERROR_BYTES_MAX = 1024 * 1024
+"""What is read of an error page; the rest would tell nobody more."""
+
+_PIECE_IN = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_SAID_IN = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Where a delta, and the beginning of a block, have what is said; input comes in deltas only."""
+_FRAMED = "application/vnd.amazon.eventstream"
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+class _Delta(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    index: int = -1
+    delta: _Delta | None = None
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_UNREAD = _Event()
+"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+
+
+class AnthropicDecoder:
+    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+        self._model, self._status, self._headers = model, status, headers
+        self._reader: SseReader | EventStreamReader | None = None
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._sniffed = not 200 <= status < 300
+        if not self._sniffed and headers.get("content-type", "").startswith(_FRAMED):
+            self._reader, self._sniffed = EventStreamReader(), True
+        self._meta: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._blocks: list[OpenBlock] = []
+        self._open: dict[int, OpenBlock] = {}
+        self._whole: list[Part] = []
+        self._started = self._stopped = False
+        self._failure: Failure | None = None
+
+    @property
+    def partial(self) -> str:
+        said = (block.pieces for block in self._blocks if block.delta_type == "text_delta")
+        return mended("".join(chain.from_iterable(said)))
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        try:
+            if not self._sniffed:
+                data = self._sniff(data)
+            if self._reader is None:
+                self._hold(data)
+                return []
+            return self._take(self._reader.feed(data))
+        except ProviderError as error:
+            self._failure = error.failure
+            raise
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        if not 200 <= self._status < 300:
+            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
+        if self._reader is None:
+            return self._from_json(b"".join(self._body))
+        if not self._stopped:
+            self._last_words(self._reader)
+        if not self._stopped:
+            raise self._problem("cut", "the stream ended before the reply did: no message_stop arrived")
+        if not self._started:
+            raise self._problem("garbled", "the provider ended a reply that it never began")
+        return reply_of(self._parts(), self._meta, self._usage, self._model)
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
+        start = data.lstrip(_BLANK)[:1]
+        if not start:
+            return data
+        self._sniffed = True
+        if start not in b'{[<"':
+            self._reader = SseReader()
+            self._body = []
+        return data
+
+    def _hold(self, data: bytes) -> None:
+        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
+        if self._body_size + len(data) <= limit:
+            self._body.append(data)
+            self._body_size += len(data)
+        elif limit == BODY_BYTES_MAX:
+            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, data in events:
+            try:
+                event = _decode_event(data)
+            except (ValueError, RecursionError):
+                event = _UNREAD
+            block, delta = self._open.get(event.index), event.delta
+            if (
+                block is None
+                or delta is None
+                or delta.type != block.delta_type
+                or event.type != "content_block_delta"
+            ):
+                self._read(name, data, deltas)
+            elif delta.type == "text_delta":
+                if said := delta.text:
+                    block.pieces.append(said)
+                    deltas.append(TextDelta(text=said))
+            elif delta.type == "thinking_delta":
+                if said := delta.thinking:
+                    block.pieces.append(said)
+                    deltas.append(ReasoningDelta(reasoning=said))
+            elif said := delta.partial_json:
+                block.pieces.append(said)
+                if block.is_call:
+                    deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=said))
+        return deltas
+
+    def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        if data.strip() == b"[DONE]":
+            return
+        try:
+            event = loads(data)
+            if isinstance(event, dict) and "bytes" in event and "type" not in event:
+                data = b64decode(event["bytes"])
+                event = loads(data)
+            if isinstance(event, dict) and not self._stopped:
+                kind = event.get("type")
+                kind = kind if isinstance(kind, str) else name.decode("utf-8", "replace")
+                self._happened(kind, event, data, deltas)
+        except (ValueError, TypeError) as error:
+            raise self._problem(
+                "garbled", f"the provider sent an event that cannot be read ({error})"
+            ) from None
+
+    def _happened(self, kind: str, event: dict[str, Any], data: bytes, deltas: list[Delta]) -> None:
+        match kind:
+            case "message_start" if isinstance(event.get("message"), dict):
+                self._started = True
+                self._note(event["message"])
+                blocks = elements(members(members(data)["message"]).get("content", b"[]"))
+                self._whole = [part_in(block) for block in blocks or ()]
+            case "content_block_start" if isinstance(event.get("content_block"), dict):
+                stub = event["content_block"]
+                given = members(members(data)["content_block"])["input"] if stub.get("input") else b"{}"
+                block = self._begin(event.get("index"), stub, given.decode("utf-8", "replace"))
+                self._say(block, stub.get(_SAID_IN.get(block.delta_type or "", "")), deltas)
+            case "content_block_delta" if isinstance(event.get("delta"), dict):
+                self._grow(event.get("index"), event["delta"], deltas)
+            case "message_delta":
+                if isinstance(event.get("delta"), dict):
+                    self._note(event["delta"])
+                self._note({"usage": event.get("usage")})
+            case "message_stop":
+                self._stopped = True
+                self._open.clear()
+            case "error":
+                raise ProviderError(failure_from(error_in(event) or {}, self._status))
+            case _ if kind.lower().endswith("exception"):
+                raise ProviderError(failure_from({"type": kind, **event}, self._status))
+
+    def _begin(self, index: object, stub: Block, input_text: str) -> OpenBlock:
+        block = OpenBlock(stub, len(self._blocks), input_text)
+        self._blocks.append(block)
+        if isinstance(index, int):
+            self._open[index] = block
+        return block
+
+    def _grow(self, index: object, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        """A delta off the short road: a rare type, a value of the wrong type, half a character."""
+        if not isinstance(index, int):
+            raise self._problem("garbled", f"the provider continued a block without saying which: {index!r}")
+        block = self._open.get(index)
+        if block is None:
+            # Some compatible servers do not announce plain words; nothing else can be understood unannounced.
+            kind = _SAID_IN.get(str(delta.get("type")))
+            if kind is None:
+                raise self._problem("garbled", f"the provider continued block {index}, which it never began")
+            block = self._begin(index, {"type": kind, kind: ""}, "{}")
+        match delta.get("type"):
+            case block.delta_type if block.delta_type:
+                self._say(block, delta.get(_PIECE_IN[block.delta_type or ""]), deltas)
+            case "citations_delta" if "citation" in delta:
+                had = block.stub.get("citations")
+                block.stub["citations"] = [*(had if isinstance(had, list) else ()), delta["citation"]]
+            case str():
+                for name, value in delta.items():
+                    had = block.stub.get(name)
+                    if name != "type" and isinstance(value, str):
+                        block.stub[name] = had + value if isinstance(had, str) else value
+
+    def _say(self, block: OpenBlock, said: object, deltas: list[Delta]) -> None:
+        if isinstance(said, str) and said:
+            block.pieces.append(said)
+            if (seen := shown(block, mended(said))) is not None:
+                deltas.append(seen)
+
+    def _note(self, said: dict[str, Any]) -> None:
+        """Later words replace earlier ones, and null takes nothing back: counts are totals so far."""
+        usage = said.get("usage")
+        if isinstance(usage, dict):
+            self._usage.update((name, value) for name, value in usage.items() if value is not None)
+        self._meta.update((name, value) for name, value in said.items() if value is not None)
+
+    def _parts(self) -> tuple[Part, ...]:
+        cut = self._meta.get("stop_reason") == LENGTH_WORD
+        last = len(self._blocks) - 1
+        try:
+            grown = [block.part(last_and_cut=cut and block.place == last) for block in self._blocks]
+            return runnable(grown or self._whole)
+        except ValueError as error:
+            raise self._problem(
+                "garbled", f"the provider sent a block that cannot be read ({error})"
+            ) from None
+
+    def _from_json(self, body: bytes) -> Reply:
+        try:
+            top = members(body)
+            self._note({name: loads(value) for name, value in top.items() if name != "content"})
+            failed = self._meta.get("type") == "error" or "error" in self._meta
+            content = elements(top["content"]) if "content" in top and not failed else None
+            if content is not None:
+                parts = runnable([part_in(block) for block in content])
+                return reply_of(parts, self._meta, self._usage, self._model)
+            # How the same models spoke before there were messages; one cloud still does.
+            if isinstance(said := self._meta.get("completion"), str):
+                text = part_of({"type": "text", "text": said})
+                return reply_of((text,), self._meta, self._usage, self._model)
+        except ValueError:
+            if not body.strip():
+                raise self._problem("cut", "the provider's reply was empty") from None
+        raise ProviderError(self._no_message(body))
+
+    def _no_message(self, body: bytes) -> Failure:
+        try:
+            envelope = loads(body)
+        except ValueError:
+            if body.lstrip(_BLANK)[:1] in (b"{", b"["):
+                return self._problem("cut", "the reply ended before it was complete").failure
+            envelope = None
+        if (error := error_in(envelope)) is not None:
+            return failure_from(error, self._status)
+        said = one_line(body)[:200]
+        return self._problem(
+            "garbled",
+            f"HTTP {self._status}, but no message of this provider; check the base URL. It said: {said}",
+        ).failure
+
+    def _last_words(self, reader: SseReader | EventStreamReader) -> None:
+        """An event without its final blank line counts when it is whole."""
+        for name, data in reader.close():
+            try:
+                loads(data)
+            except ValueError:
+                return
+            self._read(name, data, [])
+
+    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
+        return ProviderError(Failure(kind=kind, message=message, status=self._status))

@@ -1,0 +1,131 @@
+"""How a reply of Anthropic ends: why it stopped and what it used, both ways.
+
+Counts of a stream are totals so far, so the last one is the whole.  When the provider compacted or
+fell back on the way, its top-level counts leave those calls out; the list of iterations has them all,
+and they are paid for, so they are summed.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..values.message import Reply, Stop
+from ..values.model import Model, Origin
+from ..values.parts import Part
+from ..values.usage import Usage
+from ._anthropic_blocks import FAMILY
+from ._json import mended
+
+LENGTH_WORD = "max_tokens"
+STOPS = {
+    "end_turn": Stop.DONE,
+    "stop_sequence": Stop.DONE,
+    "tool_use": Stop.TOOLS,
+    LENGTH_WORD: Stop.LENGTH,
+    "pause_turn": Stop.PAUSED,
+    "refusal": Stop.REFUSED,
+    "model_context_window_exceeded": Stop.CONTEXT,
+    "compaction": Stop.OTHER,
+}
+_WORDS = {
+    Stop.DONE: "end_turn",
+    Stop.TOOLS: "tool_use",
+    Stop.LENGTH: LENGTH_WORD,
+    Stop.PAUSED: "pause_turn",
+    Stop.REFUSED: "refusal",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: "refusal",
+    Stop.MALFORMED: "end_turn",
+    Stop.OTHER: "end_turn",
+}
+_DETAIL = re.compile(r"(\w+)(?: \((\w+)\))?(?:: (.*))?", re.DOTALL)
+"""`word`, `word (category)`, `word: explanation`, `word (category): explanation`."""
+
+
+def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], usage: Mapping[str, Any], model: Model) -> Reply:
+    word = _word(meta.get("stop_reason"))
+    return Reply(
+        parts=tuple(parts),
+        stop=STOPS.get(word, Stop.OTHER),
+        origin=Origin(
+            family=FAMILY, endpoint=model.endpoint.name, model=_word(meta.get("model")) or model.id
+        ),
+        usage=usage_of(usage),
+        id=_word(meta.get("id")),
+        stop_detail=_detail(word, meta),
+    )
+
+
+def usage_of(counts: Mapping[str, Any]) -> Usage:
+    listed = counts.get("iterations")
+    iterations = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    if any(each.get("type") != "message" for each in iterations):
+        total = sum(map(_plain_usage, iterations), Usage())
+        return total + Usage(reasoning=_plain_usage(counts).reasoning)
+    return _plain_usage(counts)
+
+
+def wire_usage(usage: Usage) -> dict[str, Any]:
+    written_1h = usage.cache_write_1h
+    counts: dict[str, Any] = {
+        "input_tokens": usage.input,
+        "cache_creation_input_tokens": usage.cache_write,
+        "cache_read_input_tokens": usage.cache_read,
+        "cache_creation": {
+            "ephemeral_5m_input_tokens": usage.cache_write - written_1h,
+            "ephemeral_1h_input_tokens": written_1h,
+        },
+        "output_tokens": usage.output,
+    }
+    if usage.reasoning:
+        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    return counts
+
+
+def wire_stop(reply: Reply) -> dict[str, Any]:
+    """`stop_reason` and what explains it, from the detail kept when it came from this wire."""
+    found = _DETAIL.fullmatch(reply.stop_detail)
+    word, category, rest = found.groups() if found else ("", None, None)
+    if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:
+        word, category, rest = _WORDS[reply.stop], None, None
+    stop: dict[str, Any] = {"stop_reason": word, "stop_sequence": None, "stop_details": None}
+    if word == "stop_sequence":
+        stop["stop_sequence"] = rest
+    elif category or rest:
+        stop["stop_details"] = {"type": word, "category": category, "explanation": rest}
+    return stop
+
+
+def _detail(word: str, meta: Mapping[str, Any]) -> str:
+    details = meta.get("stop_details")
+    category = explanation = ""
+    if isinstance(details, dict):
+        category, explanation = _word(details.get("category")), _word(details.get("explanation"))
+    elif word == "stop_sequence":
+        explanation = _word(meta.get("stop_sequence"))
+    return word + (f" ({category})" if category else "") + (f": {explanation}" if explanation else "")
+
+
+def _plain_usage(counts: Mapping[str, Any]) -> Usage:
+    split, details = counts.get("cache_creation"), counts.get("output_tokens_details")
+    split = split if isinstance(split, dict) else {}
+    details = details if isinstance(details, dict) else {}
+    written_5m = _count(split.get("ephemeral_5m_input_tokens"))
+    written_1h = _count(split.get("ephemeral_1h_input_tokens"))
+    written = _count(counts.get("cache_creation_input_tokens")) or written_5m + written_1h
+    return Usage(
+        input=_count(counts.get("input_tokens")),
+        cache_read=_count(counts.get("cache_read_input_tokens")),
+        cache_write=written,
+        output=_count(counts.get("output_tokens")),
+        reasoning=_count(details.get("thinking_tokens")),
+        cache_write_1h=min(written_1h, written),
+    )
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+
+
+def _word(value: object) -> str:
+    return mended(value) if isinstance(value, str) else ""

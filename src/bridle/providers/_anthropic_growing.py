@@ -1,0 +1,98 @@
+"""Blocks of a reply as they arrive: piece by piece in a stream, or written out in a message.
+
+Both roads end in `part_of`, with the same block in hand: that is why a reply told in pieces equals
+the same reply told whole.  The input of a call is kept as the text it arrived in, never parsed and
+written anew.
+"""
+
+from typing import Any
+
+import msgspec
+
+from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.parts import Part, ToolCall
+from ._anthropic_blocks import INVALID_JSON, Block, part_of, sealed, switched_at
+from ._json import dumps, loads, members, mended
+
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class OpenBlock:
+    """A block of a streamed reply while it is being said."""
+
+    __slots__ = ("delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
+
+    def __init__(self, stub: Block, place: int, input_text: str) -> None:
+        self.stub = stub
+        self.place = place
+        self.input_text = input_text
+        self.pieces: list[str] = []
+        self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
+        self.is_call = stub.get("type") == "tool_use"
+        self.delta_type: str | None
+        match stub.get("type"):
+            case "text":
+                self.delta_type = "text_delta"
+            case "thinking":
+                self.delta_type = "thinking_delta"
+            case _:
+                self.delta_type = "input_json_delta" if "input" in stub else None
+
+    def part(self, *, last_and_cut: bool) -> Part:
+        said = "".join(self.pieces)
+        match self.delta_type:
+            case "text_delta":
+                return part_of({**self.stub, "text": said})
+            case "thinking_delta":
+                return part_of({**self.stub, "thinking": said})
+            case "input_json_delta" if self.is_call:
+                # Nothing said is an empty object, unless the reply broke off right here.
+                return part_of(self.stub, mended(said) or ("" if last_and_cut else self.input_text))
+            case "input_json_delta" if said:
+                return part_of({**self.stub, "input": _input(said)})
+        return part_of(self.stub)
+
+
+def part_in(block: bytes) -> Part:
+    """A block given whole, the arguments of a call as they are written there."""
+    value = loads(block)
+    if not isinstance(value, dict):
+        raise ValueError("a block is no object")
+    given = members(block)["input"].decode("utf-8", "replace") if value.get("input") else None
+    return part_of(value, given)
+
+
+def elements(content: bytes) -> list[bytes] | None:
+    """The blocks in a list, each as it is written; None when it is no list."""
+    try:
+        return [bytes(element) for element in _decode_list(content)]
+    except (ValueError, RecursionError):
+        values = loads(content)
+        return [dumps(value) for value in values] if isinstance(values, list) else None
+
+
+def runnable(parts: list[Part]) -> tuple[Part, ...]:
+    """The parts, with no call left in them that a model made before it declined to go on."""
+    switch = switched_at(parts)
+    return tuple(
+        sealed(part) if place < switch and isinstance(part, ToolCall) else part
+        for place, part in enumerate(parts)
+    )
+
+
+def _input(said: str) -> Any:
+    try:
+        return loads(said)
+    except ValueError:
+        return {INVALID_JSON: said}
+
+
+def shown(block: OpenBlock, said: str) -> Delta | None:
+    match block.delta_type:
+        case "text_delta":
+            return TextDelta(text=said)
+        case "thinking_delta":
+            return ReasoningDelta(reasoning=said)
+        case "input_json_delta" if block.is_call:
+            return ToolCallDelta(index=block.place, name=block.name, arguments=said)
+    return None

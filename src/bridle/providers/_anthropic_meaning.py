@@ -1,0 +1,90 @@
+"""What Anthropic does not tell apart: requests brought to one form, to be compared.
+
+Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
+provider, taken from its documentation:
+
+  - a string as content is one text block; a result without content has an empty one
+  - neighbouring messages of one role are one message
+  - null, `is_error: false`, `stream: false` and empty lists are the same as nothing
+  - the choice `auto` and parallel calls are the default; a choice without tools is none
+  - a tool is `custom` unless it says otherwise; five minutes is how long a mark lasts
+  - a path that names the model or asks for a stream says it as well as the body does
+
+It is used by checks, never on the way to the provider.
+"""
+
+from itertools import groupby
+from typing import Any
+
+from ..ports.codec import HttpRequest
+from ._anthropic_blocks import Block
+from ._anthropic_read import place_of
+from ._json import loads
+
+_EMPTY: tuple[object, ...] = (None, [], {}, "")
+
+
+def meaning(request: HttpRequest) -> object:
+    model_in_path, streams = place_of(request.path)
+    body = _said(loads(request.body))
+    body.setdefault("model", model_in_path)
+    body["stream"] = body.get("stream") is True or streams
+    body["system"] = [_block(block) for block in _blocks(body.get("system"))]
+    body["tools"] = [_tool(tool) for tool in body.get("tools", [])]
+    body["messages"] = _messages(body["messages"])
+    choice = {"type": "auto", **body.get("tool_choice", {})}
+    if choice.get("disable_parallel_tool_use") is False:
+        del choice["disable_parallel_tool_use"]
+    body["tool_choice"] = choice if body["tools"] and choice != {"type": "auto"} else None
+    if "cache_control" in body:
+        body["cache_control"] = _mark(body["cache_control"])
+    return {name: value for name, value in body.items() if value not in _EMPTY}
+
+
+def _messages(messages: list[Block]) -> list[Block]:
+    plain = [
+        {**_said(message), "content": list(map(_block, _blocks(message.get("content"))))}
+        for message in messages
+    ]
+    turns = []
+    for beside, group in groupby(plain, lambda message: {**message, "content": None}):
+        content = [block for message in group for block in message["content"]]
+        if content or beside.keys() != {"role", "content"}:
+            turns.append({**beside, "content": content})
+    return turns
+
+
+def _blocks(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [content] if isinstance(content, dict) else list(content or ())
+
+
+def _block(block: Block) -> Block:
+    plain = _said(block)
+    if plain.get("citations") == []:
+        del plain["citations"]
+    if "cache_control" in plain:
+        plain["cache_control"] = _mark(plain["cache_control"])
+    if plain.get("type") == "tool_result":
+        plain["content"] = [_block(inner) for inner in _blocks(plain.get("content"))]
+        if plain.get("is_error") is False:
+            del plain["is_error"]
+    return plain
+
+
+def _tool(tool: Block) -> Block:
+    plain = _block(tool)
+    if plain.get("type") == "custom":
+        del plain["type"]
+    if plain.get("description") == "":
+        del plain["description"]
+    return plain
+
+
+def _mark(control: Any) -> Any:
+    return {"ttl": "5m", **_said(control)} if isinstance(control, dict) else control
+
+
+def _said(members: Block) -> Block:
+    return {name: value for name, value in members.items() if value is not None}

@@ -1,0 +1,88 @@
+"""JSON as it really arrives, and as it must leave.
+
+msgspec reads and writes nearly all of it.  What it refuses is rare and real: half of a surrogate
+pair (a character cut in two by somebody's token boundary), bytes that are no UTF-8, numbers
+beyond a double.  Reading falls back to the tolerant parser of the standard library for those;
+writing replaces what no strict reader on the other side would take.  Both raise nothing but
+`ValueError`, so that a caller has one thing to map.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+_decode = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def loads(data: bytes | str) -> Any:
+    try:
+        return _decode(data)
+    except (ValueError, RecursionError):  # msgspec's errors and Unicode's are ValueErrors
+        return _tolerant(data)
+
+
+def members(data: bytes | str) -> dict[str, bytes]:
+    """The members of a JSON object, each still as the text it arrived in."""
+    try:
+        return {name: bytes(raw) for name, raw in _decode_members(data).items()}
+    except (ValueError, RecursionError):
+        whole = _tolerant(data)
+        if not isinstance(whole, dict):
+            raise ValueError("not a JSON object") from None
+        return {name: dumps(value) for name, value in whole.items()}
+
+
+def dumps(value: Any) -> bytes:
+    """Compact, in the order given, and always UTF-8."""
+    try:
+        try:
+            return _encode(value)
+        except UnicodeEncodeError:
+            return _encode(_mended_within(value))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def raw(text: str) -> msgspec.Raw:
+    """JSON text to be put out as it is; the caller knows that it is valid."""
+    return msgspec.Raw(mended(text))
+
+
+def is_object(text: str) -> bool:
+    """Whether the text may be put where an object belongs, in the eyes of a strict reader."""
+    try:
+        return isinstance(_decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def mended(text: str) -> str:
+    """The text without lone surrogates: pairs that were torn apart are joined, the rest replaced."""
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text
+
+
+def _tolerant(data: bytes | str) -> Any:
+    text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
+    try:
+        return json.loads(text, strict=False)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _mended_within(value: Any) -> Any:
+    if isinstance(value, str):
+        return mended(value)
+    if isinstance(value, dict):
+        return {mended(str(name)): _mended_within(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended_within(inner) for inner in value]
+    return value

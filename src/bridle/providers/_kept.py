@@ -1,0 +1,139 @@
+"""Messages encoded once: the memory behind a byte-stable wire.
+
+A message never changes, so its bytes are made the first time it is seen and only joined from then
+on; the digest of the joined bytes runs along.  Asking again therefore costs the new messages and
+one copy, however long the conversation is.
+
+A family brings a `Writer`, which turns one message into its turns on the wire, and which may remember
+what it wrote (ids, for one).  A turn is opened, filled and closed; where a wire wants its speakers to
+alternate, a turn that `merges` continues the one before it when both are opened alike.  The last turn
+stays open in here and is closed in the copy that is handed out.
+
+The line of messages may only grow.  Given anything else (a shortened or changed line, another
+endpoint) the memory starts anew rather than send bytes that do not belong to what it was given:
+slower, and right.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from ..values.message import Message
+from ..values.model import Endpoint
+
+DIGEST_BYTES = 16
+"""Enough to tell requests apart; a digest is kept with every call in the log."""
+
+
+class Turn(NamedTuple):
+    """A wire message, or a piece of one: `opening + items + closing`."""
+
+    opening: bytes
+    items: bytes
+    closing: bytes
+    mark_at: int = -1
+    """Where in `items` a cache mark may be put; -1 when nothing here can carry one."""
+    merges: bool = False
+
+
+Writer = Callable[[Message], Sequence[Turn]]
+NO_MARKS: Mapping[int, bytes] = {}
+
+
+class KeptMessages:
+    """The `Kept` of every family that sends a list of messages."""
+
+    def __init__(self, writer: Callable[[Endpoint | None], Writer]) -> None:
+        self._writer = writer
+        self._endpoint: Endpoint | None = None
+        self._head: tuple[object, bytes, bytes] | None = None
+        self._restart()
+
+    def joined(self, messages: Sequence[Message]) -> tuple[bytes, str]:
+        self._extend(tuple(messages))
+        return b"".join((self._buffer, self._last.closing)), self._digest().hex()
+
+    def on(self, endpoint: Endpoint) -> None:
+        """Where these messages go; another endpoint may want them written otherwise."""
+        if endpoint is not self._endpoint and endpoint != self._endpoint:
+            self._endpoint = endpoint
+            self._restart()
+
+    def head(self, made_of: object, make: Callable[[], bytes]) -> bytes:
+        """The bytes in front of the messages, made again only when what they are made of has changed."""
+        if self._head is None or self._head[0] != made_of:
+            data = make()
+            self._head = (made_of, data, blake2b(data, digest_size=DIGEST_BYTES).digest())
+        return self._head[1]
+
+    def body(
+        self, messages: Sequence[Message], tail: bytes, marks: Mapping[int, bytes] = NO_MARKS
+    ) -> tuple[bytes, str]:
+        """Head, messages and tail as one, and a digest of all three.
+
+        `marks` are bytes to put into the message of that number.  They are put into the copy only: a
+        mark moves from request to request, and the kept bytes must not.
+        """
+        self._extend(tuple(messages))
+        _, head, head_digest = self._head or (None, b"", b"")
+        placed = sorted(
+            (self._mark_at[index], mark) for index, mark in marks.items() if self._mark_at[index] >= 0
+        )
+        digest = blake2b(head_digest, digest_size=DIGEST_BYTES)
+        digest.update(self._digest())
+        digest.update(b"".join(b"%d%b;" % place for place in placed))
+        digest.update(tail)
+        with memoryview(self._buffer) as view:
+            pieces: list[bytes | memoryview] = [head]
+            start = 0
+            for at, mark in placed:
+                pieces += (view[start:at], mark)
+                start = at
+            pieces += (view[start:], self._last.closing, tail)
+            whole = b"".join(pieces)
+            for piece in pieces:
+                if isinstance(piece, memoryview):
+                    piece.release()
+        return whole, digest.hexdigest()
+
+    def _restart(self) -> None:
+        self._write = self._writer(self._endpoint)
+        self._seen: tuple[Message, ...] = ()
+        self._buffer = bytearray()
+        self._last = Turn(b"", b"", b"")
+        self._mark_at: list[int] = []
+        self._hash = blake2b(digest_size=DIGEST_BYTES)
+
+    def _extend(self, messages: tuple[Message, ...]) -> None:
+        # Comparing tuples looks at identity first, so a line of the very same messages costs next to nothing.
+        if messages[: len(self._seen)] != self._seen:
+            self._restart()
+        known, start = len(self._seen), len(self._buffer)
+        try:
+            for message in messages[known:]:
+                self._add(message)
+        except BaseException:
+            self._restart()
+            raise
+        self._seen = messages
+        if len(self._buffer) > start:
+            self._hash.update(bytes(self._buffer[start:]))
+
+    def _add(self, message: Message) -> None:
+        mark_at = -1
+        for turn in self._write(message):
+            last = self._last
+            if turn.merges and last.merges and turn.opening == last.opening:
+                self._buffer += b","
+            else:
+                self._buffer += last.closing + (b"," if self._buffer else b"") + turn.opening
+            if turn.mark_at >= 0:
+                mark_at = len(self._buffer) + turn.mark_at
+            self._buffer += turn.items
+            self._last = turn
+        self._mark_at.append(mark_at)
+
+    def _digest(self) -> bytes:
+        whole = self._hash.copy()
+        whole.update(self._last.closing)
+        return whole.digest()

@@ -1,0 +1,233 @@
+"""Anthropic Messages, our side and theirs.
+
+The body is joined, never written anew: model, tools and system first, then the messages, each encoded
+once, and behind them everything that may change from one request to the next.  So the bytes of one
+request up to its last message begin the bytes of the following one, whatever changes in between.
+
+The rest of the family by what it does: `_anthropic_blocks` (parts and blocks), `_anthropic_write`
+(messages out), `_anthropic_decode` and `_anthropic_growing` (replies in), `_anthropic_ends` (stops and
+counts), `_anthropic_failures` (what goes wrong, both ways),
+`_anthropic_read` and `_anthropic_speak` (the provider's side), `_anthropic_meaning` (what it takes for
+equal).
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..values.errors import BadTool, Failure, MisuseError
+from ..values.message import Reply
+from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
+from ._anthropic_blocks import FAMILY, Block, block_of
+from ._anthropic_decode import AnthropicDecoder
+from ._anthropic_failures import speak_failure
+from ._anthropic_meaning import meaning
+from ._anthropic_read import read
+from ._anthropic_speak import speak
+from ._anthropic_write import MessageWriter
+from ._json import dumps, is_object, loads, raw
+from ._kept import KeptMessages
+
+PATH = "/v1/messages"
+VERSION_DEFAULT = "2023-06-01"
+ANSWER_TOKENS_DEFAULT = 20_000
+"""Room for an answer when nobody said how much; a larger one is mostly a runaway."""
+
+_SPOKEN_FOR = frozenset({"model", "tools", "system", "messages", "max_tokens", "stream"})
+"""Fields of the body that have a place of their own in a request."""
+
+
+class AnthropicCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    def keep(self) -> KeptMessages:
+        return KeptMessages(MessageWriter)
+
+    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+        """`digest` covers the whole body, and costs only the messages that are new to `kept`."""
+        if kept is None:
+            kept = self.keep()
+        if not isinstance(kept, KeptMessages):
+            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept.on(request.model.endpoint)
+        marked = {mark.place: mark.ttl for mark in request.marks}
+        tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
+        kept.head(
+            (request.model.id, request.tools, request.system, tools_ttl, system_ttl),
+            lambda: _head(request, tools_ttl, system_ttl),
+        )
+        body, digest = kept.body(request.messages, _tail(request), _message_marks(request))
+        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+
+    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        return AnthropicDecoder(request.model, status, headers)
+
+    def read(self, request: HttpRequest) -> Request:
+        return read(request)
+
+    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return speak(reply, stream=stream)
+
+    def speak_failure(self, failure: Failure) -> HttpReply:
+        return speak_failure(failure)
+
+    def meaning(self, request: HttpRequest) -> object:
+        """The body with everything removed that the provider does not tell apart."""
+        return meaning(request)
+
+
+def _headers(request: Request) -> tuple[tuple[str, str], ...]:
+    headers = {"content-type": "application/json", "anthropic-version": VERSION_DEFAULT}
+    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
+    return tuple(headers.items())
+
+
+def _head(request: Request, tools_ttl: str | None, system_ttl: str | None) -> bytes:
+    tools = [_tool(spec) for spec in request.tools]
+    if tools_ttl:
+        _mark_last(tools, tools_ttl)
+    system = [block for text in request.system if (block := block_of(text, own=True)) is not None]
+    if system_ttl:
+        _mark_last(system, system_ttl)
+    head: Block = {"model": request.model.id}
+    if tools:
+        head["tools"] = tools
+    if system:
+        head["system"] = system
+    return dumps(head)[:-1] + b',"messages":['
+
+
+def _mark_last(blocks: list[Block | Raw], ttl: str) -> None:
+    for at, block in reversed(list(enumerate(blocks))):
+        marked: Block = loads(bytes(block)) if isinstance(block, Raw) else block
+        # A tool that is loaded later is not part of the prefix, so it may not carry the mark.
+        if not marked.get("defer_loading"):
+            blocks[at] = {**marked, "cache_control": _cache_control(ttl)}
+            return
+
+
+def _tool(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    tool: Block = {"name": spec.name}
+    if spec.description:
+        tool["description"] = spec.description
+    tool["input_schema"] = raw(spec.parameters)
+    return tool
+
+
+def _tail(request: Request) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    abilities, sampling = request.model.abilities, request.sampling
+    allowance = request.thinking.budget_tokens if request.thinking else None
+    room = min(abilities.output_tokens, ANSWER_TOKENS_DEFAULT + (allowance or 0))
+    fields: Block = {"max_tokens": room if request.max_tokens is None else request.max_tokens}
+    if sampling.stop_sequences:
+        fields["stop_sequences"] = sampling.stop_sequences
+    if abilities.sampling:
+        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+        fields.update((name, value) for name, value in chosen.items() if value is not None)
+    if request.tools and (choice := _tool_choice(request.tool_choice)):
+        fields["tool_choice"] = choice
+    if request.thinking and (thinking := _thinking(request.thinking, abilities.thinking)):
+        fields["thinking"] = thinking
+    if output := _output_config(request):
+        fields["output_config"] = output
+    if abilities.automatic_cache and (mark := _mark(request, "end")):
+        fields["cache_control"] = _cache_control(mark.ttl)
+    if request.stream:
+        fields["stream"] = True
+    for extra in request.extras:
+        _add(fields, extra)
+    return b"]," + dumps(fields)[1:]
+
+
+def _tool_choice(choice: ToolChoice) -> Block | None:
+    wire: Block = {"type": choice.mode}
+    if choice.mode == "tool":
+        wire["name"] = choice.name
+    if not choice.parallel and choice.mode != "none":
+        wire["disable_parallel_tool_use"] = True
+    return None if wire == {"type": "auto"} else wire
+
+
+def _thinking(thinking: Thinking, modes: tuple[str, ...]) -> Block | None:
+    mode = thinking.mode
+    if not mode and thinking.budget_tokens is not None:
+        mode = "enabled"
+    if not mode and thinking.display and (not modes or "adaptive" in modes):
+        mode = "adaptive"
+    if not mode:
+        return None
+    wire: Block = {"type": mode}
+    if thinking.budget_tokens is not None:
+        wire["budget_tokens"] = thinking.budget_tokens
+    if thinking.display:
+        wire["display"] = thinking.display
+    return wire
+
+
+def _output_config(request: Request) -> Block:
+    wire: Block = {}
+    if request.thinking and request.thinking.effort:
+        wire["effort"] = request.thinking.effort
+    if request.output and request.output.mode == "native":
+        if not is_object(request.output.parameters):
+            raise MisuseError(f"the schema of output {request.output.name!r} is no JSON object: correct it")
+        wire["format"] = {"type": "json_schema", "schema": raw(request.output.parameters)}
+    return wire
+
+
+def _add(fields: Block, extra: Extra) -> None:
+    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
+    if extra.name in _SPOKEN_FOR:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    try:
+        value: Any = msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    present = fields.get(extra.name)
+    if present is None:
+        fields[extra.name] = raw(extra.json)
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[extra.name] = {**value, **present}
+    else:
+        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+
+
+def _mark(request: Request, place: str) -> Mark | None:
+    return next((mark for mark in request.marks if mark.place == place), None)
+
+
+def _message_marks(request: Request) -> dict[int, bytes]:
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.marks:
+        if mark.place == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+    abilities = request.model.abilities
+    end = _mark(request, "end")
+    if end and count and abilities.cache_marks and not abilities.automatic_cache:
+        # What the provider would do by itself, done by hand where it does not.
+        marks[count - 1] = end.ttl
+    return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
+
+
+def _cache_control(ttl: str) -> Block:
+    return {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+
+
+CODEC = AnthropicCodec()

@@ -1,0 +1,207 @@
+"""A wire family nobody owns: our own values as JSON, for tests, documentation and examples.
+
+A request is the JSON of `Request`, a reply the JSON of `Reply`, a failure the JSON of `Failure`.  A
+stream is one JSON object a line: deltas, cut from the reply's own words, and the reply itself last.
+Nothing is lost in either direction, so it shows what a codec has to do with nothing of a vendor in
+the way, and every law a codec must obey can be seen on it.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.errors import Failure, FailureKind, MisuseError, ProviderError
+from ..values.message import Message, Reply
+from ..values.model import Endpoint
+from ..values.parts import Reasoning, Text, ToolCall
+from ..values.request import Request
+from ..values.value import Value
+from ._kept import KeptMessages, Turn, Writer
+
+FAMILY = "scripted"
+PATH = "/reply"
+LINES = "application/x-ndjson"
+BODY_BYTES_MAX = 64 * 1024 * 1024
+_ARGUMENTS_LENGTH = 12
+_WORDS = re.compile(r"\s*\S+|\s+")
+
+
+class _Line(Value):
+    """One line of a stream: exactly one of these."""
+
+    delta: Delta | None = None
+    reply: Reply | None = None
+    failure: Failure | None = None
+
+
+_encode = msgspec.json.Encoder(decimal_format="string").encode
+_decode_request = msgspec.json.Decoder(Request).decode
+_decode_reply = msgspec.json.Decoder(Reply).decode
+_decode_failure = msgspec.json.Decoder(Failure).decode
+_decode_line = msgspec.json.Decoder(_Line).decode
+
+
+class ScriptedCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    def keep(self) -> KeptMessages:
+        return KeptMessages(_writer)
+
+    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+        if kept is None:
+            kept = self.keep()
+        if not isinstance(kept, KeptMessages):
+            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept.on(request.model.endpoint)
+        kept.head((request.model, request.tools, request.system), lambda: _head(request))
+        rest = _encode(replace(request, system=(), tools=(), messages=()))
+        changing = msgspec.json.decode(rest, type=dict[str, msgspec.Raw])
+        del changing["model"]
+        tail = b"]" + (b"," + _encode(changing)[1:] if changing else b"}")
+        body, digest = kept.body(request.messages, tail)
+        headers = (("content-type", "application/json"), *request.model.endpoint.headers)
+        return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
+
+    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        return ScriptedDecoder(status, headers)
+
+    def read(self, request: HttpRequest) -> Request:
+        try:
+            return _decode_request(request.body)
+        except (ValueError, RecursionError) as error:
+            raise ProviderError(
+                Failure(kind="invalid", message=f"not a request: {error}", status=400)
+            ) from None
+
+    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+        if not stream:
+            return HttpReply(status=200, headers=_typed("application/json"), frames=(_encode(reply),))
+        lines = [*(_Line(delta=delta) for delta in _deltas(reply)), _Line(reply=reply)]
+        return HttpReply(
+            status=200, headers=_typed(LINES), frames=tuple(_encode(line) + b"\n" for line in lines)
+        )
+
+    def speak_failure(self, failure: Failure) -> HttpReply:
+        status = failure.status if failure.status is not None and failure.status >= 300 else 500
+        said = replace(failure, status=status)
+        return HttpReply(status=status, headers=_typed("application/json"), frames=(_encode(said),))
+
+
+class ScriptedDecoder:
+    def __init__(self, status: int, headers: Mapping[str, str]) -> None:
+        self._status = status
+        self._lined = 200 <= status < 300 and headers.get("content-type", "").startswith(LINES)
+        self._held: list[bytes] = []
+        self._held_size = 0
+        self._said: list[str] = []
+        self._reply: Reply | None = None
+        self._failure: Failure | None = None
+
+    @property
+    def partial(self) -> str:
+        return "".join(self._said)
+
+    def feed(self, data: bytes) -> Sequence[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        lines = data.split(b"\n") if self._lined else [data]
+        deltas: list[Delta] = []
+        for line in lines[:-1]:
+            self._hold(line)
+            if (delta := self._happened(b"".join(self._held))) is not None:
+                deltas.append(delta)
+            self._held, self._held_size = [], 0
+        self._hold(lines[-1])
+        return deltas
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        body = b"".join(self._held)
+        if not 200 <= self._status < 300:
+            raise ProviderError(_failure_in(self._status, body))
+        if self._reply is not None:
+            return self._reply
+        try:
+            reply = _decode_line(body).reply if self._lined else _decode_reply(body)
+        except (ValueError, RecursionError):
+            reply = None
+        if reply is None:
+            raise ProviderError(Failure(kind="cut", message="the reply ended before it was complete"))
+        return reply
+
+    def _hold(self, data: bytes) -> None:
+        self._held_size += len(data)
+        if self._held_size > BODY_BYTES_MAX:
+            raise self._failed(
+                Failure(kind="garbled", message=f"more than {BODY_BYTES_MAX} bytes in one piece")
+            )
+        if data:
+            self._held.append(data)
+
+    def _happened(self, line: bytes) -> Delta | None:
+        if not line.strip() or self._reply is not None:
+            return None
+        try:
+            said = _decode_line(line)
+        except (ValueError, RecursionError) as error:
+            raise self._failed(
+                Failure(kind="garbled", message=f"a line that cannot be read: {error}")
+            ) from None
+        if said.failure is not None:
+            raise self._failed(said.failure)
+        self._reply = said.reply
+        if isinstance(said.delta, TextDelta):
+            self._said.append(said.delta.text)
+        return said.delta
+
+    def _failed(self, failure: Failure) -> ProviderError:
+        self._failure = failure
+        return ProviderError(failure)
+
+
+def _writer(_: Endpoint | None) -> Writer:
+    def write(message: Message) -> tuple[Turn]:
+        return (Turn(b"", _encode(message), b""),)
+
+    return write
+
+
+def _head(request: Request) -> bytes:
+    head = {"model": request.model, "system": request.system, "tools": request.tools}
+    return _encode(head)[:-1] + b',"messages":['
+
+
+def _deltas(reply: Reply) -> Iterator[Delta]:
+    for index, part in enumerate(reply.parts):
+        match part:
+            case Text(text=text):
+                yield from (TextDelta(text=word) for word in _WORDS.findall(text))
+            case Reasoning(text=text):
+                yield from (ReasoningDelta(reasoning=word) for word in _WORDS.findall(text))
+            case ToolCall(name=name, arguments=arguments):
+                for at in range(0, len(arguments), _ARGUMENTS_LENGTH):
+                    piece = arguments[at : at + _ARGUMENTS_LENGTH]
+                    yield ToolCallDelta(index=index, name=name, arguments=piece)
+
+
+def _failure_in(status: int, body: bytes) -> Failure:
+    try:
+        return _decode_failure(body)
+    except (ValueError, RecursionError):
+        kind: FailureKind = "server" if status >= 500 else "invalid"
+        said = " ".join(body[:1000].decode("utf-8", "replace").split())
+        return Failure(kind=kind, message=f"HTTP {status}: {said}", status=status)
+
+
+def _typed(content_type: str) -> tuple[tuple[str, str], ...]:
+    return (("content-type", content_type),)
+
+
+CODEC = ScriptedCodec()

@@ -1,0 +1,278 @@
+"""`Agent`: frozen settings, and the four ways to put them to work.
+
+    await agent.run(prompt)         one prompt to its end
+    agent.stream(prompt)            the same, shown while it happens
+    agent.run_sync(prompt)          the same, for code without an event loop
+    await agent.resume(session)     whatever was left unfinished, to its end
+
+All four take the same road (run/driver.py) and leave the same log.  An agent holds no
+conversation; sessions do, in the agent's store.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, cast
+
+import msgspec
+
+from ..core.state import State
+from ..ports.clock import Clock
+from ..ports.store import Store
+from ..ports.tool import Json, Tool
+from ..ports.watcher import Watcher
+from ..stores import open_store
+from ..tools.collect import collect
+from ..tools.output import OutputType, output_type
+from ..values.errors import MisuseError
+from ..values.message import Prompt
+from ..values.model import Model
+from ..values.parts import Media, Text
+from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice
+from ..values.result import Result
+from ..values.settings import REPEATS_DEFAULT, Settings
+from ..values.usage import Budget
+from .clock import SystemClock
+from .conversation import Conversation
+from .driver import Driver
+from .identity import new_session
+from .line import Line, connect, locate
+from .stream import Feed, Stream
+from .sync import wait_for
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=str)
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+ChoiceLike = str | ToolChoice
+Choice = ChoiceLike | Callable[[int], ChoiceLike]
+"""`auto`, `any`, `none`, the name of a tool, or a function of the step number that gives one of these."""
+StoreLike = Store | str | os.PathLike[str] | None
+CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
+OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
+"""Above this a reply may take longer than connections without traffic live, so it is streamed."""
+
+
+class Agent(Generic[T]):
+    def __init__(
+        self,
+        model: str | Model | Line,
+        *,
+        tools: Iterable[Tool | Callable[..., object]] = (),
+        instructions: str | None = None,
+        budget: Budget | None = None,
+        store: StoreLike = None,
+        output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
+        tool_choice: Choice = "auto",
+        max_tokens: int | None = None,
+        thinking: Thinking | None = None,
+        sampling: Sampling | None = None,
+        repeats_max: int | None = REPEATS_DEFAULT,
+        extras: Sequence[Extra] = (),
+        watchers: Sequence[Watcher] = (),
+        clock: Clock | None = None,
+    ) -> None:
+        """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
+        store; without one the log is kept in memory.  `output` is the type of the answer wanted."""
+        self._line = model if isinstance(model, Line) else None
+        self._model = (
+            model.model if isinstance(model, Line) else locate(model) if isinstance(model, str) else model
+        )
+        self._tools = collect(tools)
+        self._budget = budget or Budget()
+        self._store: Store | None = None
+        self._where = store
+        self._shape = _shape(output)
+        self._choose = tool_choice if callable(tool_choice) else None
+        self._watchers = tuple(watchers)
+        self._clock = clock or SystemClock()
+        fixed = ToolChoice() if callable(tool_choice) else self._choice(tool_choice)
+        self._settings = Settings(
+            model=self._model,
+            instructions=(instructions or "").strip(),
+            tools=tuple(tool.spec for tool in self._tools.values()),
+            tool_choice=fixed,
+            max_tokens=max_tokens,
+            output=self._output_spec(),
+            thinking=thinking,
+            sampling=sampling or Sampling(),
+            repeats_max=repeats_max,
+            extras=tuple(extras),
+        )
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            where = self._where
+            self._store = (
+                open_store(where) if where is None or isinstance(where, str | os.PathLike) else where
+            )
+        return self._store
+
+    async def run(
+        self, prompt: Prompt, session: str | None = None, *, budget: Budget | None = None
+    ) -> Result[T]:
+        """One prompt to its end.  With the id of a session, the conversation goes on there."""
+        return await self._prompt(_parts(prompt), self._session(session), budget, stream=self._long())
+
+    def run_sync(
+        self, prompt: Prompt, session: str | None = None, *, budget: Budget | None = None
+    ) -> Result[T]:
+        return wait_for(self.run(prompt, session, budget=budget))
+
+    def stream(
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        budget: Budget | None = None,
+        deltas: bool = True,
+    ) -> Stream[T]:
+        """The same run, shown while it happens: deltas and events, and a `FinalAnswer` at the end.
+
+        Without `deltas` the model is asked for whole replies and only events are shown.
+        """
+        parts, name = _parts(prompt), self._session(session)
+
+        async def start(feed: Feed) -> Result[T]:
+            return await self._prompt(parts, name, budget, stream=deltas or self._long(), feed=feed)
+
+        return Stream(start, lambda: self._now(name))
+
+    async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
+        """Finish what was left unfinished, with a raised budget if one is given."""
+        conversation = self._conversation(session, stream=False)
+        return self._result(session, await conversation.resume(budget))
+
+    async def _prompt(
+        self,
+        parts: tuple[Text | Media, ...],
+        session: str,
+        budget: Budget | None,
+        *,
+        stream: bool,
+        feed: Feed | None = None,
+    ) -> Result[T]:
+        limits = budget or self._budget
+        if limits.usd is not None and self._model.price is None:
+            raise MisuseError(
+                f"no price is known for {self._model.name}, so a budget in dollars cannot be held;"
+                " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
+            )
+        conversation = self._conversation(session, stream=stream, feed=feed)
+        return self._result(session, await conversation.prompt(parts, limits))
+
+    def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
+        line = self._line or connect(self._model)
+        watchers = (*self._watchers, feed) if feed else self._watchers
+        choose = self._choose
+
+        def driver() -> Driver:
+            return Driver(
+                session,
+                line=line,
+                store=self.store,
+                clock=self._clock,
+                tools=self._tools,
+                watchers=watchers,
+                stream=stream,
+                choose=(lambda step: self._choice(choose(step))) if choose else None,
+                object_to=self._objection if self._shape else None,
+            )
+
+        return Conversation(session=session, settings=self._settings, drivers=driver)
+
+    async def _now(self, session: str) -> Result[T]:
+        """The session as its log tells it, with nothing done about it."""
+        driver = self._conversation(session, stream=False).drivers()
+        await driver.restore()
+        return self._result(session, driver.state)
+
+    def _result(self, session: str, state: State) -> Result[T]:
+        run = state.run
+        output: object = run.answer if run.stop == "done" else None
+        if self._shape is not None:
+            output = None
+            if run.stop == "done" and run.output is not None:
+                output = self._shape.convert(msgspec.json.decode(run.output))
+        return Result(
+            text=run.answer,
+            output=output,  # type: ignore[arg-type]  # str exactly when no shape was asked for
+            usage=run.spent.usage,
+            cost=None if run.spent.usd is None else float(run.spent.usd),
+            stop=run.stop or "cancelled",
+            reason=run.reason,
+            session=session,
+            messages=state.transcript.messages,
+            steps=run.spent.steps,
+            failure=run.failure if run.stop == "failed" else None,
+        )
+
+    def _objection(self, answer: str) -> str:
+        """What the type asked for has against an answer that satisfies its schema."""
+        if self._shape is not None:
+            try:
+                self._shape.convert(msgspec.json.decode(answer))
+            except ValueError as error:
+                return str(error)
+        return ""
+
+    def _session(self, session: str | None) -> str:
+        if session is None:
+            return new_session(self._clock.now())
+        if not session.strip():
+            raise MisuseError("the session id is empty; leave it out to start a new session")
+        return session
+
+    def _long(self) -> bool:
+        return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX
+
+    def _choice(self, wanted: ChoiceLike) -> ToolChoice:
+        if isinstance(wanted, ToolChoice):
+            choice = wanted
+        else:
+            choice = CHOICES.get(wanted) or ToolChoice(mode="tool", name=wanted)
+        if choice.mode == "tool" and choice.name not in self._tools:
+            known = ", ".join(self._tools) or "none are registered"
+            raise MisuseError(
+                f"tool_choice names {choice.name!r}, which is not a tool of this agent ({known})"
+            )
+        return choice
+
+    def _output_spec(self) -> OutputSpec | None:
+        shape = self._shape
+        if shape is None:
+            return None
+        return OutputSpec(
+            name=shape.name,
+            parameters=shape.schema,
+            description=shape.description,
+            mode=self._model.abilities.structured_output,
+        )
+
+
+def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
+    if output is None or isinstance(output, OutputType):
+        return output
+    # A schema gives plain data; who passes one has no type to be held to.
+    return cast("OutputType[T]", output_type(output))
+
+
+def _parts(prompt: Prompt) -> tuple[Text | Media, ...]:
+    if isinstance(prompt, str):
+        parts: tuple[Text | Media, ...] = (Text(text=prompt),)
+    elif isinstance(prompt, Text | Media):
+        parts = (prompt,)
+    else:
+        parts = tuple(prompt)
+    if not any(isinstance(part, Media) or part.text.strip() for part in parts):
+        raise MisuseError("the prompt is empty; say something")
+    return parts

@@ -1,0 +1,83 @@
+"""One session while somebody is driving it: begin, go on, or take over, and always leave it legal.
+
+Before a prompt is added, whatever an earlier run left open is closed by an event, so
+that a session that was killed, cancelled or forgotten in the middle of anything can
+simply be spoken to again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..core.state import Phase, State
+from ..values.errors import Conflict, MisuseError, SessionNotFound
+from ..values.event import Configured, Prompted, Resumed, RunEnded
+from ..values.parts import Media, Text
+from ..values.settings import Settings
+from ..values.usage import Budget
+from .driver import Driver
+
+FINISHED = ("done", "refused")
+ABANDONED = "a new prompt came before this run had ended"
+CANCELLED = "cancelled by the caller"
+CLOSING_TRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conversation:
+    session: str
+    settings: Settings
+    drivers: Callable[[], Driver]
+    """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
+
+    async def prompt(self, parts: tuple[Text | Media, ...], budget: Budget) -> State:
+        driver = self.drivers()
+        await driver.restore()
+        if driver.state.phase not in (Phase.NEW, Phase.RESTING):
+            await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
+        await self._configure(driver)
+        await driver.record(Prompted(parts=parts, budget=budget))
+        return await self._drive(driver)
+
+    async def resume(self, budget: Budget | None) -> State:
+        driver = self.drivers()
+        await driver.restore()
+        state = driver.state
+        if state.phase is Phase.NEW:
+            raise SessionNotFound(f"there is no session {self.session!r} in this store")
+        if not state.transcript.messages:
+            raise MisuseError(f"session {self.session!r} was never prompted, so there is nothing to resume")
+        if state.phase is Phase.RESTING and state.run.stop in FINISHED:
+            return state
+        await self._configure(driver)
+        await driver.record(Resumed(budget=budget))
+        return await self._drive(driver)
+
+    async def _configure(self, driver: Driver) -> None:
+        if driver.state.phase is Phase.NEW:
+            await driver.record(Configured(settings=self.settings, session=self.session))
+        elif driver.state.settings != self.settings:
+            await driver.record(Configured(settings=self.settings))
+
+    async def _drive(self, driver: Driver) -> State:
+        try:
+            await driver.go()
+        except asyncio.CancelledError:
+            await asyncio.shield(self._close(driver))
+            raise
+        return driver.state
+
+    async def _close(self, driver: Driver) -> None:
+        """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
+        partial = driver.partial
+        for _ in range(CLOSING_TRIES):
+            if driver.broken:
+                driver = self.drivers()
+                await driver.restore()
+            if driver.state.phase in (Phase.NEW, Phase.RESTING):
+                return
+            try:
+                await driver.record(RunEnded(stop="cancelled", reason=CANCELLED, partial=partial))
+            except Conflict:
+                continue  # the write that was under way landed after all: read again
+            return

@@ -1,0 +1,195 @@
+"""Carry out effects and report back what happened.
+
+This is where the world comes in: the driver awaits, stamps time and writes the log.
+It takes no decisions; to change *what* happens next, see core/loop.py.
+
+A driver whose write failed is finished: the write may or may not have landed, and only
+a fresh driver that reads the log again can know.  So is one whose write was cancelled.
+"""
+
+import asyncio
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+
+from ..core.context import assemble
+from ..core.dispatch import numbered
+from ..core.effects import AskModel, Effect, End, Excuse, Nudge, RunTool
+from ..core.judging import answer_in
+from ..core.loop import apply, next_effects
+from ..core.state import State
+from ..ports.clock import Clock
+from ..ports.codec import Kept
+from ..ports.store import Store
+from ..ports.tool import Tool
+from ..ports.watcher import Watcher
+from ..values import event as e
+from ..values.delta import Delta
+from ..values.errors import Failure, ProviderError
+from ..values.message import Reply
+from ..values.parts import Text, ToolResult
+from ..values.record import GENESIS, Record, seal
+from ..values.request import ToolChoice
+from .acting import act
+from .asking import Exchange
+from .line import Line
+
+TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
+
+
+class Driver:
+    def __init__(
+        self,
+        session: str,
+        *,
+        line: Line,
+        store: Store,
+        clock: Clock,
+        tools: Mapping[str, Tool],
+        watchers: Sequence[Watcher] = (),
+        stream: bool = False,
+        choose: Callable[[int], ToolChoice] | None = None,
+        object_to: Callable[[str], str] | None = None,
+    ) -> None:
+        """`choose` picks the tool choice of a step; `object_to` is the say of the type an answer must have."""
+        self.session = session
+        self.state = State()
+        self._line, self._store, self._clock, self._tools = line, store, clock, tools
+        self._watchers = list(watchers)
+        self._stream, self._choose, self._object_to = stream, choose, object_to
+        self._length, self._head = 0, GENESIS
+        self._broken: BaseException | None = None
+        self._turnstile = asyncio.Lock()
+        self._kept: Kept = line.codec.keep()
+        self._exchange: Exchange | None = None
+
+    @property
+    def broken(self) -> bool:
+        return self._broken is not None
+
+    @property
+    def partial(self) -> str:
+        """What the model has said of a reply that is not complete."""
+        return self._exchange.partial if self._exchange else self.state.run.partial
+
+    async def restore(self) -> None:
+        for record in await self._store.read(self.session):
+            self.state = apply(self.state, record.event, record.at, record.hash)
+            self._length, self._head = record.seq, record.hash
+
+    async def record(self, event: e.Event) -> None:
+        """Apply first (it may refuse), then keep, then show."""
+        async with self._turnstile:
+            if self._broken is not None:
+                raise self._broken
+            record = seal(self._length + 1, self._clock.now(), event, self._head)
+            state = apply(self.state, event, record.at, record.hash)
+            try:
+                await self._store.append(self.session, self._length, (record,))
+            except BaseException as error:
+                self._broken = error
+                raise
+            self.state, self._length, self._head = state, record.seq, record.hash
+        self._show(record)
+
+    async def go(self) -> None:
+        """Do what is to be done until there is nothing left to do."""
+        running: dict[str, asyncio.Task[None]] = {}
+        try:
+            while True:
+                new = [effect for effect in next_effects(self.state) if effect.name not in running]
+                if len(new) == 1 and not running:
+                    await self._perform(new[0])
+                    continue
+                for effect in new:
+                    running[effect.name] = asyncio.create_task(self._perform(effect))
+                if not running:
+                    return
+                await asyncio.wait(running.values(), return_when=asyncio.FIRST_COMPLETED)
+                for name in [name for name, task in running.items() if task.done()]:
+                    running.pop(name).result()
+        finally:
+            for task in running.values():
+                task.cancel()
+            await asyncio.gather(*running.values(), return_exceptions=True)
+
+    async def _perform(self, effect: Effect) -> None:
+        match effect:
+            case AskModel():
+                await self._ask(effect)
+            case RunTool():
+                await self._run_tool(effect)
+            case Excuse(call=call, outcome=outcome, why=why):
+                result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
+                await self.record(e.ToolFinished(result=result))
+            case Nudge(why=why, words=words):
+                await self.record(e.Nudged(why=why, words=words))
+            case End(stop=stop, reason=reason):
+                await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
+
+    async def _ask(self, effect: AskModel) -> None:
+        if effect.wait_seconds > 0:
+            left = self._left(effect.deadline)
+            await self._clock.sleep(effect.wait_seconds if left is None else min(effect.wait_seconds, left))
+        request, notes = effect.request, effect.notes
+        if self._choose is not None:
+            request, notes = assemble(self.state, self._choose(effect.step))
+        exchange = Exchange(self._line, request, self._kept, stream=self._stream)
+        await self.record(
+            e.ModelAsked(
+                step=effect.step,
+                attempt=effect.attempt,
+                digest=exchange.digest,
+                tool_choice=request.tool_choice,
+                max_tokens=request.max_tokens,
+                notes=notes,
+            )
+        )
+        self._exchange = exchange
+        try:
+            async with asyncio.timeout(self._left(effect.deadline)):
+                reply = await exchange.ask(self._show)
+        except ProviderError as error:
+            self._exchange = None
+            await self.record(e.ModelFailed(failure=error.failure, partial=exchange.partial))
+        except TimeoutError:
+            self._exchange = None
+            await self.record(e.ModelFailed(failure=TIME_IS_UP, partial=exchange.partial))
+        else:
+            self._exchange = None
+            price = self._line.model.price
+            await self.record(
+                e.ModelReplied(
+                    reply=numbered(reply, self.state.replies + 1),
+                    usd=price.cost(reply.usage) if price else None,
+                    objection=self._objection(reply),
+                )
+            )
+
+    def _objection(self, reply: Reply) -> str:
+        answer = answer_in(self.state, reply)
+        return self._object_to(answer) if self._object_to is not None and answer is not None else ""
+
+    async def _run_tool(self, effect: RunTool) -> None:
+        call = effect.call
+        await self.record(
+            e.ToolStarted(call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt)
+        )
+        limits = (effect.timeout_seconds, self._left(effect.deadline))
+        seconds = min((limit for limit in limits if limit is not None), default=None)
+        result = await act(self._tools[call.name], effect, self.session, seconds)
+        await self.record(e.ToolFinished(result=result))
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._clock.now())
+
+    def _show(self, happening: Record | Delta) -> None:
+        for watcher in tuple(self._watchers):
+            try:
+                watcher.saw(self.session, happening)
+            except Exception as error:  # noqa: BLE001 - a watcher can never change a run
+                self._watchers.remove(watcher)
+                warnings.warn(
+                    f"{type(watcher).__name__} raised {error!r} and was dismissed",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )

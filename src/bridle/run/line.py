@@ -1,0 +1,51 @@
+"""A line to a model: who answers, in which language, over what.
+
+`connect` turns a model string into one.  Edges are loaded by name when they are first
+needed, so that importing Bridle stays cheap; keys are read from the environment here
+and live only in the headers of this object.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+
+from ..ports.codec import Codec
+from ..ports.transport import Transport
+from ..providers import load
+from ..providers.catalogue import authorise, find, key
+from ..values.model import Model
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    model: Model
+    codec: Codec
+    transport: Transport
+    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+
+def locate(model: str, environ: Mapping[str, str] | None = None) -> Model:
+    """The model meant by a string like `vendor:model`; raises `UnknownModel`."""
+    return find(model, environ=os.environ if environ is None else environ)
+
+
+def connect(model: Model, environ: Mapping[str, str] | None = None) -> Line:
+    """Raises `MissingKey` before anything is sent."""
+    secret = key(model, os.environ if environ is None else environ)
+    return Line(
+        model=model,
+        codec=load(model.endpoint.family),
+        transport=_transport(model),
+        headers=authorise(model.endpoint, secret),
+    )
+
+
+def _transport(model: Model) -> Transport:
+    package = __package__.rpartition(".")[0]
+    if model.endpoint.app:
+        inprocess = import_module(f"{package}.transports.inprocess")
+        local: Transport = inprocess.InProcessTransport(model.endpoint.app)
+        return local
+    http: Transport = import_module(f"{package}.transports.http").HttpTransport()
+    return http

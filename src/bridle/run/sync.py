@@ -1,0 +1,106 @@
+"""Awaiting from code that cannot await.
+
+One event loop in one background thread serves all of `run_sync`: it works in a plain
+script, inside a notebook's running loop, from any number of threads and any number of
+times, and connections stay open between calls.  A process that forks gets a new loop;
+when the interpreter ends, the loop is closed together with what is open on it.
+"""
+
+import asyncio
+import atexit
+import contextvars
+import os
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError, Future
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_lock = threading.Lock()
+_background: "Background | None" = None
+
+
+def wait_for(coroutine: Coroutine[None, None, T]) -> T:
+    """Run it to its end.  Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
+    background = _get()
+    if threading.current_thread() is background.thread:
+        coroutine.close()
+        raise RuntimeError("run_sync was called from inside a run; use `await agent.run(...)` there")
+    future = background.submit(coroutine)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        background.cancel(future)
+        try:
+            future.result()
+        except CancelledError:
+            pass
+        raise
+
+
+class Background:
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        self._loop = asyncio.new_event_loop()
+        self._tasks: dict[int, asyncio.Task[object]] = {}
+        self.thread = threading.Thread(target=self._serve, name="bridle", daemon=True)
+        self.thread.start()
+
+    def submit(self, coroutine: Coroutine[None, None, T]) -> "Future[T]":
+        future: Future[T] = Future()
+        context = contextvars.copy_context()
+        self._loop.call_soon_threadsafe(self._begin, coroutine, future, context)
+        return future
+
+    def cancel(self, future: "Future[T]") -> None:
+        self._loop.call_soon_threadsafe(self._cancel, id(future))
+
+    def close(self) -> None:
+        if self._loop.is_closed() or self.pid != os.getpid():
+            return
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self.thread.join()
+        self._loop.run_until_complete(self._finish())
+        self._loop.close()
+
+    def _cancel(self, future_id: int) -> None:
+        if future_id in self._tasks:
+            self._tasks[future_id].cancel()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _begin(
+        self, coroutine: Coroutine[None, None, T], future: "Future[T]", context: contextvars.Context
+    ) -> None:
+        task = self._loop.create_task(coroutine, context=context)
+        self._tasks[id(future)] = task
+        task.add_done_callback(lambda done: self._settle(done, future))
+
+    def _settle(self, task: "asyncio.Task[T]", future: "Future[T]") -> None:
+        self._tasks.pop(id(future), None)
+        if task.cancelled():
+            future.cancel()
+            future.set_running_or_notify_cancel()
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(task.result())
+
+    async def _finish(self) -> None:
+        tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._loop.shutdown_asyncgens()
+
+
+def _get() -> Background:
+    global _background
+    with _lock:
+        if _background is None or _background.pid != os.getpid():
+            _background = Background()
+            atexit.register(_background.close)
+        return _background

@@ -1,0 +1,132 @@
+"""Thoughts sent back, and the marks that say how far to cache."""
+
+from collections.abc import Iterator
+
+from ._rules_anthropic_shape import (
+    Block,
+    asked,
+    assistant,
+    blocks,
+    field,
+    listed,
+    mapping,
+    marked,
+    placed_blocks,
+    rule,
+    text,
+    tools,
+    user,
+)
+from .rules import Asked, Found
+
+MARKS_MAX = 4
+_TTL_ORDER = (
+    "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control"
+    " block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
+)
+
+
+def _unsigned(request: Asked) -> Found | None:
+    for place, block in placed_blocks(request):
+        if block.get("type") == "thinking" and block.get("signature") is None:
+            return {"at": place}
+    return None
+
+
+def _marked_thought(request: Asked) -> Found | None:
+    for place, block in placed_blocks(request):
+        if block.get("type") in ("thinking", "redacted_thinking") and "cache_control" in block:
+            return {"at": place, "type": block.get("type")}
+    return None
+
+
+def _marks(request: Asked) -> Iterator[tuple[str, Block]]:
+    """Every marked block with its place, in the order the provider reads them."""
+    placed: list[tuple[str, Block]] = [(f"tools.{index}", item) for index, item in enumerate(tools(request))]
+    placed += [(f"system.{index}", block) for index, block in enumerate(blocks(request.body, "system"))]
+    for place, block in placed_blocks(request):
+        inside = listed(block.get("content")) if block.get("type") == "tool_result" else ()
+        placed += [(f"{place}.content.{index}", mapping(inner)) for index, inner in enumerate(inside)]
+        placed.append((place, block))
+    return ((place, block) for place, block in placed if mapping(block.get("cache_control")))
+
+
+def _many_marks(request: Asked) -> Found | None:
+    count = sum(1 for _ in _marks(request)) + bool(field(request, "cache_control"))
+    return {"count": count} if count > MARKS_MAX else None
+
+
+def _marked_nothing(request: Asked) -> Found | None:
+    for place, block in _marks(request):
+        if block.get("type") == "text" and block.get("text") == "":
+            return {"at": place}
+    return None
+
+
+def _ttl_order(request: Asked) -> Found | None:
+    short = False
+    for place, block in _marks(request):
+        ttl = mapping(block.get("cache_control")).get("ttl") or "5m"
+        if ttl == "1h" and short:
+            return {"at": place}
+        short = short or ttl == "5m"
+    return None
+
+
+_THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
+
+MARK_RULES = (
+    rule(
+        "thought-signed",
+        _unsigned,
+        "{at}.thinking.signature: Field required",
+        evidence="F",
+        passes=asked(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
+        offends=asked(
+            messages=[
+                user("Hello"),
+                assistant({"type": "thinking", "thinking": "Hm."}, text("Hello")),
+                user("Bye"),
+            ]
+        ),
+        says="messages.1.content.0.thinking.signature: Field required",
+    ),
+    rule(
+        "mark-thought",
+        _marked_thought,
+        "{at}.{type}.cache_control: Extra inputs are not permitted",
+        evidence="S",
+        passes=asked(messages=[user("Hello"), assistant(_THOUGHT, text("Hello", **marked())), user("Bye")]),
+        offends=asked(
+            messages=[user("Hello"), assistant({**_THOUGHT, **marked()}, text("Hello")), user("Bye")]
+        ),
+        says="messages.1.content.0.thinking.cache_control: Extra inputs are not permitted",
+    ),
+    rule(
+        "mark-empty",
+        _marked_nothing,
+        "{at}: cache_control cannot be set for empty text blocks",
+        evidence="S",
+        passes=asked(system=[text("Be brief.", **marked())]),
+        offends=asked(system=[text("", **marked())]),
+        says="system.0: cache_control cannot be set for empty text blocks",
+    ),
+    rule(
+        "marks-most",
+        _many_marks,
+        "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
+        evidence="S",
+        passes=asked(system=[text("Rule", **marked()) for _ in range(3)], **marked()),
+        offends=asked(system=[text("Rule", **marked()) for _ in range(4)], **marked()),
+        says="A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    rule(
+        "mark-ttl-order",
+        _ttl_order,
+        _TTL_ORDER,
+        evidence="S",
+        passes=asked(system=[text("Rule", **marked("1h"))], messages=[user(text("Hello", **marked("5m")))]),
+        offends=asked(system=[text("Rule", **marked("5m"))], messages=[user(text("Hello", **marked("1h")))]),
+        says=_TTL_ORDER.format(at="messages.0.content.0"),
+    ),
+)

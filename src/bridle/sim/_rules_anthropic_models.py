@@ -1,0 +1,281 @@
+"""What one model takes and another does not: sampling, effort, thinking, forced calls, prefill."""
+
+from ..values.model import Abilities
+from ._rules_anthropic_shape import (
+    ALWAYS_THINKS,
+    BUDGETS,
+    FORCEABLE,
+    NEW_VERSION,
+    NEWEST,
+    OLD_VERSION,
+    PREFILLS,
+    asked,
+    assistant,
+    blocks,
+    call,
+    field,
+    forced,
+    mapping,
+    messages,
+    result,
+    rule,
+    text,
+    thinking_type,
+    to,
+    tool,
+    under,
+    user,
+    version,
+)
+from .rules import Asked, Found, Rule
+
+SAMPLING = ("temperature", "top_p", "top_k")
+THINKING_TOKENS_MIN = 1024
+INTERLEAVED = "interleaved-thinking"
+
+
+def _sampling(request: Asked) -> Found | None:
+    if version(request) < NEW_VERSION:
+        return None
+    return next(({"name": name} for name in SAMPLING if field(request, name) is not None), None)
+
+
+def _hot_thinking(request: Asked) -> Found | None:
+    thinks = thinking_type(request) in ("enabled", "adaptive")
+    return {} if thinks and field(request, "temperature") not in (None, 1) else None
+
+
+def _unsupported_temperature(request: Asked) -> Found | None:
+    if request.abilities is None or request.abilities.sampling:
+        return None
+    return {} if field(request, "temperature") not in (None, 1) else None
+
+
+def _effort(request: Asked) -> str:
+    return str(mapping(field(request, "output_config")).get("effort") or "")
+
+
+def _no_effort(request: Asked) -> Found | None:
+    return {} if _effort(request) and request.abilities and not request.abilities.efforts else None
+
+
+def _bad_effort(request: Asked) -> Found | None:
+    wanted, abilities = _effort(request), request.abilities
+    if not wanted or abilities is None or not abilities.efforts or wanted in abilities.efforts:
+        return None
+    return {"effort": wanted, "levels": ", ".join(sorted(abilities.efforts))}
+
+
+def _thinking_refused(
+    mode: str, wording: str, *, passes: Abilities, offends: Abilities, evidence: str = "D"
+) -> Rule:
+    def find(request: Asked) -> Found | None:
+        if request.abilities is None or thinking_type(request) != mode:
+            return None
+        return None if mode in request.abilities.thinking else {}
+
+    setting = {"type": mode} | ({"budget_tokens": THINKING_TOKENS_MIN} if mode == "enabled" else {})
+    return rule(
+        f"thinking-{mode.replace('_', '-')}",
+        find,
+        wording,
+        evidence=evidence,
+        models=f"without `{mode}` thinking",
+        passes=to(passes, asked(thinking=setting)),
+        offends=to(offends, asked(thinking=setting)),
+    )
+
+
+def _allowance(request: Asked) -> int | None:
+    wanted = mapping(field(request, "thinking")).get("budget_tokens")
+    return wanted if thinking_type(request) == "enabled" and isinstance(wanted, int) else None
+
+
+def _small_allowance(request: Asked) -> Found | None:
+    wanted = _allowance(request)
+    return {} if wanted is not None and wanted < THINKING_TOKENS_MIN else None
+
+
+def _no_room_to_answer(request: Asked) -> Found | None:
+    wanted, room = _allowance(request), field(request, "max_tokens")
+    if (
+        wanted is None
+        or not isinstance(room, int)
+        or INTERLEAVED in request.headers.get("anthropic-beta", "")
+    ):
+        return None
+    return {} if room <= wanted else None
+
+
+def _forced_while_thinking(request: Asked) -> Found | None:
+    return {} if forced(request) and thinking_type(request) == "enabled" else None
+
+
+def _forced(request: Asked) -> Found | None:
+    return {} if forced(request) and request.abilities and not request.abilities.forced_tools else None
+
+
+def _thoughtless(request: Asked) -> Found | None:
+    """With an allowance for thinking, the turn whose results come back must open with its thoughts."""
+    said = messages(request)
+    if thinking_type(request) != "enabled" or len(said) < 2 or said[-2].get("role") != "assistant":
+        return None
+    first = next((block.get("type") for block in blocks(said[-2])), "")
+    answers = any(block.get("type") == "tool_result" for block in blocks(said[-1]))
+    if not answers or first in ("thinking", "redacted_thinking"):
+        return None
+    return {"index": len(said) - 2, "type": first}
+
+
+def _prefill(request: Asked) -> Found | None:
+    # No ability says "takes no prefill"; it went when adaptive thinking came, in the same models.
+    if request.abilities is None or "adaptive" not in request.abilities.thinking:
+        return None
+    said = messages(request)
+    return {} if said and said[-1].get("role") == "assistant" else None
+
+
+_LOOK = {"tools": [tool()]}
+_LOOKED = [user("Look"), assistant(call()), user(result())]
+_THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
+_BUDGET = {"type": "enabled", "budget_tokens": 2048}
+
+MODEL_RULES = (
+    rule(
+        "sampling-gone",
+        _sampling,
+        "{name}: Extra inputs are not permitted",
+        evidence="S",
+        models="all, since version 2026-10-21",
+        passes=under(OLD_VERSION, to(PREFILLS, asked(temperature=0.2))),
+        offends=to(PREFILLS, asked(temperature=1.0)),
+        says="temperature: Extra inputs are not permitted",
+    ),
+    rule(
+        "sampling-thinking",
+        _hot_thinking,
+        "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
+        evidence="S",
+        passes=under(OLD_VERSION, to(BUDGETS, asked(thinking={"type": "adaptive"}, temperature=1))),
+        offends=under(OLD_VERSION, to(BUDGETS, asked(thinking={"type": "adaptive"}, temperature=0))),
+    ),
+    rule(
+        "sampling-model",
+        _unsupported_temperature,
+        "`temperature` is not supported for this model.",
+        evidence="F",
+        models="without sampling",
+        passes=under(OLD_VERSION, asked(temperature=1)),
+        offends=under(OLD_VERSION, asked(temperature=0.5)),
+    ),
+    rule(
+        "effort-none",
+        _no_effort,
+        "This model does not support the effort parameter.",
+        evidence="S",
+        models="without efforts",
+        passes=asked(output_config={"effort": "low"}),
+        offends=to(PREFILLS, asked(output_config={"effort": "low"})),
+    ),
+    rule(
+        "effort-level",
+        _bad_effort,
+        "This model does not support effort level '{effort}'. Supported levels: {levels}.",
+        evidence="S",
+        passes=to(BUDGETS, asked(output_config={"effort": "max"})),
+        offends=to(BUDGETS, asked(output_config={"effort": "xhigh"})),
+        says="This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
+    ),
+    _thinking_refused(
+        "enabled",
+        '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
+        ' "output_config.effort" to control thinking behavior.',
+        passes=PREFILLS,
+        offends=NEWEST,
+    ),
+    _thinking_refused(
+        "adaptive",
+        "adaptive thinking is not supported on this model",
+        passes=NEWEST,
+        offends=PREFILLS,
+        evidence="S",
+    ),
+    _thinking_refused(
+        "disabled",
+        '"thinking.type.disabled" is not supported for this model.',
+        passes=FORCEABLE,
+        offends=ALWAYS_THINKS,
+    ),
+    _thinking_refused(
+        "between_tools",
+        '"thinking.type.between_tools" is not supported for this model.',
+        passes=NEWEST,
+        offends=ALWAYS_THINKS,
+        evidence="F",
+    ),
+    rule(
+        "thinking-budget",
+        _small_allowance,
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        evidence="F",
+        passes=to(PREFILLS, asked(thinking={"type": "enabled", "budget_tokens": 1024})),
+        offends=to(PREFILLS, asked(thinking={"type": "enabled", "budget_tokens": 1023})),
+    ),
+    rule(
+        "thinking-room",
+        _no_room_to_answer,
+        "`max_tokens` must be greater than `thinking.budget_tokens`.",
+        evidence="F",
+        passes=to(PREFILLS, asked(thinking=_BUDGET, max_tokens=2049)),
+        offends=to(PREFILLS, asked(thinking=_BUDGET, max_tokens=2048)),
+    ),
+    rule(
+        "thinking-forced",
+        _forced_while_thinking,
+        "Thinking may not be enabled when tool_choice forces tool use.",
+        evidence="S",
+        passes=to(PREFILLS, asked(thinking=_BUDGET, tool_choice={"type": "auto"}, **_LOOK)),
+        offends=to(PREFILLS, asked(thinking=_BUDGET, tool_choice={"type": "any"}, **_LOOK)),
+    ),
+    rule(
+        "thinking-first",
+        _thoughtless,
+        "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{type}`."
+        " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+        " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
+        " thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
+        evidence="S",
+        passes=to(
+            PREFILLS,
+            asked(
+                thinking=_BUDGET,
+                messages=[user("Look"), assistant(_THOUGHT, call()), user(result())],
+                **_LOOK,
+            ),
+        ),
+        offends=to(PREFILLS, asked(thinking=_BUDGET, messages=_LOOKED, **_LOOK)),
+        says="messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
+        " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+        " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
+        " thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
+    ),
+    rule(
+        "forced-tools",
+        _forced,
+        'tool_choice: type "tool" and "any" are not supported for this model.',
+        evidence="D",
+        models="that cannot be forced",
+        passes=to(FORCEABLE, asked(tool_choice={"type": "any"}, **_LOOK)),
+        offends=asked(tool_choice={"type": "any"}, **_LOOK),
+    ),
+    rule(
+        "prefill",
+        _prefill,
+        "This model does not support assistant message prefill."
+        " The conversation must end with a user message.",
+        evidence="S",
+        models="with `adaptive` thinking",
+        passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One")])),
+        offends=asked(messages=[user("Count"), assistant(text("One"))]),
+    ),
+)

@@ -1,0 +1,157 @@
+"""The mind behind the simulator: a function from a request to a reply.
+
+A script in the prompt is played as it stands.  Otherwise the skills are asked in
+turn, and when none has a move the brain says plainly what it is and what it can do.
+How the reply has to look is settled last: a forced call, an answer in a given shape.
+
+Whatever it says of its own accord it marks as simulated, so that nobody mistakes it
+for a model.  Scripted replies and answers in a shape are exempt: they must be exact.
+"""
+
+import re
+from base64 import b64encode
+from collections.abc import Callable
+from hashlib import sha256
+
+import msgspec
+
+from ..values.message import Reply, Stop
+from ..values.model import Origin
+from ..values.parts import Part, Reasoning, Text, ToolCall
+from ..values.request import Request, ToolSpec
+from .directives import Script, complaint, script_of
+from .instance import filled
+from .scene import Answer, Call, Move, Scene, look
+from .skills import arithmetic, files, named, weather
+
+Brain = Callable[[Request], Reply]
+Skill = Callable[[Scene], Move | None]
+
+SKILLS: tuple[Skill, ...] = (weather.attempt, arithmetic.attempt, named.attempt, files.attempt)
+SEAL = "(simulated model)"
+FINAL = re.compile(r"final[ _-]?(?:answer|result|output|response)")
+"""Said of a tool that takes the answer itself."""
+QUIET = ("", "disabled", "none", "off")
+INTRODUCTION = (
+    "I am a simulated model: no real one was asked. I can do sums, compare the weather of cities and look"
+    " things up in files when I am given tools for it, and I play scripts made of lines such as `!say TEXT`"
+    " and `!call NAME {json}`. Choose a real model with -m."
+)
+
+
+def decide(request: Request) -> Reply:
+    scene = look(request)
+    script = script_of(scene.prompt)
+    parts = _scripted(script, scene) if script else _thought_out(request, scene)
+    mark = _mark(request)
+    placed = tuple(_placed(part, index, mark) for index, part in enumerate(parts))
+    called = any(isinstance(part, ToolCall) for part in placed)
+    endpoint = request.model.endpoint
+    return Reply(
+        parts=placed,
+        stop=Stop.TOOLS if called else Stop.DONE,
+        origin=Origin(family=endpoint.family, endpoint=endpoint.name, model=request.model.id),
+        id=f"sim_{mark[:24]}",
+    )
+
+
+def _scripted(script: Script, scene: Scene) -> list[Part]:
+    if script.mistakes:
+        return [Text(text=complaint(script.mistakes))]
+    if scene.replies >= len(script.replies):
+        brought = [
+            f"{item.name} {'failed with' if item.is_error else 'brought'} {item.text}"
+            for item in scene.last_exchanges
+        ]
+        told = f" Last results: {'; '.join(brought)}." if brought else ""
+        return [Text(text=f"The script is at its end.{told} {SEAL}")]
+    reply = script.replies[scene.replies]
+    parts: list[Part] = []
+    if reply.thought:
+        parts.append(Reasoning(text=reply.thought))
+    if reply.text:
+        parts.append(Text(text=reply.text))
+    parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in reply.calls]
+    return parts
+
+
+def _thought_out(request: Request, scene: Scene) -> list[Part]:
+    move = _shaped(request, scene, _move(scene))
+    parts: list[Part] = _thoughts(request, move)
+    if isinstance(move, Answer):
+        return [*parts, Text(text=move.text)]
+    calls = move if request.tool_choice.parallel else move[:1]
+    return [*parts, *(_tool_call(item) for item in calls)]
+
+
+def _move(scene: Scene) -> Move:
+    moves = (skill(scene) for skill in SKILLS)
+    return next((move for move in moves if move is not None), Answer(text=INTRODUCTION))
+
+
+def _shaped(request: Request, scene: Scene, move: Move) -> Move:
+    """The move as this request allows it: words become a call or an object where one is wanted."""
+    tool = _wanted_tool(request, scene, move)
+    if tool is not None:
+        answer = move.text if isinstance(move, Answer) else ""
+        arguments = msgspec.json.decode(
+            filled(tool.parameters, scene.history, answer), type=dict[str, object]
+        )
+        return (Call(name=tool.name, arguments=arguments),)
+    if not isinstance(move, Answer):
+        return move
+    if request.output is not None:
+        return Answer(text=filled(request.output.parameters, scene.history, move.text))
+    return Answer(text=f"{move.text} {SEAL}")
+
+
+def _wanted_tool(request: Request, scene: Scene, move: Move) -> ToolSpec | None:
+    """The tool that must be called instead of what the brain would do."""
+    choice = request.tool_choice
+    if choice.mode == "tool":
+        made = isinstance(move, tuple) and all(item.name == choice.name for item in move)
+        return None if made else scene.tool(choice.name)
+    if not isinstance(move, Answer):
+        return None
+    final = next(
+        (tool for tool in scene.tools if FINAL.search(f"{tool.name} {tool.description}".lower())), None
+    )
+    return final or (scene.tools[0] if choice.mode == "any" and scene.tools else None)
+
+
+def _tool_call(item: Call) -> ToolCall:
+    return ToolCall(id="", name=item.name, arguments=msgspec.json.encode(item.arguments).decode())
+
+
+def _thoughts(request: Request, move: Move) -> list[Part]:
+    """A model that is asked to think, or always does, shows that it did."""
+    thinking = request.thinking
+    modes = request.model.abilities.thinking
+    asked = thinking is not None and (thinking.mode not in QUIET or thinking.budget_tokens is not None)
+    always = bool(modes) and not any(mode in QUIET for mode in modes)
+    if not asked and not (always and thinking is None):
+        return []
+    if isinstance(move, Answer):
+        words = "I have what I need to answer."
+    else:
+        words = f"I need {' and '.join(dict.fromkeys(item.name for item in move))} for this."
+    hidden = thinking is not None and thinking.display == "omitted"
+    return [Reasoning(text="" if hidden else words)]
+
+
+def _mark(request: Request) -> str:
+    """What tells this point of this conversation from every other, so that ids never repeat within one."""
+    return sha256(msgspec.json.encode(request.messages)).hexdigest()
+
+
+def _placed(part: Part, index: int, mark: str) -> Part:
+    match part:
+        case ToolCall():
+            id_ = f"sim_{mark[:16]}_{index}"
+            return ToolCall(id=id_, wire_id=id_, name=part.name, arguments=part.arguments)
+        case Reasoning():
+            # Not bound to anything yet; only its shape is that of a signature.
+            proof = sha256(f"{mark} {index} {part.text}".encode()).digest()
+            return Reasoning(text=part.text, signature=b64encode(proof + proof).decode())
+        case _:
+            return part

@@ -1,0 +1,275 @@
+"""Values that fit a JSON schema, filled from what was said as far as it goes.
+
+Used where a model must answer in a shape: structured output, a forced call, the
+parameters of a tool nobody explained.  First a value is built with whatever the
+conversation offers for each name; if that does not satisfy the schema, the smallest
+value that should is built instead.  A pattern that no value here matches, or a
+contradiction in the schema, gives an instance that is wrong, which is what a real
+model might give as well.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import jsonschema_rs
+import msgspec
+
+DEPTH_MAX = 4
+"""A schema may refer to itself; below this only what is required is built, and optional branches end."""
+FILLER = "simulated"
+FORMATS = {
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "duration": "P1D",
+    "email": "somebody@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+TELLING = re.compile(r"answer|summary|text|result|message|reason|description|explanation|comment|conclusion")
+NAMED = re.compile(r"name|city|place|location|country|town|person|title|author|winner|capital")
+NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
+PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-ZÀ-Þ][\w'-]+(?:\s+[A-ZÀ-Þ][\w'-]+)*", re.MULTILINE)
+
+Schema = Mapping[str, object]
+
+
+def filled(schema: str, about: str = "", answer: str = "") -> str:
+    """JSON that fits the schema, from what the conversation is about and what was answered."""
+    root = msgspec.json.decode(schema, type=dict[str, object])
+    value = _Builder(root, _Facts(about, answer)).build(root)
+    if not _fits(root, value):
+        value = _Builder(root, None).build(root)
+    return msgspec.json.encode(value).decode()
+
+
+def _fits(schema: Schema, value: object) -> bool:
+    try:
+        return jsonschema_rs.is_valid(dict(schema), value)
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return False  # not a schema at all: nothing fits it
+
+
+class _Facts:
+    """What was said, asked for by the name of a property.  Each number and proper name is given out once."""
+
+    def __init__(self, about: str, answer: str) -> None:
+        self.about = about
+        self.answer = answer
+        self.said = f"{about}\n{answer}".strip()
+        self.known = _objects(self.said)
+        self.numbers = [msgspec.json.decode(text) for text in NUMBER.findall(self.said)]
+        self.names = list(dict.fromkeys(PROPER.findall(self.said)))
+
+    def of(self, name: str, kind: str) -> object:
+        if name in self.known:
+            return self.known[name]
+        spoken = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
+        told = re.search(
+            rf"\b{re.escape(spoken)}\s*(?:\bis\b|\bwas\b|=|:)\s*([^\n,;?]+)", self.said, re.IGNORECASE
+        )
+        if told:
+            return _as(kind, told.group(1).strip(" .\"'`"))
+        if kind in ("integer", "number"):
+            return self._next_number(whole=kind == "integer")
+        if kind != "string":
+            return None
+        if TELLING.search(spoken):
+            return self.answer or None
+        return self.names.pop(0) if NAMED.search(spoken) and self.names else None
+
+    def _next_number(self, *, whole: bool) -> object:
+        for index, number in enumerate(self.numbers):
+            if not whole or isinstance(number, int):
+                return self.numbers.pop(index)
+        return None
+
+    def mentions(self, options: Iterable[object]) -> object:
+        for option in options:
+            if isinstance(option, str) and re.search(rf"\b{re.escape(option)}\b", self.said, re.IGNORECASE):
+                return option
+        return None
+
+
+class _Builder:
+    def __init__(self, root: Schema, facts: _Facts | None) -> None:
+        self.root = root
+        self.facts = facts
+
+    def build(self, schema: object, name: str = "", depth: int = 0) -> object:
+        if not isinstance(schema, Mapping):
+            return FILLER
+        schema = self._plain(schema, depth)
+        for key in ("const", "default"):
+            if key in schema:
+                return schema[key]
+        options = schema.get("enum")
+        if isinstance(options, list) and options:
+            return (self.facts.mentions(options) if self.facts else None) or options[0]
+        kind = _kind(schema)
+        fact = self.facts.of(name, kind) if self.facts and name else None
+        match kind:
+            case "object":
+                return self._object(schema, fact, depth)
+            case "array":
+                return self._array(schema, fact, name, depth)
+            case "integer" | "number":
+                return fact if isinstance(fact, int | float) else _number(schema, whole=kind == "integer")
+            case "boolean":
+                return fact if isinstance(fact, bool) else False
+            case "null":
+                return None
+            case _:
+                return _string(schema, fact if isinstance(fact, str) else "")
+
+    def _plain(self, schema: Schema, depth: int) -> Schema:
+        """The schema with references followed, parts joined and a branch chosen."""
+        for _ in range(DEPTH_MAX):
+            if isinstance(schema.get("$ref"), str):
+                schema = {**self._referred(str(schema["$ref"])), **_without(schema, "$ref")}
+            elif schema.get("allOf"):
+                schema = _joined([_without(schema, "allOf"), *_mappings(schema["allOf"])])
+            elif branches := _mappings(schema.get("anyOf")) or _mappings(schema.get("oneOf")):
+                schema = {**_without(schema, "anyOf", "oneOf"), **_branch(branches, depth)}
+            else:
+                break
+        return schema
+
+    def _referred(self, reference: str) -> Schema:
+        found: object = self.root
+        for step in reference.removeprefix("#").strip("/").split("/"):
+            found = found.get(step) if isinstance(found, Mapping) and step else found
+        return found if isinstance(found, Mapping) else {}
+
+    def _object(self, schema: Schema, fact: object, depth: int) -> object:
+        if isinstance(fact, Mapping):
+            return fact
+        properties = schema.get("properties")
+        named = properties if isinstance(properties, Mapping) else {}
+        required = [str(name) for name in _listed(schema.get("required"))]
+        built = {name: self.build(named.get(name, {}), name, depth + 1) for name in required}
+        if self.facts and depth < DEPTH_MAX:
+            built |= {name: self.facts.known[name] for name in named if name in self.facts.known}
+        least = schema.get("minProperties")
+        for number in range(int(least) if isinstance(least, int) else 0):
+            if len(built) < int(str(least)):
+                built[f"key{number + 1}"] = self.build(schema.get("additionalProperties"), "", depth + 1)
+        return built
+
+    def _array(self, schema: Schema, fact: object, name: str, depth: int) -> object:
+        if isinstance(fact, list):
+            return fact
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        wanted = max(
+            int(least) if isinstance(least, int) else 0, 1 if self.facts and depth < DEPTH_MAX else 0
+        )
+        count = min(wanted, int(most)) if isinstance(most, int) else wanted
+        first = [self.build(item, name, depth + 1) for item in _listed(schema.get("prefixItems"))]
+        rest = [self.build(schema.get("items", {}), name, depth + 1) for _ in range(count - len(first))]
+        return _told_apart(first + rest) if schema.get("uniqueItems") else first + rest
+
+
+def _kind(schema: Schema) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((option for option in kind if option != "null"), "null")
+    if kind is None and ("properties" in schema or "required" in schema):
+        return "object"
+    return str(kind or "string")
+
+
+def _branch(branches: Sequence[Schema], depth: int) -> Schema:
+    """The first real option, or deep inside a recursion the one that ends it."""
+    ending = [branch for branch in branches if branch.get("type") == "null"]
+    real = [branch for branch in branches if branch.get("type") != "null"]
+    return (ending if depth >= DEPTH_MAX and ending else real or ending)[0]
+
+
+def _joined(schemas: Sequence[Schema]) -> Schema:
+    joined: dict[str, object] = {}
+    for schema in schemas:
+        for key, value in schema.items():
+            before = joined.get(key)
+            if isinstance(before, Mapping) and isinstance(value, Mapping):
+                joined[key] = {**before, **value}
+            elif isinstance(before, list) and isinstance(value, list):
+                joined[key] = [*before, *(item for item in value if item not in before)]
+            else:
+                joined[key] = value
+    return joined
+
+
+def _number(schema: Schema, *, whole: bool) -> float:
+    value: float = 0
+    step = 1 if whole else 0.5
+    lowest, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    highest, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if isinstance(lowest, int | float):
+        value = max(value, lowest) if value < lowest else value
+    if isinstance(above, int | float) and value <= above:
+        value = above + step
+    if isinstance(highest, int | float) and value > highest:
+        value = highest
+    if isinstance(below, int | float) and value >= below:
+        value = below - step
+    multiple = schema.get("multipleOf")
+    if isinstance(multiple, int | float) and multiple:
+        value = -(-value // multiple) * multiple
+    return int(value) if whole else value
+
+
+def _string(schema: Schema, fact: str) -> str:
+    words = fact or FORMATS.get(str(schema.get("format")), FILLER)
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(least, int):
+        words = words.ljust(least, ".")
+    return words[:most] if isinstance(most, int) else words
+
+
+def _told_apart(items: list[object]) -> list[object]:
+    apart: list[object] = []
+    for index, item in enumerate(items):
+        if isinstance(item, str) and index:
+            apart.append(f"{item} {index}")
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            apart.append(item + index)
+        else:
+            apart.append(item)
+    return apart
+
+
+def _as(kind: str, text: str) -> object:
+    """What was said as the type that was asked for, or nothing."""
+    if kind in ("integer", "number"):
+        number = NUMBER.search(text)
+        return msgspec.json.decode(number.group()) if number else None
+    if kind == "boolean":
+        return text.lower() in ("yes", "true")
+    return text or None
+
+
+def _objects(text: str) -> dict[str, object]:
+    """Everything known from JSON objects that stand on lines of their own; what came later wins."""
+    known: dict[str, object] = {}
+    for line in [text, *text.splitlines()]:
+        if line.strip().startswith("{"):
+            try:
+                known |= msgspec.json.decode(line, type=dict[str, object])
+            except msgspec.DecodeError:
+                continue  # words in braces are not an object; nothing is known from them
+    return known
+
+
+def _listed(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _mappings(value: object) -> list[Schema]:
+    return [item for item in _listed(value) if isinstance(item, Mapping)]
+
+
+def _without(schema: Schema, *keys: str) -> Schema:
+    return {key: value for key, value in schema.items() if key not in keys}

@@ -1,0 +1,111 @@
+"""What a provider refuses, as data.
+
+A rule looks at a request as it arrived, before anybody has interpreted it, because
+that is what the provider looks at.  It either finds nothing or finds the words that
+fill its wording.  Rules are asked in the order of their table and the first finding
+is the answer, as with the real thing.
+
+A rule brings its own proof: where its wording was seen (`evidence`), a request that
+passes and one that offends, with the message it earns.  The tests are made of these,
+so a rule without examples cannot be written.
+
+    evidence  S  seen in a provider's answer, recorded or pasted in a public issue
+              D  in the provider's documents
+              F  in public code or fixtures only: weaker
+              K  known to us, nowhere found in writing
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
+
+from ..values.errors import Failure, FailureKind
+from ..values.model import Abilities
+from ..values.value import Value
+
+PREFIX = "rules_"
+Found = Mapping[str, object]
+"""What a rule found wrong, by the names its wording uses."""
+
+
+class Asked(Value):
+    """A request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: Mapping[str, object]
+    """Empty when the bytes were not a JSON object."""
+    size: int = 0
+    malformed: str = ""
+    """Why the bytes were not a JSON object."""
+    abilities: Abilities | None = None
+    """Facts about the model asked for; None when nobody knows that model."""
+
+
+class Rule(Value):
+    id: str
+    find: Callable[[Asked], Found | None]
+    wording: str
+    evidence: str
+    passes: Asked
+    offends: Asked
+    says: str
+    """The whole message the offender gets."""
+    models: str = "all"
+    """Which models it is about, in words; `find` asks the abilities."""
+    status: int = 400
+    type: str = ""
+    """The provider's own word for the kind of error."""
+    kind: FailureKind = "invalid"
+
+
+class Violation(Value):
+    rule: Rule
+    message: str
+
+    @property
+    def failure(self) -> Failure:
+        rule = self.rule
+        return Failure(kind=rule.kind, message=self.message, status=rule.status, code=rule.type)
+
+
+def check(rules: Sequence[Rule], asked: Asked) -> Violation | None:
+    for rule in rules:
+        found = rule.find(asked)
+        if found is not None:
+            return Violation(rule=rule, message=rule.wording.format(**found))
+    return None
+
+
+def families() -> tuple[str, ...]:
+    """The families that have a table."""
+    names = (module.name for module in iter_modules([str(Path(__file__).parent)]))
+    return tuple(sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)))
+
+
+def rules_of(family: str) -> tuple[Rule, ...]:
+    """The family's table; a family without one refuses nothing."""
+    name = f"{__package__}.{PREFIX}{family}"
+    if find_spec(name) is None:
+        return ()
+    rules: tuple[Rule, ...] = import_module(name).RULES
+    return rules
+
+
+def table(rules: Sequence[Rule]) -> str:
+    """The rules as Markdown."""
+    lines = ["| rule | models | status | message | evidence |", "|---|---|---|---|---|"]
+    for rule in rules:
+        words = rule.wording.format_map(_Blanks()).replace("|", "\\|")
+        lines.append(f"| `{rule.id}` | {rule.models} | {rule.status} | {words} | {rule.evidence} |")
+    return "\n".join(lines)
+
+
+class _Blanks(dict[str, str]):
+    """Fills a wording with the names of its own blanks."""
+
+    def __missing__(self, key: str) -> str:
+        return f"{{{key}}}"

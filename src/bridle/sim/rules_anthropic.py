@@ -1,0 +1,130 @@
+"""What the Messages API refuses, in its own words.
+
+The order is the provider's as far as it is known: the envelope, each field by
+itself, tools, messages, and last what one model cannot do.  Tools and messages have
+files of their own beside this one.
+
+What a model can do is never decided by its name: its abilities in the model table
+say it.  A model nobody knows is refused as such before any of that is asked.
+"""
+
+from msgspec.structs import replace
+
+from ._rules_anthropic_marks import MARK_RULES
+from ._rules_anthropic_messages import MESSAGE_RULES
+from ._rules_anthropic_models import MODEL_RULES
+from ._rules_anthropic_shape import NEW_VERSION, OLD_VERSION, PREFILLS, asked, field, rule, to, under, version
+from ._rules_anthropic_tools import TOOL_RULES
+from .rules import Asked, Found, Rule
+
+BODY_BYTES_MAX = 32 * 1024 * 1024
+VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
+
+
+def _too_large(request: Asked) -> Found | None:
+    return {} if request.size > BODY_BYTES_MAX else None
+
+
+def _no_version(request: Asked) -> Found | None:
+    return None if version(request) else {}
+
+
+def _bad_version(request: Asked) -> Found | None:
+    return None if version(request) in VERSIONS else {"version": version(request)}
+
+
+def _malformed(request: Asked) -> Found | None:
+    return {"why": request.malformed} if request.malformed else None
+
+
+def _unknown_model(request: Asked) -> Found | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def _too_much_output(request: Asked) -> Found | None:
+    wanted, abilities = field(request, "max_tokens"), request.abilities
+    if abilities is None or not isinstance(wanted, int) or wanted <= abilities.output_tokens:
+        return None
+    return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
+
+
+def _required(name: str) -> Rule:
+    return rule(
+        f"{name.replace('_', '-')}-required",
+        lambda request: None if field(request, name) is not None else {},
+        f"{name}: Field required",
+        evidence="S",
+        passes=asked(),
+        offends=asked(**{name: None}),
+    )
+
+
+ENVELOPE_RULES = (
+    replace(
+        rule(
+            "body-size",
+            _too_large,
+            "Request exceeds the maximum size",
+            evidence="S",
+            passes=replace(asked(), size=BODY_BYTES_MAX),
+            offends=replace(asked(), size=BODY_BYTES_MAX + 1),
+        ),
+        status=413,
+        type="request_too_large",
+        kind="too_large",
+    ),
+    rule(
+        "version-header",
+        _no_version,
+        "anthropic-version: header is required",
+        evidence="S",
+        passes=asked(),
+        offends=under("", asked()),
+    ),
+    rule(
+        "version-known",
+        _bad_version,
+        'anthropic-version: "{version}" is not a valid version',
+        evidence="S",
+        passes=under(OLD_VERSION, asked()),
+        offends=under("2024-10-22", asked()),
+        says='anthropic-version: "2024-10-22" is not a valid version',
+    ),
+    rule(
+        "json",
+        _malformed,
+        "The request body is not valid JSON: {why}",
+        evidence="S",
+        passes=asked(),
+        offends=replace(asked(), malformed="no low surrogate in string: line 1 column 9 (char 8)"),
+        says="The request body is not valid JSON: no low surrogate in string: line 1 column 9 (char 8)",
+    ),
+    _required("model"),
+    replace(
+        rule(
+            "model-known",
+            _unknown_model,
+            "model: {model}",
+            evidence="S",
+            passes=asked(),
+            offends=to(None, asked(model="no-such-model")),
+            says="model: no-such-model",
+        ),
+        status=404,
+        type="not_found_error",
+        kind="not_found",
+    ),
+    _required("max_tokens"),
+    rule(
+        "max-tokens-limit",
+        _too_much_output,
+        "max_tokens: {wanted} > {most}, which is the maximum allowed number of output tokens for {model}",
+        evidence="S",
+        passes=to(PREFILLS, asked(max_tokens=64_000)),
+        offends=to(PREFILLS, asked(max_tokens=64_001)),
+        says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
+    ),
+    _required("messages"),
+)
+
+RULES = (*ENVELOPE_RULES, *TOOL_RULES, *MESSAGE_RULES, *MARK_RULES, *MODEL_RULES)

@@ -1,0 +1,129 @@
+"""What a brain sees of a request.
+
+A brain has no memory.  Whatever it knows it reads off the transcript, every time
+anew: the last thing a person asked, what has been called since, and what came back.
+Two brains given the same request therefore do the same, also after a restart.
+
+A brain makes one of two moves: it answers in words, or it calls tools.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from ..values.message import Message
+from ..values.parts import Text, ToolCall, ToolResult
+from ..values.request import Request, ToolSpec
+from ..values.value import Value
+
+
+class Answer(Value):
+    text: str
+
+
+class Call(Value):
+    name: str
+    arguments: Mapping[str, object]
+
+
+Calls = tuple[Call, ...]
+Move = Answer | Calls
+
+
+class Exchange(Value):
+    """A call and what came of it."""
+
+    name: str
+    arguments: Mapping[str, object]
+    result: ToolResult
+    reply: int
+    """In which of the replies since the prompt it was called."""
+
+    @property
+    def text(self) -> str:
+        return self.result.text.strip()
+
+    @property
+    def is_error(self) -> bool:
+        return self.result.is_error
+
+
+class Scene(Value):
+    prompt: str
+    """The last thing a person asked."""
+    history: str
+    """Everything people asked and tools brought, oldest first."""
+    tools: tuple[ToolSpec, ...]
+    """The tools that may be called now."""
+    exchanges: tuple[Exchange, ...]
+    """Calls since the prompt, with their results."""
+    replies: int
+    """How often the model has spoken since the prompt."""
+
+    def tool(self, name: str) -> ToolSpec | None:
+        return next((tool for tool in self.tools if tool.name == name), None)
+
+    @property
+    def last_exchanges(self) -> tuple[Exchange, ...]:
+        return tuple(item for item in self.exchanges if item.reply == self.replies)
+
+    def of(self, tool: ToolSpec) -> tuple[Exchange, ...]:
+        return tuple(exchange for exchange in self.exchanges if exchange.name == tool.name)
+
+
+def look(request: Request) -> Scene:
+    at = _prompt_at(request.messages)
+    after = request.messages[at + 1 :] if at >= 0 else ()
+    may_call = request.tool_choice.mode != "none"
+    return Scene(
+        prompt=_words(request.messages[at]) if at >= 0 else "",
+        history=_history(request.messages),
+        tools=tuple(tool for tool in request.tools if _ours(tool)) if may_call else (),
+        exchanges=tuple(_exchanges(after)),
+        replies=sum(message.role == "assistant" for message in after),
+    )
+
+
+def _ours(tool: ToolSpec) -> bool:
+    """Whether the caller runs this tool; what the provider runs itself has no parameters to fill."""
+    return tool.native is None or tool.parameters != ToolSpec(name="").parameters
+
+
+def _prompt_at(messages: Sequence[Message]) -> int:
+    """Where a person spoke last; results that a person's message only carries are not a person speaking."""
+    for index in range(len(messages) - 1, -1, -1):
+        if messages[index].role == "user" and _words(messages[index]).strip():
+            return index
+    return -1
+
+
+def _words(message: Message) -> str:
+    return "\n".join(part.text for part in message.parts if isinstance(part, Text))
+
+
+def _history(messages: Sequence[Message]) -> str:
+    said: list[str] = []
+    for message in messages:
+        if message.role == "user":
+            said.append(_words(message))
+        said.extend(result.text for result in message.results)
+    return "\n".join(text for text in said if text)
+
+
+def _exchanges(messages: Iterable[Message]) -> Iterable[Exchange]:
+    calls: dict[str, ToolCall] = {}
+    replies = 0
+    for message in messages:
+        replies += message.role == "assistant"
+        calls.update({call.id: call for call in message.calls})
+        for result in message.results:
+            call = calls.get(result.call_id)
+            if call is not None:
+                yield Exchange(name=call.name, arguments=_arguments(call), result=result, reply=replies)
+
+
+def _arguments(call: ToolCall) -> Mapping[str, object]:
+    try:
+        return msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
+    except msgspec.DecodeError:
+        return {}

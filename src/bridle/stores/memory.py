@@ -1,0 +1,133 @@
+"""Logs kept in memory: the reference that every other store is compared with.
+
+A fork remembers its parent and where it left it; records are never copied, only
+found by walking up.  Records above a fork point belong to the branch they were
+appended to, hence the two numbers of a line: it owns those above `forked_at`, and
+a child that forked below that owns none of them.
+
+A lock, and not the event loop, keeps two appends apart: agents are driven from
+several loops and threads at once, and check-then-extend is two steps.
+"""
+
+import threading
+from collections.abc import Iterator, Sequence
+
+from ..ports.store import SessionInfo
+from ..values.errors import SessionNotFound
+from ..values.record import GENESIS, Record
+from .refusals import behind, beyond, check_name, diverged, once_names, repeated, taken
+
+
+class MemoryStore:
+    def __init__(self) -> None:
+        self._lines: dict[str, _Line] = {}
+        self._touches = 0
+        self._lock = threading.Lock()
+
+    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+        if not records:
+            return
+        names = once_names(session, after, records)
+        with self._lock:
+            line = self._lines.get(session)
+            if line is None:
+                check_name(session)
+                line = _Line(session, None, 0, GENESIS)
+            if line.length != after:
+                raise behind(session, line.length, after)
+            if line.head != records[0].prev:
+                raise diverged(session, after)
+            for name in names:
+                if line.has(name):
+                    raise repeated(session, name)
+            line.own.extend(records)
+            line.names.update(names)
+            line.length = after + len(records)
+            line.head = records[-1].hash
+            self._touch(line)
+
+    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+        with self._lock:
+            line = self._lines.get(session)
+            return line.above(max(after, 0)) if line else ()
+
+    async def fork(self, session: str, at: int, new: str) -> None:
+        check_name(new)
+        with self._lock:
+            parent = self._lines.get(session)
+            if parent is None:
+                raise SessionNotFound(f"there is no session {session!r} to fork")
+            if not 0 <= at <= parent.length:
+                raise beyond(session, parent.length, at)
+            if new in self._lines:
+                raise taken(new)
+            last = parent.record(at)
+            self._touch(_Line(new, parent, at, last.hash if last else GENESIS))
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        with self._lock:
+            newest_first = sorted(self._lines.values(), key=lambda line: -line.touched)
+            return tuple(line.info() for line in newest_first[: max(limit, 0)])
+
+    async def close(self) -> None:
+        """Nothing to let go of: the records live as long as this object."""
+
+    def _touch(self, line: "_Line") -> None:
+        self._touches += 1
+        line.touched = self._touches
+        self._lines[line.id] = line
+
+
+class _Line:
+    """One session: its own records, and the parent that has the ones before them."""
+
+    __slots__ = ("forked_at", "head", "id", "length", "names", "own", "parent", "touched")
+
+    def __init__(self, id_: str, parent: "_Line | None", forked_at: int, head: str) -> None:
+        self.id = id_
+        self.parent = parent
+        self.forked_at = forked_at
+        self.length = forked_at
+        self.head = head
+        self.own: list[Record] = []
+        self.names: dict[str, int] = {}
+        self.touched = 0
+
+    def segments(self) -> Iterator[tuple["_Line", int]]:
+        """This line and its ancestors, each with the last number of its own that shows here."""
+        line: _Line | None = self
+        last = self.length
+        while line is not None:
+            yield line, last
+            last = min(last, line.forked_at)
+            line = line.parent
+
+    def has(self, name: str) -> bool:
+        return any(line.names.get(name, last + 1) <= last for line, last in self.segments())
+
+    def record(self, seq: int) -> Record | None:
+        for line, last in self.segments():
+            if line.forked_at < seq <= last:
+                return line.own[seq - line.forked_at - 1]
+        return None
+
+    def above(self, after: int) -> tuple[Record, ...]:
+        if after >= self.forked_at:
+            return tuple(self.own[after - self.forked_at :])
+        found: list[Record] = []
+        for line, last in self.segments():
+            start = max(after, line.forked_at)
+            if start < last:
+                found[:0] = line.own[start - line.forked_at : last - line.forked_at]
+        return tuple(found)
+
+    def info(self) -> SessionInfo:
+        last = self.record(self.length)
+        return SessionInfo(
+            id=self.id,
+            length=self.length,
+            created_at=self.own[0].at if self.own else last.at if last else 0.0,
+            updated_at=last.at if last else 0.0,
+            parent=self.parent.id if self.parent else "",
+            forked_at=self.forked_at,
+        )

@@ -1,0 +1,180 @@
+"""Logs kept in one SQLite file, with nothing but the standard library.
+
+An append is acknowledged when it is on disk: write-ahead log, full synchronisation,
+always.  What makes that affordable is one writer thread that commits everything
+waiting for it in one transaction, so that a hundred sessions share one fsync.
+
+  - The writer checks every job before it writes for it, so that a conflict in one
+    session leaves the others of its group alone.  Should the group's transaction fail
+    all the same, each job is tried alone and fails alone.
+  - Transactions begin IMMEDIATE.  One that reads first and then wants to write is
+    refused at once when another process wrote in between, whatever the timeout.
+  - A fork is one row.  Its line is read by walking up its parents.
+  - Reading has its own thread and connection, never waits for a writer, and checks
+    every record's hash and its place in the chain.
+
+It does not know what an event means, only what it is called if it may happen once.
+"""
+
+import asyncio
+import os
+import sqlite3
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+
+from ..ports.store import SessionInfo
+from ..values.errors import BridleError, Unusable
+from ..values.record import Record
+from . import sqlite_rows as rows
+from .refusals import check_name, once_names
+from .sqlite_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, connect, explain, prepare, when_free
+from .worker import Job, Worker
+
+
+class SqliteStore:
+    """May be used from any number of event loops and threads.  Opening makes the file if there is none."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        prepare(self.path)
+        writing = _Link(self.path, POLL_MILLISECONDS)
+        reading = _Link(self.path, LOCK_MILLISECONDS)
+        self._writer = Worker("bridle-store-writer", partial(_write, writing), writing.drop)
+        self._reader = Worker("bridle-store-reader", partial(_read_each, reading), reading.drop)
+        for worker in (self._writer, self._reader):
+            weakref.finalize(self, worker.stop).atexit = False
+
+    async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
+        """When cancelled, the records may or may not be kept; reading tells."""
+        if not records:
+            return
+        check_name(session)
+        names = once_names(session, after, records)
+        await self._writer.do(partial(rows.append, session, after, records, names))
+
+    async def read(self, session: str, after: int = 0) -> Sequence[Record]:
+        check_name(session)
+        return await self._reader.do(partial(rows.read, session, max(after, 0)))
+
+    async def fork(self, session: str, at: int, new: str) -> None:
+        check_name(session)
+        check_name(new)
+        await self._writer.do(partial(rows.fork, session, at, new))
+
+    async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
+        return await self._reader.do(partial(rows.sessions, max(limit, 0)))
+
+    async def close(self) -> None:
+        """What was asked before is done first.  Closed everywhere, the store is one file again."""
+        # One after the other: of two that leave together, each takes the other for still there,
+        # and neither folds the write-ahead log back into the file.
+        for worker in (self._reader, self._writer):
+            worker.stop()
+            await asyncio.to_thread(worker.join)
+
+
+class _Link:
+    """A connection that is opened when needed, and anew after trouble.  Belongs to one thread."""
+
+    def __init__(self, path: Path, busy_milliseconds: int) -> None:
+        self.path = path
+        self._busy_milliseconds = busy_milliseconds
+        self._db: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+
+    def begin(self, statement: str) -> None:
+        with self._explained():
+            db = self._db or self._open()
+            when_free(lambda: db.execute(statement))
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """What happens between `begin` and here is kept when this ends well, and undone otherwise."""
+        with self._explained():
+            assert self._db is not None
+            yield self._db
+            self._db.execute("COMMIT")
+            self._check_still_there()
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            # Closing rolls back.  After trouble nothing about the old connection is worth trusting.
+            self.drop()
+            if isinstance(error, sqlite3.Error):
+                raise explain(self.path, error) from error
+            raise
+
+    def drop(self) -> None:
+        if self._db is not None:
+            self._db.close()
+            self._db = None
+
+    def _open(self) -> sqlite3.Connection:
+        self._db = connect(self.path, self._busy_milliseconds)
+        self._file = _identity(self.path)
+        return self._db
+
+    def _check_still_there(self) -> None:
+        """SQLite goes on writing happily to a file that was removed: that must not be acknowledged."""
+        if _identity(self.path) != self._file:
+            raise Unusable(
+                f"store {self.path}: the file was removed or replaced while in use; put it back and resume"
+            )
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _write(link: _Link, jobs: Sequence[Job]) -> None:
+    """One commit for all; where that fails, one each, so that one session's trouble stays its own."""
+    link.begin("BEGIN IMMEDIATE")
+    try:
+        _commit(link, jobs)
+    except Exception as error:  # noqa: BLE001 - not swallowed: the caller it belongs to gets it
+        if len(jobs) == 1:
+            jobs[0].error = error
+        else:
+            _write_one_by_one(link, jobs)
+
+
+def _write_one_by_one(link: _Link, jobs: Sequence[Job]) -> None:
+    for place, job in enumerate(jobs):
+        job.value = job.error = None
+        try:
+            _write(link, [job])
+        except BridleError as error:
+            # It could not even begin, after a long wait perhaps: nor would the others.
+            for waiting in jobs[place:]:
+                waiting.error = error
+            return
+
+
+def _commit(link: _Link, jobs: Sequence[Job]) -> None:
+    with link.transaction() as db:
+        for job in jobs:
+            try:
+                job.value = job.ask(db)
+            except BridleError as error:
+                # Raised before anything was written for this job; the others go on.
+                job.error = error
+
+
+def _read_each(link: _Link, jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        try:
+            link.begin("BEGIN")
+            with link.transaction() as db:
+                job.value = job.ask(db)
+        except Exception as error:  # noqa: BLE001 - not swallowed: its caller gets it
+            job.error = error

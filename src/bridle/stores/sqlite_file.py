@@ -1,0 +1,223 @@
+"""The file under the SQLite store: making it, opening it, and saying what is wrong with it.
+
+What is refused is refused when the store is opened, before anything is spent on a
+model, in one line that names the file and the way out.
+
+The file is never opened except through SQLite.  On POSIX, closing any descriptor of
+a file drops every lock this process has on it, those of another store included.
+"""
+
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from ..values.errors import Corrupt, StoreError, Unusable
+
+T = TypeVar("T")
+
+APPLICATION = int.from_bytes(b"BRDL", "big")
+FORMAT = 1
+"""Raised when an older Bridle could no longer read what a newer one writes, and not otherwise."""
+
+SQLITE_MIN = (3, 37, 0)
+"""Strict tables came with it."""
+
+LOCK_MILLISECONDS = 30_000
+"""How long to wait for another process that is writing.  Its commits take milliseconds."""
+
+POLL_MILLISECONDS = 50
+"""SQLite looks for a free lock ever more rarely, up to ten times a second, and takes no turns: a
+waiting process can starve beside a busy one.  Starting over this often keeps it looking often."""
+
+SCHEMA = Path(__file__).with_name("schema.sql")
+
+PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # NORMAL survives a crash of the process, not a loss of power
+    "PRAGMA fullfsync = ON",  # where fsync alone leaves the data in the drive's cache (macOS)
+    "PRAGMA foreign_keys = ON",
+)
+
+NETWORK_FILE_SYSTEMS = {
+    "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4",
+    "smb3", "smbfs",
+}  # fmt: skip
+"""Where locks and shared memory do not hold between machines, or are slow to tell."""
+
+_TROUBLES: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (Unusable, "another process keeps it locked; end that process or try again"),
+    sqlite3.SQLITE_CANTOPEN: (
+        Unusable,
+        "it cannot be opened; check that it exists and that you may write there",
+    ),
+    sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
+    sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup"),
+    sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
+    sqlite3.SQLITE_IOERR: (Unusable, "the disk does not answer as it should; check it and resume"),
+    sqlite3.SQLITE_NOTADB: (Unusable, "it is not a database, or its start is damaged; choose another path"),
+    sqlite3.SQLITE_PERM: (Unusable, "it may not be written; change its permissions or choose another path"),
+    sqlite3.SQLITE_READONLY: (
+        Unusable,
+        "it may not be written; change its permissions or choose another path",
+    ),
+}
+
+_making = threading.Lock()
+
+
+def prepare(path: Path) -> None:
+    """Make the file ready for `connect`, creating it if need be.  Raises `Unusable` when it cannot be."""
+    if sqlite3.sqlite_version_info < SQLITE_MIN:
+        raise Unusable(
+            f"SQLite {sqlite3.sqlite_version} of this Python is too old for stores; 3.37 is needed"
+        )
+    with _making:
+        _make(path)
+        try:
+            db = connect(path, POLL_MILLISECONDS)
+            try:
+                _lay_out(db, path)
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise explain(path, error) from error
+
+
+def connect(path: Path, busy_milliseconds: int) -> sqlite3.Connection:
+    """A connection to a file that exists: one that was removed must not come back empty."""
+    db = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=busy_milliseconds / 1000
+    )
+    try:
+        for pragma in PRAGMAS:
+            db.execute(pragma)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def when_free(act: Callable[[], T]) -> T:
+    """Do what takes a lock, waiting as long as another process may reasonably hold it."""
+    deadline = time.monotonic() + LOCK_MILLISECONDS / 1000
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if _primary(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            # Some locks are refused at once, whatever the busy timeout says.
+            time.sleep(0.001)
+
+
+def explain(path: Path, error: sqlite3.Error) -> StoreError:
+    """SQLite's error in our words.  What is not in the table is shown as it came."""
+    kind, words = _TROUBLES.get(_primary(error), (Unusable, "it cannot be used"))
+    return kind(f"store {path}: {words} ({error})")
+
+
+def file_system(path: Path, mounts: str) -> str:
+    """The type of file system a path is on, given the text of Linux' table of mounts."""
+    deepest, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = fields[1].replace("\\040", " ")
+        if len(point) > deepest and path.is_relative_to(point):
+            deepest, kind = len(point), fields[2]
+    return kind
+
+
+def _make(path: Path) -> None:
+    _refuse_network(path)
+    try:
+        if path.is_dir():
+            raise Unusable(f"store {path}: it is a folder; name a file in it, such as {path / 'log.db'}")
+        _make_folder(path.parent)
+        if not os.path.lexists(path):
+            _make_file(path)
+        if not path.is_file():
+            raise Unusable(f"store {path}: what has that name is not a file; choose another path")
+    except OSError as error:
+        raise Unusable(
+            f"store {path}: no file can be there, {error.strerror}; choose another path"
+        ) from error
+    for part in (path, path.parent):
+        if not os.access(part, os.W_OK):
+            raise Unusable(
+                f"store {path}: {part} may not be written; change its permissions or choose another path"
+            )
+
+
+def _make_file(path: Path) -> None:
+    try:
+        # For its owner only: a log holds everything that was said.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return  # another process was faster, which is as good
+    _sync_folder(path.parent)
+
+
+def _make_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    # Else a loss of power could take the folder, and with it records that were acknowledged.
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _refuse_network(path: Path) -> None:
+    table = Path("/proc/self/mounts")
+    if not table.exists():
+        return
+    kind = file_system(path.resolve(), table.read_text(errors="replace"))
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise Unusable(
+            f"store {path}: it is on a network file system ({kind}); choose a path on a local disk"
+        )
+
+
+def _lay_out(db: sqlite3.Connection, path: Path) -> None:
+    application, version, tables = when_free(lambda: _marks(db))
+    if application != APPLICATION and (application or version or tables):
+        raise Unusable(f"store {path}: it is the database of another program; choose another path")
+    if version > FORMAT:
+        raise Unusable(
+            f"store {path}: it was written by a newer Bridle (format {version}, this one knows {FORMAT}); "
+            "upgrade Bridle or choose another path"
+        )
+    mode = when_free(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+    if mode != "wal":
+        raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
+    if version < FORMAT:
+        script = SCHEMA.read_text(encoding="utf-8")
+        when_free(lambda: db.executescript(script))
+
+
+def _marks(db: sqlite3.Connection) -> tuple[int, int, int]:
+    """Whose file it is.  One statement, or another process could lay it out half-way through the question."""
+    application, version, tables = db.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+        " FROM pragma_application_id, pragma_user_version"
+    ).fetchone()
+    return application, version, tables
+
+
+def _primary(error: sqlite3.Error) -> int:
+    # Errors made by the Python module itself carry no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,0 +1,206 @@
+"""Records as rows: what the SQLite store says to its database, and checks of what it answers.
+
+Every function runs inside a transaction that somebody else began and will end.  Those
+that write check first and write after: a `BridleError` means nothing was written.
+
+A line of records is made of segments: the session's own, and for a fork those of its
+parent up to the fork point, and so on up.  A parent's segment ends at the lower of the
+two fork points below it; else forking a fork before its own fork point would show
+records that came after.
+
+The hash of the previous record is not a column: it is the hash of the row before, and a
+record that does not match it is not what was written.
+"""
+
+import math
+import sqlite3
+from collections.abc import Mapping, Sequence
+from hashlib import sha256
+
+from ..ports.store import SessionInfo
+from ..values.errors import Corrupt, MisuseError, SessionNotFound
+from ..values.record import GENESIS, Record, unseal
+from .refusals import behind, beyond, diverged, repeated, taken
+
+BLOB_BYTES = 64 * 1024
+"""Longer events are kept beside the table, by their hash: listing it never reads through them."""
+
+Segment = tuple[int, int, int]
+"""Whose records (sid), above which number, up to which."""
+
+
+def append(
+    session: str, after: int, records: Sequence[Record], names: Mapping[str, int], db: sqlite3.Connection
+) -> None:
+    for record in records:
+        _check_time(record)
+    found = db.execute("SELECT sid, parent, seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
+    sid, parent, length, head = found or (None, None, 0, GENESIS)
+    if length != after:
+        raise behind(session, length, after)
+    if head != records[0].prev:
+        raise diverged(session, after)
+    if names and sid is not None:
+        segments = _segments(session, db) if parent is not None else [(sid, 0, length)]
+        _check_once(session, names, segments, db)
+    first, last = records[0], records[-1]
+    if sid is None:
+        sid = db.execute(_NEW_SESSION, (session, None, 0, 0, GENESIS, first.at, first.at, 0)).lastrowid
+    for record in records:
+        gseq = db.execute(
+            _NEW_EVENT, (sid, record.seq, record.at, record.event.once, record.hash, *_body(record, db))
+        )
+    db.execute(_MOVE_HEAD, (last.seq, last.hash, last.at, gseq.lastrowid, first.at, sid))
+
+
+def fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None:
+    parent = db.execute("SELECT sid, seq FROM sessions WHERE uid = ?", (session,)).fetchone()
+    if parent is None:
+        raise SessionNotFound(f"there is no session {session!r} to fork")
+    sid, length = parent
+    if not 0 <= at <= length:
+        raise beyond(session, length, at)
+    if db.execute("SELECT 1 FROM sessions WHERE uid = ?", (new,)).fetchone():
+        raise taken(new)
+    head, time = GENESIS, 0.0
+    if at:
+        owner = next((sid for sid, lo, hi in _segments(session, db) if lo < at <= hi), None)
+        row = db.execute("SELECT hash, at FROM events WHERE sid = ? AND seq = ?", (owner, at)).fetchone()
+        if row is None:
+            raise _located(session, Corrupt(f"record {at} is missing"), db)
+        head, time = row
+    touched = db.execute("SELECT coalesce(max(gseq), 0) FROM events").fetchone()[0]
+    db.execute(_NEW_SESSION, (new, sid, at, at, head, time, time, touched))
+
+
+def read(session: str, after: int, db: sqlite3.Connection) -> tuple[Record, ...]:
+    found = db.execute("SELECT seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
+    length, head = found or (0, GENESIS)
+    if after >= length:
+        return ()
+    try:
+        return _checked(_segments(session, db), after, length, head, db)
+    except Corrupt as error:
+        raise _located(session, error, db) from error
+
+
+def sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
+    return tuple(
+        SessionInfo(
+            id=uid, length=seq, created_at=created, updated_at=updated, parent=parent, forked_at=fork_seq
+        )
+        for uid, seq, created, updated, parent, fork_seq in db.execute(_SESSIONS, (limit,))
+    )
+
+
+def _segments(session: str, db: sqlite3.Connection) -> list[Segment]:
+    """The session's own segment first, then up.  Its own has no end: a row too many must show."""
+    return db.execute(_LINE, (session,)).fetchall()
+
+
+def _check_once(
+    session: str, names: Mapping[str, int], segments: Sequence[Segment], db: sqlite3.Connection
+) -> None:
+    for name in names:
+        for sid, _, hi in segments:
+            if db.execute(_NAMED, (sid, name, hi)).fetchone():
+                raise repeated(session, name)
+
+
+def _check_time(record: Record) -> None:
+    # A whole number, NaN or -0.0 would come back as something else, and the hash no longer fit.
+    at = record.at
+    if type(at) is not float or not math.isfinite(at) or math.copysign(1.0, at) < 0:
+        raise MisuseError(
+            f"record {record.seq} has the time {at!r}: seconds since 1970 as a float are needed"
+        )
+
+
+def _body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | None]:
+    """The two columns for an event's bytes, of which one is null."""
+    if len(record.data) <= BLOB_BYTES:
+        return None, record.data
+    key = sha256(record.data).hexdigest()
+    db.execute(_NEW_BLOB, (key, record.data))
+    return key, None
+
+
+def _checked(
+    segments: Sequence[Segment], after: int, length: int, head: str, db: sqlite3.Connection
+) -> tuple[Record, ...]:
+    """The records above `after`, each proved to be the one written and to follow the one before."""
+    prev, expected = GENESIS, max(after, 1)
+    records = []
+    for sid, lo, hi in reversed(segments):
+        # From the record before, whose hash the first one wanted must build on.
+        for seq, at, once, hash_, data in db.execute(_RECORDS, (sid, max(lo, after - 1), hi)):
+            if seq != expected:
+                raise Corrupt(f"record {expected} is missing")
+            if seq > after:
+                if data is None:
+                    raise Corrupt(f"the content of record {seq} is missing")
+                record = unseal(seq, at, data, prev, hash_)
+                if record.event.once != once:
+                    raise Corrupt(f"record {seq} is filed under a wrong name")
+                records.append(record)
+            prev, expected = hash_, seq + 1
+    if expected != length + 1 or prev != head:
+        raise Corrupt(f"record {length} is not where the line ends")
+    return tuple(records)
+
+
+def _located(session: str, error: Corrupt, db: sqlite3.Connection) -> Corrupt:
+    file = db.execute("PRAGMA database_list").fetchone()[2]
+    return Corrupt(
+        f"store {file}, session {session!r}: {error}; "
+        "restore the file from a backup, or fork the session before that record"
+    )
+
+
+_LINE = """
+WITH RECURSIVE line (sid, parent, lo, hi) AS (
+    SELECT sid, parent, fork_seq, 9223372036854775807 FROM sessions WHERE uid = ?
+    UNION ALL
+    SELECT above.sid, above.parent, above.fork_seq, min(line.lo, line.hi)
+    FROM line JOIN sessions AS above ON above.sid = line.parent AND above.sid < line.sid
+)
+SELECT sid, lo, hi FROM line WHERE lo < hi
+"""
+
+_RECORDS = """
+SELECT seq, at, once, events.hash, CAST(coalesce(data, bytes) AS BLOB)
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE sid = ? AND seq > ? AND seq <= ?
+ORDER BY seq
+"""
+
+_NAMED = "SELECT 1 FROM events WHERE sid = ? AND once = ? AND seq <= ?"
+
+_SESSIONS = """
+SELECT s.uid, s.seq, s.created, s.updated, coalesce(p.uid, ''), s.fork_seq
+FROM sessions AS s LEFT JOIN sessions AS p ON p.sid = s.parent
+ORDER BY s.touched DESC, s.sid DESC
+LIMIT ?
+"""
+# Equal `touched` means forks made since that record: the later fork has the higher sid.
+
+_NEW_SESSION = """
+INSERT INTO sessions (uid, parent, fork_seq, seq, head, created, updated, touched)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+"""
+
+_NEW_EVENT = """
+INSERT INTO events (sid, seq, at, once, hash, blob, data) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+"""
+
+# Content that is there already is left alone, unless it was damaged: then this heals it.
+_NEW_BLOB = """
+INSERT INTO blobs (hash, bytes) VALUES (?, ?)
+ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE bytes <> excluded.bytes
+"""
+
+_MOVE_HEAD = """
+UPDATE sessions SET seq = ?, head = ?, updated = ?, touched = ?,
+    created = CASE WHEN seq = fork_seq THEN ? ELSE created END
+WHERE sid = ?
+"""

@@ -1,0 +1,184 @@
+"""Recorded traffic, put to a codec.
+
+A recording is one exchange as it really happened: a request body, a status, headers, and the reply's
+bytes.  Two questions are asked of each, for any wire family:
+
+  - Does the reply decode, and to the same value however its bytes are sliced?  An error status must
+    give a failure with that status; a recording that was cut must give `cut`.
+  - Does the request, read and written again, still mean the same?  The codec says what its provider
+    does not tell apart (`meaning`); every other difference is listed, with its place.
+
+Recordings are JSON lines, gzipped; the format is described beside them.
+"""
+
+import gzip
+import json
+from base64 import b64decode
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal, Protocol, runtime_checkable
+
+from ..ports.codec import Codec, HttpRequest
+from ..values.errors import Failure, ProviderError
+from ..values.message import Reply
+from ..values.model import Endpoint, Model
+from ..values.request import Request
+from ..values.value import Value
+
+CUT_TAG = "truncated_stream"
+"""What recordings are tagged with whose recorder stopped listening early."""
+SLICES_DEFAULT = (1, 7, 61, 4096)
+BYTEWISE_MAX = 8_192
+"""Longer replies are not fed byte by byte: it shows nothing more, and takes long."""
+
+
+@runtime_checkable
+class Meaningful(Protocol):
+    """What a codec must offer to have its requests compared."""
+
+    def meaning(self, request: HttpRequest) -> object:
+        """The request's body in one form for all bodies the provider does not tell apart."""
+        ...
+
+
+class Recording(Value):
+    id: str
+    model: str
+    request: HttpRequest | None
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    tags: tuple[str, ...] = ()
+
+
+class Verdict(Value):
+    """What became of one recording; `problems` is empty when all is well."""
+
+    id: str
+    answer: Literal["reply", "failure", "cut", "other"]
+    """`other`: not an exchange of this codec's kind, such as counting tokens."""
+    problems: tuple[str, ...] = ()
+    differences: tuple[str, ...] = ()
+    """Where the request, written again, does not mean the same."""
+
+
+def recordings(path: Path) -> Iterator[Recording]:
+    with gzip.open(path, "rt", encoding="utf-8") as lines:
+        for line in lines:
+            yield _recording(json.loads(line))
+
+
+def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_DEFAULT) -> Verdict:
+    request = Request(
+        model=Model(id=recording.model, endpoint=Endpoint(name=codec.family, family=codec.family))
+    )
+    differences: tuple[str, ...] = ()
+    if recording.request is not None:
+        try:
+            request = codec.read(recording.request)
+        except ProviderError as error:
+            if error.failure.kind == "not_found":
+                return Verdict(id=recording.id, answer="other")
+            problem = f"the request cannot be read: {error}"
+            return Verdict(id=recording.id, answer="other", problems=(problem,))
+        differences = tuple(request_differences(codec, recording.request))
+    whole = decoded(codec, request, recording)
+    problems = [
+        f"fed {size} bytes at a time it gives something else"
+        for size in slices
+        if size > 1 or len(recording.body) <= BYTEWISE_MAX
+        if decoded(codec, request, recording, size) != whole
+    ]
+    answer: Literal["reply", "failure", "cut"] = "reply"
+    if isinstance(whole, Failure):
+        answer = "cut" if CUT_TAG in recording.tags and whole.kind == "cut" else "failure"
+        if answer == "failure" and (recording.status < 300 or whole.status != recording.status):
+            problems.append(f"HTTP {recording.status} became {whole}")
+    elif recording.status >= 300:
+        problems.append(f"HTTP {recording.status} became a reply")
+    return Verdict(id=recording.id, answer=answer, problems=tuple(problems), differences=differences)
+
+
+def decoded(codec: Codec, request: Request, recording: Recording, size: int | None = None) -> Reply | Failure:
+    """What the codec makes of a recorded reply, fed `size` bytes at a time."""
+    decoder = codec.decoder(request, recording.status, recording.headers)
+    body, step = recording.body, size or len(recording.body) or 1
+    try:
+        for at in range(0, len(body), step):
+            decoder.feed(body[at : at + step])
+        return decoder.close()
+    except ProviderError as error:
+        return error.failure
+
+
+def request_differences(codec: Codec, request: HttpRequest) -> Iterable[str]:
+    """Where `encode(read(request))` does not mean what `request` means; none is best."""
+    if not isinstance(codec, Meaningful):
+        raise TypeError(f"the codec of family {codec.family!r} does not say what its requests mean")
+    again = codec.encode(codec.read(request))
+    return differences(codec.meaning(request), codec.meaning(again))
+
+
+def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
+    """The places where two JSON values differ, each with a glimpse of both."""
+    if isinstance(theirs, dict) and isinstance(ours, dict):
+        for name in {**theirs, **ours}:
+            if name not in theirs or name not in ours:
+                yield f"{at}.{name}: {_glimpse(theirs, name)} became {_glimpse(ours, name)}"
+            else:
+                yield from differences(theirs[name], ours[name], f"{at}.{name}")
+    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
+        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            yield from differences(one, other, f"{at}[{index}]")
+    elif isinstance(theirs, list) and isinstance(ours, list):
+        pairs = enumerate(zip(theirs, ours, strict=False))
+        first = next((index for index, (one, other) in pairs if one != other), min(len(theirs), len(ours)))
+        lost, gained = theirs[first : first + 1], ours[first : first + 1]
+        yield (
+            f"{at}: {len(theirs)} items became {len(ours)},"
+            f" the first difference is at [{first}]: {_short(lost)} became {_short(gained)}"
+        )
+    elif theirs != ours or isinstance(theirs, bool) is not isinstance(ours, bool):
+        yield f"{at}: {_short(theirs)} became {_short(ours)}"
+
+
+def _recording(record: dict[str, Any]) -> Recording:
+    asked, answered = record["request"], record["response"]
+    request = None
+    if asked is not None and isinstance(asked["json"], dict):
+        request = HttpRequest(
+            path=asked["path"],
+            body=json.dumps(asked["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            headers=tuple(asked["headers"].items()),
+            method=asked["method"],
+        )
+    return Recording(
+        id=record["id"],
+        model=record["model"] or "",
+        request=request,
+        status=answered["status"],
+        headers={name.lower(): value for name, value in answered["headers"].items()},
+        body=_body(answered),
+        tags=tuple(record["features"]),
+    )
+
+
+def _body(answered: dict[str, Any]) -> bytes:
+    if "sse" in answered:
+        separator = answered.get("sse_sep", "\n\n")
+        text: str = separator.join(answered["sse"])
+        return (text if answered.get("sse_unterminated") else text + separator).encode()
+    if "body_b64" in answered:
+        return b64decode(answered["body_b64"])
+    if "text" in answered:
+        return str(answered["text"]).encode()
+    return json.dumps(answered.get("json"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+
+
+def _glimpse(members: dict[str, object], name: str) -> str:
+    return _short(members[name]) if name in members else "nothing"
+
+
+def _short(value: object, length_max: int = 80) -> str:
+    text = json.dumps(value, ensure_ascii=False, default=str)
+    return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -1,0 +1,139 @@
+"""What is written around a type: names to resolve, and `Annotated[type, notes…]`.
+
+A note may be a plain string (a description), `msgspec.Meta`, one of the `annotated_types`
+bounds, or what pydantic's `Field` returns.  None of these but msgspec is imported: a bound
+is known by the name of its attribute (`ge`, `max_length`, …), which all of them share.
+Notes nobody here understands are left alone, as the typing rules ask.
+"""
+
+import re
+import sys
+import typing
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple, get_args, get_origin
+
+import msgspec
+
+_BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern", "tz")
+_WRAPPERS = {"Required", "NotRequired", "ReadOnly", "Final"}
+
+
+class NoJsonForm(Exception):  # noqa: N818 - never leaves the package: it becomes a `MisuseError` with a name in it
+    """An annotation that cannot be offered to a model, and what to write instead."""
+
+    def __init__(self, what: str, path: str = "") -> None:
+        super().__init__(what)
+        self.what = what
+        self.path = path
+
+    def under(self, name: str) -> "NoJsonForm":
+        joint = "" if not self.path or self.path.startswith("[") else "."
+        return NoJsonForm(self.what, f"{name}{joint}{self.path}")
+
+
+class Notes(NamedTuple):
+    description: str = ""
+    bounds: Mapping[str, Any] = {}
+    keywords: Mapping[str, Any] = {}
+    """JSON Schema to be added as it is."""
+    foreign: bool = False
+    """True when pydantic alone can say what the notes mean, so that it must read the whole annotation."""
+
+
+def peel(annotation: Any) -> tuple[Any, Notes]:
+    """The bare type and everything noted around it; what is noted furthest out wins."""
+    notes = Notes()
+    while True:
+        if get_origin(annotation) is Annotated:
+            annotation, *written = get_args(annotation)
+            inner = Notes()
+            for note in written:
+                inner = _over(_read_note(note), inner)
+            notes = _over(notes, inner)
+        elif getattr(get_origin(annotation), "_name", "") in _WRAPPERS:
+            (annotation,) = get_args(annotation)
+        elif hasattr(annotation, "__supertype__"):  # a NewType
+            annotation = annotation.__supertype__
+        else:
+            return annotation, notes
+
+
+def read_field_default(default: Any) -> tuple[Notes, Any, Callable[[], Any] | None] | None:
+    """`count: int = Field(3, ge=1)`: what pydantic's `Field` left where a default is expected."""
+    if not _is_field(default):
+        return None
+    value = ... if default.is_required() else default.default
+    return _read_note(default), value, default.default_factory
+
+
+def hints_of(target: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """Its annotations, resolved; `names` are those in sight where it was written, if it was not a module."""
+    try:
+        return typing.get_type_hints(target, include_extras=True)
+    except NameError:
+        pass
+    own = {target.__name__: target} if isinstance(target, type) else {}
+    try:
+        return typing.get_type_hints(target, localns={**names, **own}, include_extras=True)
+    except NameError as error:
+        raise NoJsonForm(
+            f"`{error.name}` is not defined where the annotation is read;"
+            " define it above, outside of `if TYPE_CHECKING`",
+            _who_says(target, error.name),
+        ) from None
+
+
+def _who_says(target: Any, name: str | None) -> str:
+    word = re.compile(rf"\b{re.escape(name or '')}\b")
+    written = getattr(target, "__annotations__", {})
+    return next((key for key, hint in written.items() if isinstance(hint, str) and word.search(hint)), "")
+
+
+def _read_note(note: Any) -> Notes:
+    if isinstance(note, str):
+        return Notes(description=note)
+    if isinstance(note, msgspec.Meta):
+        keywords = {"examples": list(note.examples)} if note.examples else {}
+        return Notes(note.description or "", _bounds(note), {**keywords, **(note.extra_json_schema or {})})
+    if _is_field(note):
+        notes = Notes()
+        for part in note.metadata:
+            notes = _over(_read_note(part), notes)
+        extra = note.json_schema_extra if isinstance(note.json_schema_extra, dict) else {}
+        keywords = {"examples": list(note.examples)} if note.examples else {}
+        return _over(Notes(note.description or "", {}, {**keywords, **extra}), notes)
+    documentation = getattr(note, "documentation", None)
+    if isinstance(documentation, str):
+        return Notes(description=documentation)
+    return Notes(bounds=_bounds(note), foreign=_only_pydantic_knows(note))
+
+
+def _is_field(note: Any) -> bool:
+    return type(note).__name__ == "FieldInfo" and "pydantic" in sys.modules and hasattr(note, "metadata")
+
+
+def _only_pydantic_knows(note: Any) -> bool:
+    if hasattr(note, "__get_pydantic_core_schema__"):
+        return True
+    changes = ("strip_whitespace", "to_upper", "to_lower", "ascii_only")
+    return any(getattr(note, change, None) for change in changes)
+
+
+def _bounds(note: Any) -> dict[str, Any]:
+    if isinstance(note, type):
+        return {}
+    found = {name: getattr(note, name, None) for name in _BOUNDS}
+    if isinstance(found["pattern"], re.Pattern):
+        found["pattern"] = found["pattern"].pattern
+    if not isinstance(note, msgspec.Meta):
+        found["tz"] = None
+    return {name: limit for name, limit in found.items() if limit is not None}
+
+
+def _over(outer: Notes, inner: Notes) -> Notes:
+    return Notes(
+        outer.description or inner.description,
+        {**inner.bounds, **outer.bounds},
+        {**inner.keywords, **outer.keywords},
+        outer.foreign or inner.foreign,
+    )

@@ -1,0 +1,93 @@
+"""Types that bring their own schema and their own check: pydantic's.
+
+Pydantic is never imported here.  Whoever annotates with its types has imported it, so
+it is recognised by its methods, and found among the loaded modules where more is needed.
+
+Its checks run in strict mode on JSON, where a string never becomes a number but a date
+may be a string.  Its models ignore unknown fields unless told otherwise; ours say in the
+schema that there are none, except for a model that allows them expressly.
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from .annotations import NoJsonForm
+from .document import Schema, mapped
+
+_NOISE = ("title", "discriminator")
+
+
+class Foreign(NamedTuple):
+    name: str
+    schema: Schema
+    """With its own `$defs`."""
+    check: Callable[[bytes], Any]
+    """From JSON text; raises what `complaint` can read."""
+
+
+def foreign(annotation: Any, *, by_notes: bool = False) -> Foreign | None:
+    """None when it is no such type.  `by_notes`: only what is written around it makes it one."""
+    name = str(getattr(annotation, "__name__", "Value"))
+    if isinstance(annotation, type) and hasattr(annotation, "model_json_schema"):
+        model: Any = annotation
+        return Foreign(
+            name, _tidy(model.model_json_schema()), lambda data: model.model_validate_json(data, strict=True)
+        )
+    marks = ("__get_pydantic_core_schema__", "__pydantic_validator__")
+    if not by_notes and not any(hasattr(annotation, mark) for mark in marks):
+        return None
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None:
+        return None
+    try:
+        adapter = pydantic.TypeAdapter(annotation)
+        schema = adapter.json_schema()
+    except pydantic.PydanticUserError as error:
+        raise NoJsonForm(f"is a type pydantic cannot describe in JSON Schema: {_first_line(error)}") from None
+    return Foreign(name, _tidy(schema), lambda data: adapter.validate_json(data, strict=True))
+
+
+def as_json(value: Any) -> bytes:
+    """JSON text in which 3.0 is 3: a number without a fraction is an integer, however it was written."""
+    return msgspec.json.encode(_whole(value))
+
+
+def complaint(error: ValueError) -> list[tuple[tuple[str | int, ...], str]]:
+    """Where and what: the errors of a validation in plain words."""
+    errors = getattr(error, "errors", None)
+    if not callable(errors):
+        return [((), str(error))]
+    return [(tuple(one["loc"]), str(one["msg"]).removeprefix("Value error, ")) for one in errors()]
+
+
+def unknown_fields(schema: Schema, value: Any) -> list[str]:
+    if schema.get("additionalProperties") is not False or not isinstance(value, Mapping):
+        return []
+    return [name for name in value if name not in schema.get("properties", {})]
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, Mapping):
+        return {key: _whole(held) for key, held in value.items()}
+    return [_whole(held) for held in value] if isinstance(value, list | tuple) else value
+
+
+def _tidy(schema: Schema) -> Schema:
+    def change(part: Schema) -> Schema:
+        first = {key: part[key] for key in ("type", "description") if key in part}
+        kept = first | {key: held for key, held in part.items() if key not in _NOISE}
+        if "properties" in kept:
+            kept.setdefault("required", [])
+            kept.setdefault("additionalProperties", False)
+        return kept
+
+    return mapped(schema, change)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

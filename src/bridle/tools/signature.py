@@ -1,0 +1,109 @@
+"""A function's parameters as the fields of one object.
+
+What a model sends is an object, so every parameter needs a name and a type: no
+positional-only parameters, no `*args`, no `**kwargs`, no missing annotations.  Each
+refusal is one line that names the tool, the parameter, and what to write instead.
+
+Hidden from the model: the parameter that wants the `CallContext`, `self` of a method,
+and what a `functools.partial` has fixed already.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+from .annotations import NoJsonForm, hints_of, read_field_default
+from .body import is_context
+from .objects import NO_DEFAULT, Field
+
+_NEVER = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments; remove the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; take one list, as in `{name}: list[str]`",
+    inspect.Parameter.VAR_KEYWORD: "takes any names; take one dict, as in `{name}: dict[str, str]`",
+}
+
+
+class Parameters(NamedTuple):
+    fields: tuple[Field, ...]
+    context: str | None
+    """The parameter that is given the `CallContext`."""
+    fallbacks: Mapping[str, Any]
+    """Defaults Python does not know of, because they are inside pydantic's `Field(…)`."""
+    returns_nothing: bool
+    unbound: bool
+    """A method seen from inside its class: it needs an object before it can be called."""
+
+
+def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -> Parameters:
+    """`names`: what can be seen where the function was written."""
+    hints = hints_of(_annotated(function), names)
+    shown = _shown(function)
+    fixed = set(function.keywords) if isinstance(function, functools.partial) else set()
+    unbound = bool(shown) and _is_self(shown[0], hints)
+    fields: list[Field] = []
+    context = None
+    fallbacks: dict[str, Any] = {}
+    for parameter in shown[unbound:]:
+        name = parameter.name
+        if name in fixed:
+            continue
+        if parameter.kind in _NEVER:
+            raise NoJsonForm(_NEVER[parameter.kind].format(name=name), name)
+        if name not in hints:
+            raise NoJsonForm(f"has no annotation; write its type, as in `{name}: str`", name)
+        if is_context(hints[name]):
+            context = name
+            continue
+        field, fallback = _field(parameter, hints[name])
+        fields.append(field)
+        fallbacks |= fallback
+    nothing = hints.get("return", type(None)) is type(None)
+    return Parameters(tuple(fields), context, fallbacks, nothing, unbound)
+
+
+def _field(parameter: inspect.Parameter, annotation: Any) -> tuple[Field, dict[str, Any]]:
+    name, default = parameter.name, parameter.default
+    if default is inspect.Parameter.empty:
+        return Field(name, annotation), {}
+    inside = read_field_default(default)
+    if inside is None:
+        return Field(name, annotation, False, default), {}
+    notes, value, factory = inside
+    annotation = Annotated[annotation, default]
+    if factory is not None:
+        return Field(name, annotation, False, NO_DEFAULT, notes.description), {name: factory}
+    if value is ...:
+        return Field(name, annotation, True, NO_DEFAULT, notes.description), {}
+    return Field(name, annotation, False, value, notes.description), {name: lambda: value}
+
+
+def innermost(function: Any) -> Any:
+    """The function inside any number of partials."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def speaks_for_itself(function: object) -> bool:
+    """Whether name and annotations are its own; a callable object has them on its class."""
+    return inspect.isroutine(function) or hasattr(function, "__wrapped__")
+
+
+def _annotated(function: Any) -> Any:
+    """Whose annotations to read."""
+    inner = innermost(function)
+    return getattr(inner, "__func__", inner) if speaks_for_itself(inner) else type(inner).__call__
+
+
+def _shown(function: Callable[..., object]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:
+        raise NoJsonForm(
+            "it has no signature that Python can read; wrap it in a function of your own"
+        ) from None
+
+
+def _is_self(first: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
+    return first.name in ("self", "cls") and first.name not in hints

@@ -1,0 +1,149 @@
+"""Where ordinary functions run, so that none of them can stop the event loop.
+
+One pool for the process, of at most `THREADS_MAX` threads, which are made when needed.
+The standard pool is not used, for two reasons that both end in a program that hangs:
+it waits for its threads when the interpreter exits, and a thread that never returns
+keeps its place for ever.
+
+A thread cannot be killed.  When nobody waits for its answer any more (the deadline
+passed, the run was cancelled), the thread is left alone: its place goes to a new
+thread, its answer is dropped, and it ends when its function does.  At most `LEFT_MAX`
+places are given away like that; beyond it, functions that never return fill the pool.
+
+Context variables are those of the caller.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextvars import Context, copy_context
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+THREADS_MAX = 32
+LEFT_MAX = 256
+
+T = TypeVar("T")
+
+
+async def in_thread(function: Callable[[], T]) -> T:
+    """What the function returns or raises.  When this is cancelled it returns at once."""
+    loop = asyncio.get_running_loop()
+    job = _Job(function, copy_context(), loop)
+    pool = _shared()
+    pool.take(job)
+    try:
+        answer: T = await job.answer
+    except asyncio.CancelledError:
+        pool.leave(job)
+        raise
+    return answer
+
+
+class _Job:
+    __slots__ = ("answer", "context", "function", "left", "loop", "running")
+
+    def __init__(
+        self, function: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.function = function
+        self.context = context
+        self.loop = loop
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self.running = False
+        self.left = False
+
+    def run(self) -> None:
+        value, error = None, None
+        try:
+            value = self.context.run(self.function)
+        except BaseException as raised:  # noqa: BLE001 - a worker must survive whatever a tool raises
+            error = fit_to_raise(raised)
+        try:
+            self.loop.call_soon_threadsafe(self._settle, value, error)
+        except RuntimeError:
+            # The loop was closed: whoever asked is gone, and so is the place to put the answer.
+            return
+
+    def _settle(self, value: Any, error: Exception | None) -> None:
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(value)
+        else:
+            self.answer.set_exception(error)
+
+
+def fit_to_raise(error: BaseException) -> Exception:
+    """The error itself, unless asyncio would take it for something else.
+
+    SystemExit would end the process, CancelledError would pass for a cancelled run, and
+    StopIteration cannot be put into a future at all: the caller would wait for ever.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    replaced = RuntimeError(f"the tool raised {type(error).__name__}: {error}")
+    replaced.__cause__ = error
+    return replaced
+
+
+class _Pool:
+    def __init__(self, limit: int, left_max: int) -> None:
+        self.pid = os.getpid()
+        self._limit = limit
+        self._left_max = left_max
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._left = 0
+        self._spare = 0
+        """Workers without a job minus jobs without a worker."""
+
+    def take(self, job: _Job) -> None:
+        with self._lock:
+            self._spare -= 1
+            self._jobs.put(job)
+            self._grow()
+
+    def leave(self, job: _Job) -> None:
+        with self._lock:
+            if not job.running or self._left < self._left_max:
+                job.left = True
+            if job.running and job.left:
+                self._workers -= 1
+                self._left += 1
+                self._grow()
+
+    def _grow(self) -> None:
+        if self._spare < 0 and self._workers < self._limit:
+            self._workers += 1
+            self._spare += 1
+            threading.Thread(target=self._work, name="bridle-tool", daemon=True).start()
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            with self._lock:
+                job.running = not job.left
+            if job.running:
+                job.run()
+            with self._lock:
+                if job.running and job.left:
+                    self._left -= 1
+                    return
+                job.running = False
+                self._spare += 1
+            del job  # a worker that waits must not keep the last caller's data alive
+
+
+_pool: _Pool | None = None
+
+
+def _shared() -> _Pool:
+    """The pool of this process; a forked child has none of its parent's threads and starts anew."""
+    global _pool
+    pool = _pool
+    if pool is None or pool.pid != os.getpid():
+        pool = _pool = _Pool(THREADS_MAX, LEFT_MAX)
+    return pool

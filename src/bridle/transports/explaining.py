@@ -1,0 +1,121 @@
+"""What a network error means to the person who reads it: one line, and what to check.
+
+A table, first fitting row wins.  Header values never appear in a message, even if an
+error should quote one.
+"""
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+
+from ..ports.transport import Outgoing
+from ..values.errors import Failure, FailureKind
+from ..values.value import Value
+
+CAUSE_CHARACTERS_MAX = 200
+SECRET_CHARACTERS_MIN = 6
+"""Shorter header values are words like `POST` or `*/*`, which any message may contain."""
+
+TROUBLE = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, RuntimeError)
+"""What aiohttp, the system and a bad address raise."""
+
+
+class Deadlines(Value):
+    """How long to wait for what.  Any byte counts as a sign of life; None waits for ever."""
+
+    connect_seconds: float | None = 10.0
+    """Finding the address, connecting and TLS together."""
+    first_byte_seconds: float | None = 600.0
+    """From the request to the first byte of the answer's body: a model may think this long."""
+    idle_seconds: float | None = 300.0
+    """Between two pieces of an answer."""
+
+
+class _Row(NamedTuple):
+    error: type[Exception]
+    kind: FailureKind
+    words: str
+    should_retry: bool | None = None
+
+
+_NOT_AN_ADDRESS = "{url!r} is not a web address; a base URL looks like https://host/path"
+_NOT_HTTP = "{place} does not speak HTTP/1.1: {cause}; is the base URL right?"
+
+_ROWS = (
+    _Row(aiohttp.ClientConnectorDNSError, "unreachable",
+         "cannot find {place}: {cause}; are you online, and is the base URL right?"),
+    _Row(aiohttp.ClientProxyConnectionError, "unreachable",
+         "cannot reach the proxy {place}: {cause}; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
+    _Row(aiohttp.ClientHttpProxyError, "unreachable",
+         "the proxy would not connect to {place}: {cause}; check HTTPS_PROXY and NO_PROXY"),
+    _Row(aiohttp.ClientConnectorCertificateError, "unreachable",
+         "{place} is not trusted: {cause}; if it is yours, name its certificate in SSL_CERT_FILE", False),
+    _Row(aiohttp.ClientConnectorSSLError, "unreachable",
+         "no TLS with {place}: {cause}; should the base URL start with http:// instead?"),
+    _Row(aiohttp.ConnectionTimeoutError, "timeout",
+         "no connection to {place} within {connect} (connect_seconds);"
+         " is the base URL right, and is a firewall or proxy in the way?"),
+    _Row(aiohttp.ClientConnectorError, "unreachable",
+         "cannot reach {place}: {cause}; is the server running, and is the base URL right?"),
+    _Row(aiohttp.InvalidURL, "unreachable", _NOT_AN_ADDRESS, False),
+    _Row(aiohttp.NonHttpUrlClientError, "unreachable", _NOT_AN_ADDRESS, False),
+    _Row(TimeoutError, "timeout",
+         "{place} sent nothing for {silence} ({deadline}) and was given up;"
+         " try again, or allow more time with Deadlines({deadline}=…)"),
+    _Row(aiohttp.ClientPayloadError, "cut", "{place} broke off {when}; try again"),
+    _Row(aiohttp.ServerDisconnectedError, "cut", "{place} closed the connection {when}; try again"),
+    _Row(aiohttp.ClientResponseError, "garbled", _NOT_HTTP),
+    _Row(HttpProcessingError, "garbled", _NOT_HTTP),
+    _Row(ValueError, "invalid",
+         "cannot send to {place}: {cause}; look for stray characters in the base URL and in the key", False),
+    _Row(Exception, "cut", "the connection to {place} broke {when}: {cause}; try again"),
+)  # fmt: skip
+
+
+def explain(error: Exception, outgoing: Outgoing, deadlines: Deadlines, *, answered: bool) -> Failure:
+    row = next(row for row in _ROWS if isinstance(error, row.error))
+    message = row.words.format(
+        place=_place(error, outgoing.url),
+        url=re.sub(r"//[^/@]*@", "//", outgoing.url.partition("?")[0]),
+        cause=_cause(error, outgoing),
+        when="in the middle of its answer" if answered else "before it answered",
+        connect=_seconds(deadlines.connect_seconds),
+        silence=_seconds(deadlines.idle_seconds if answered else deadlines.first_byte_seconds),
+        deadline="idle_seconds" if answered else "first_byte_seconds",
+    )
+    return Failure(kind=row.kind, message=message, should_retry=row.should_retry)
+
+
+def _seconds(limit: float | None) -> str:
+    return "too long" if limit is None else f"{limit:g} s"
+
+
+def _place(error: Exception, url: str) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"{error.host}:{error.port}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return "the server"
+    return f"{parts.hostname}:{port}"
+
+
+def _cause(error: Exception, outgoing: Outgoing) -> str:
+    words = str(error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error
+        if isinstance(error, aiohttp.ClientSSLError) or reason.errno is None or reason.errno <= 0:
+            words = reason.strerror or str(reason)
+        else:
+            words = os.strerror(reason.errno)
+    elif isinstance(error, aiohttp.ClientResponseError):
+        words = error.message
+    words = re.sub(r"^\[SSL[^]]*\] | \(_ssl\.c:\d+\)$", "", words)
+    if any(len(value) >= SECRET_CHARACTERS_MIN and value in words for _, value in outgoing.headers):
+        words = ""
+    return " ".join(words.split())[:CAUSE_CHARACTERS_MAX].lower() or type(error).__name__

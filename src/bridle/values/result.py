@@ -1,0 +1,44 @@
+"""What a run hands back: everything it produced, whatever way it ended."""
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from .errors import Failure
+from .event import RunStop
+from .message import Message
+from .usage import Usage
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result(Generic[T]):
+    text: str
+    output: T | None
+    """The answer in the shape asked for; the text when no shape was asked for; None without an answer."""
+    usage: Usage
+    cost: float | None
+    """Dollars for this run; None when a price is unknown."""
+    stop: RunStop
+    reason: str
+    session: str
+    """Pass it as `session=` to go on."""
+    messages: tuple[Message, ...]
+    steps: int
+    failure: Failure | None = None
+    """The provider's last failure, when that is what ended the run."""
+
+    @property
+    def done(self) -> bool:
+        return self.stop == "done"
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinalAnswer(Generic[T]):
+    """The last thing a stream yields.  Its words have been shown already, so `text` is empty."""
+
+    result: Result[T]
+
+    @property
+    def text(self) -> str:
+        return ""

@@ -1,0 +1,141 @@
+"""A run on a terminal: the model's words on one stream, everything about them on another.
+
+Words go to `out` and nothing else does, so that a pipe gets the answer and only the
+answer.  Tool calls, notices and the closing line go to `about`, in colour when that is
+a terminal.  What a model or a tool says is shown without its control characters: a
+terminal obeys them, and they are not ours to pass on.
+"""
+
+import re
+from typing import TextIO
+
+from ..values import event as e
+from ..values.delta import Delta, ReasoningDelta, TextDelta
+from ..values.parts import ToolCall, ToolResult
+from ..values.record import Record
+from ..values.usage import Usage
+
+STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
+CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+SHOWN_CHARACTERS_MAX = 160
+
+
+class Console:
+    def __init__(self, out: TextIO, about: TextIO, *, reasoning: bool = False) -> None:
+        self._out, self._about = out, about
+        self._colour = about.isatty()
+        self._reasoning = reasoning
+        self._streamed = False
+        self._in_line = False
+        self._thinking = False
+        self._started: dict[str, float] = {}
+        self._calls: dict[str, ToolCall] = {}
+
+    def saw(self, session: str, happening: Record | Delta) -> None:
+        match happening:
+            case TextDelta(text=text):
+                self._streamed = True
+                self._say(text)
+            case ReasoningDelta(reasoning=words):
+                self._think(words)
+            case Record(event=event, at=at):
+                self._event(event, at)
+
+    def note(self, words: str, style: str = "dim") -> None:
+        self._break()
+        self._about.write(self._styled(clean(words), style) + "\n")
+        self._about.flush()
+
+    def _event(self, event: e.Event, at: float) -> None:
+        match event:
+            case e.ModelAsked(attempt=attempt, notes=notes):
+                self._streamed = False
+                if attempt > 1:
+                    self.note(
+                        f"· asking again (attempt {attempt}); what was shown of the last reply is void",
+                        "yellow",
+                    )
+                for note in notes:
+                    self.note(f"· {note}", "yellow")
+            case e.ModelReplied(reply=reply):
+                if not self._streamed and reply.text:
+                    self._say(reply.text)
+                self._calls.update((call.id, call) for call in reply.calls)
+                self._break()
+            case e.ModelFailed(failure=failure):
+                self.note(f"· {failure.message}", "yellow")
+            case e.ToolStarted(call_id=call_id):
+                self._started[call_id] = at
+            case e.ToolFinished(result=result):
+                self._finished(result, at)
+            case e.Nudged(why=why):
+                self.note(f"· {why}: asked the model to try again", "yellow")
+
+    def _finished(self, result: ToolResult, at: float) -> None:
+        call = self._calls.get(result.call_id)
+        took = f" {duration(at - self._started[result.call_id])}" if result.call_id in self._started else ""
+        mark, style = ("✗", "red") if result.is_error else ("→", "green")
+        shown = f"{call.name}({brief(call.arguments)})" if call else result.call_id
+        self._break()
+        self._about.write(
+            f"{self._styled('  ' + clean(shown), 'cyan')} {self._styled(mark, style)} "
+            f"{clean(brief(result.text))}{self._styled(took, 'dim')}\n"
+        )
+        self._about.flush()
+
+    def _say(self, text: str) -> None:
+        if self._thinking:
+            self._break()
+        self._out.write(CONTROL.sub("", text) if self._out.isatty() else text)
+        self._out.flush()
+        self._in_line = not text.endswith("\n")
+
+    def _think(self, words: str) -> None:
+        if not self._reasoning:
+            return
+        self._thinking = True
+        self._about.write(self._styled(CONTROL.sub("", words), "dim"))
+        self._about.flush()
+        self._in_line = not words.endswith("\n")
+
+    def _break(self) -> None:
+        """End the line of words before a line about them."""
+        if self._in_line:
+            stream = self._about if self._thinking else self._out
+            stream.write("\n")
+            stream.flush()
+        self._in_line = self._thinking = False
+
+    def _styled(self, words: str, style: str) -> str:
+        return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self._colour and words.strip() else words
+
+
+def clean(words: str) -> str:
+    return CONTROL.sub("", words)
+
+
+def brief(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
+    """One line, not too long."""
+    flat = " ".join(words.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def duration(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
+
+
+def counts(usage: Usage) -> str:
+    """Tokens by cache state, in words."""
+    read = f"{usage.input:,} in"
+    if usage.cache_read or usage.cache_write:
+        read += f" + {usage.cache_read:,} cached + {usage.cache_write:,} written to cache"
+    thought = f" ({usage.reasoning:,} reasoning)" if usage.reasoning else ""
+    return f"{read} · {usage.output:,} out{thought}" + (" · incomplete" if usage.incomplete else "")
+
+
+def dollars(usd: float | None) -> str:
+    if usd is None:
+        return "cost unknown"
+    return f"${usd:.4f}" if usd >= 0.0001 or usd == 0 else f"${usd:.6f}"

@@ -1,0 +1,30 @@
+"""Every record as one line of JSON, written as it happens.  Deltas are not written: they are not kept."""
+
+from typing import TextIO
+
+import msgspec
+
+from ..values.delta import Delta
+from ..values.record import Record
+
+
+class JsonLines:
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+
+    def saw(self, session: str, happening: Record | Delta) -> None:
+        if isinstance(happening, Record):
+            self._out.write(line(session, happening) + "\n")
+            self._out.flush()
+
+
+def line(session: str, record: Record) -> str:
+    fields = {
+        "session": session,
+        "seq": record.seq,
+        "at": record.at,
+        "event": msgspec.Raw(record.data),
+        "prev": record.prev,
+        "hash": record.hash,
+    }
+    return msgspec.json.encode(fields).decode()

@@ -1,0 +1,196 @@
+"""The settings of an agent, and what is refused before anything is sent."""
+
+import asyncio
+from dataclasses import dataclass
+
+import msgspec
+import pydantic
+import pytest
+
+from bridle import Agent, Budget, Media, MissingKey, MisuseError, SessionNotFound, Text, ToolChoice, UnknownModel, tool
+from bridle.stores.memory import MemoryStore
+from bridle.testing import FakeClock, scripted
+from bridle.testing.script import calls
+from bridle.values.event import ModelAsked
+from bridle.values.model import Abilities
+
+
+@tool(effect="read")
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def test_an_empty_prompt_is_refused():
+    for prompt in ("", "  \n", [], Text(text=" ")):
+        with pytest.raises(MisuseError, match="empty"):
+            Agent(scripted("x")).run_sync(prompt)
+
+
+def test_a_picture_alone_is_a_prompt():
+    line = scripted("a cat")
+    picture = Media(kind="image", media_type="image/png", data="aGk=")
+    assert Agent(line).run_sync([Text(text="what is this?"), picture]).text == "a cat"
+    assert line.script.requests[0].messages[0].parts[1] == picture
+
+
+def test_a_missing_key_is_named_before_anything_is_sent(monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY"):
+        Agent("anthropic:claude-sonnet-5-5").run_sync("hi")
+
+
+def test_an_unknown_vendor_is_refused_at_once():
+    with pytest.raises(UnknownModel, match="anthropic"):
+        Agent("antropic:claude-sonnet-5-5")
+
+
+def test_a_session_to_resume_must_exist():
+    with pytest.raises(SessionNotFound, match="nobody"):
+        asyncio.run(Agent(scripted("x")).resume("nobody"))
+
+
+def test_dollars_need_a_price():
+    with pytest.raises(MisuseError, match="no price"):
+        Agent(scripted("x"), budget=Budget(usd=1)).run_sync("hi")
+
+
+@pytest.mark.parametrize("limit", [{"usd": -1}, {"steps": -1}, {"seconds": float("nan")}, {"usd": "many"}, {"tokens": True}])
+def test_a_budget_is_a_number(limit):
+    with pytest.raises(MisuseError, match=next(iter(limit))):
+        Budget(**limit)
+
+
+def test_a_finished_session_has_nothing_to_resume():
+    agent = Agent(scripted("x"), store=MemoryStore())
+    first = agent.run_sync("hi")
+    again = asyncio.run(agent.resume(first.session))
+    assert (again.text, again.stop, len(again.messages)) == ("x", "done", 2)
+
+
+def test_tool_choice_by_step():
+    async def main():
+        store = MemoryStore()
+        choose = lambda step: "add" if step == 1 else "none"  # noqa: E731
+        line = scripted(calls(("add", {"a": 1, "b": 2})), "3")
+        await Agent(line, tools=[add], tool_choice=choose, store=store).run("?", session="s")
+        asked = [r.event.tool_choice for r in await store.read("s") if isinstance(r.event, ModelAsked)]
+        assert asked == [ToolChoice(mode="tool", name="add"), ToolChoice(mode="none")]
+        assert [request.tool_choice for request in line.script.requests] == asked
+
+    asyncio.run(main())
+
+
+def test_tool_choice_must_name_a_tool():
+    with pytest.raises(MisuseError, match="add"):
+        Agent(scripted("x"), tools=[add], tool_choice="ad")
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: int
+
+
+class Even(pydantic.BaseModel):
+    n: int
+
+    @pydantic.field_validator("n")
+    @classmethod
+    def even(cls, n: int) -> int:
+        if n % 2:
+            raise ValueError("must be even")
+        return n
+
+
+@pytest.mark.parametrize(
+    ("mode", "reply"),
+    [("native", '{"city":"Oslo","degrees":3}'), ("tool", calls(("Weather", {"city": "Oslo", "degrees": 3})))],
+)
+def test_an_answer_in_a_shape(mode, reply):
+    line = scripted(reply, abilities=Abilities(structured_output=mode))
+    assert Agent(line, output=Weather).run_sync("?").output == Weather("Oslo", 3)
+
+
+def test_what_the_type_refuses_is_asked_for_again():
+    line = scripted(calls(("Even", {"n": 3})), calls(("Even", {"n": 4})))
+    result = Agent(line, output=Even).run_sync("an even number?")
+    assert result.output == Even(n=4)
+    assert "must be even" in result.messages[2].results[0].text
+
+
+def test_plain_schemas_give_plain_data():
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    result = Agent(scripted(calls(("final_answer", {"n": 1}))), output=schema).run_sync("?")
+    assert result.output == {"n": 1}
+
+
+def test_the_sim_answers_in_a_shape_too():
+    result = Agent("sim:", output=Weather).run_sync('!say {"city":"Oslo","degrees":3}')
+    assert result.output == Weather("Oslo", 3)
+
+
+def test_a_tool_that_takes_too_long_is_told_and_the_run_goes_on():
+    @tool(timeout=0.01)
+    async def slow() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    result = Agent(scripted(calls(("slow", {})), "then not"), tools=[slow]).run_sync("?")
+    (outcome,) = result.messages[2].results
+    assert (result.text, outcome.outcome) == ("then not", "timeout")
+
+
+def test_the_runs_time_ends_a_hanging_tool():
+    @tool(timeout=None)
+    async def slow() -> str:
+        """Wait for ever."""
+        await asyncio.Event().wait()
+
+    result = Agent(scripted(calls(("slow", {})), "x"), tools=[slow], budget=Budget(seconds=0.05)).run_sync("?")
+    assert result.stop == "seconds"
+    assert result.messages[-1].results[0].outcome == "timeout"
+
+
+def test_a_tool_that_exits_or_cancels_itself_is_only_an_error():
+    @tool
+    async def leave() -> str:
+        """Exit."""
+        raise SystemExit(3)
+
+    @tool
+    async def give_up() -> str:
+        """Cancel."""
+        raise asyncio.CancelledError
+
+    line = scripted(calls(("leave", {}), ("give_up", {})), "still here")
+    result = Agent(line, tools=[leave, give_up]).run_sync("?")
+    assert result.text == "still here"
+    assert [r.outcome for r in result.messages[2].results] == ["error", "error"]
+
+
+def test_settings_that_changed_are_recorded_once():
+    async def main():
+        store, clock = MemoryStore(), FakeClock()
+        for instructions in ("one", "one", "two"):
+            agent = Agent(scripted("x", "x", "x"), instructions=instructions, store=store, clock=clock)
+            await agent.run("hi", session="s")
+        kinds = [type(r.event).__name__ for r in await store.read("s")]
+        assert kinds.count("Configured") == 2
+        assert kinds.count("Prompted") == 3
+
+    asyncio.run(main())
+
+
+def test_no_key_ever_reaches_the_log(monkeypatch, tmp_path):
+    secret = "sk-canary-0123456789"
+    monkeypatch.setenv("ANTHROPIC_API_KEY", secret)
+    agent = Agent("anthropic:claude-sonnet-5-5@http://127.0.0.1:9", store=tmp_path / "log.db", clock=FakeClock())
+    result = agent.run_sync("hi")
+    assert result.stop == "failed"
+    told = msgspec.json.encode(asyncio.run(agent.store.read(result.session))) + repr(result).encode()
+    asyncio.run(agent.store.close())
+    assert secret.encode() not in told
+    for file in tmp_path.iterdir():
+        assert secret.encode() not in file.read_bytes()

@@ -1,0 +1,180 @@
+"""The command as a person meets it, wrong things included."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bridle.cli.main import COMMANDS, main
+
+DEMO_TOOLS = str(Path(__file__).parent.parent / "examples" / "demo_tools.py")
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "BRIDLE_MODEL", "BRIDLE_MODELS")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(capsys):
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_a_first_run_says_that_the_model_is_simulated(capsys):
+    assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS]) == 0
+    out, err = told(capsys)
+    assert "291" in out
+    assert "simulated" in err
+    assert "calculate(" in err
+    assert "session" in err
+
+
+def test_the_answer_alone_goes_to_standard_output(capsys):
+    assert main(["run", "!say forty-two"]) == 0
+    assert told(capsys)[0] == "forty-two\n"
+
+
+def test_parallel_calls(capsys):
+    assert main(["run", "Is it warmer in Tokyo or New York?", "--tools", DEMO_TOOLS, "--json"]) == 0
+    result = json.loads(told(capsys)[0])
+    assert result["stop"] == "done"
+    assert len([part for part in result["messages"][1]["parts"] if part["type"] == "tool_call"]) == 2
+    assert result["simulated"] is True
+    assert set(result["usage"]) == {"input", "cache_read", "cache_write", "output", "reasoning"}
+
+
+@pytest.mark.parametrize("stream", [(), ("--no-stream",)])
+def test_a_session_goes_on_and_can_be_listed_and_shown(capsys, stream):
+    assert main(["run", "!say one", "--json", *stream]) == 0
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["run", "!say two", "--session", session, "--json", *stream]) == 0
+    assert len(json.loads(told(capsys)[0])["messages"]) == 4
+    assert main(["sessions", "--json"]) == 0
+    (row,) = json.loads(told(capsys)[0])
+    assert (row["session"], row["steps"], row["ended"]) == (session, 2, "done")
+    assert main(["sessions"]) == 0
+    assert session in told(capsys)[0]
+    assert main(["show", session]) == 0
+    out, _ = told(capsys)
+    assert "one" in out
+    assert "two" in out
+    assert main(["show", session, "--json"]) == 0
+    records = [json.loads(line) for line in told(capsys)[0].splitlines()]
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    assert records[1]["prev"] == records[0]["hash"]
+
+
+def test_limits_end_with_code_one_and_the_reason(capsys):
+    assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS, "--steps", "1"]) == 1
+    assert "ended: steps: 1 of 1 steps taken" in told(capsys)[1]
+
+
+def wrong(tmp_path):
+    """What a person may get wrong: the words typed, and what the one line must name."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = 1\ny = undefined_name\n")
+    syntax = tmp_path / "syntax.py"
+    syntax.write_text("def f(:\n")
+    signature = tmp_path / "signature.py"
+    signature.write_text("from bridle import tool\n\n@tool\ndef f(when, where: str) -> str:\n    return ''\n")
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    rubbish = tmp_path / "rubbish.db"
+    rubbish.write_text("this is not a database, whatever its name says" * 100)
+    return {
+        "no such command": (["rnu"], "bridle run"),
+        "unknown option": (["run", "hi", "--modle", "x"], "--help"),
+        "no prompt": (["run"], "prompt"),
+        "empty prompt": (["run", "  "], "empty"),
+        "missing key": (["run", "hi", "-m", "anthropic:claude-sonnet-5-5"], "ANTHROPIC_API_KEY"),
+        "unknown vendor": (["run", "hi", "-m", "antropic:x"], "anthropic"),
+        "no vendor": (["run", "hi", "-m", "claude"], "vendor"),
+        "no tools file": (["run", "hi", "--tools", "nowhere.py"], "nowhere.py"),
+        "no tools module": (["run", "hi", "--tools", "no_such_module_here"], "no_such_module_here"),
+        "tools file that fails": (["run", "hi", "--tools", str(broken)], "line 2"),
+        "tools file that cannot be parsed": (["run", "hi", "--tools", str(syntax)], "line 1"),
+        "tool with a bad signature": (["run", "hi", "--tools", str(signature)], "`when`"),
+        "tools file without tools": (["run", "hi", "--tools", str(empty)], "@tool"),
+        "session not found": (["run", "hi", "--session", "nobody"], "nobody"),
+        "nothing to show": (["show", "nobody"], "nobody"),
+        "negative budget": (["run", "hi", "--usd", "-1"], "usd"),
+        "budget that is no number": (["run", "hi", "--usd", "lots"], "usd"),
+        "store that is no database": (["run", "hi", "--store", str(rubbish)], "rubbish.db"),
+        "store in a place that cannot be": (["run", "hi", "--store", "/proc/nowhere/log.db"], "/proc/nowhere"),
+    }
+
+
+@pytest.mark.parametrize("mistake", list(wrong(Path("/tmp"))))
+def test_a_mistake_gets_one_clear_line_and_code_two(capsys, tmp_path, mistake):
+    words, named = wrong(tmp_path)[mistake]
+    try:
+        code = main(words)
+    except SystemExit as exit_:
+        code = exit_.code
+    out, err = told(capsys)
+    lines = [line for line in err.splitlines() if "simulated model" not in line]
+    assert code == 2
+    assert out == ""
+    assert len(lines) == 1, err
+    assert lines[0].startswith("bridle: ")
+    assert named in lines[0]
+    assert "Traceback" not in err
+
+
+def test_an_unreachable_server_is_named(capsys, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    code = main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@http://127.0.0.1:9", "--seconds", "0.2"])
+    _, err = told(capsys)
+    assert code in (1, 2)
+    assert "127.0.0.1:9" in err
+    assert "sk-test" not in err
+
+
+def test_every_command_explains_itself(capsys):
+    assert main(["--help"]) == 0
+    overview = told(capsys)[0]
+    for name in COMMANDS:
+        assert name in overview
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        out = told(capsys)[0]
+        assert "--json" in out
+
+
+def test_ctrl_c_keeps_what_was_said(home):
+    tools = home / "hang.py"
+    tools.write_text(
+        "import asyncio\nfrom bridle import tool\n\n@tool\nasync def hang() -> str:\n"
+        "    '''Wait.'''\n    print('HANGING', flush=True)\n    await asyncio.Event().wait()\n"
+    )
+    prompt = "!say Let me see.\n!call hang {}\n!then\n!say done"
+    command = [sys.executable, "-m", "bridle.cli.main", "run", prompt, "--tools", str(tools)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    shown = ""
+    while "HANGING" not in shown:
+        line = running.stdout.readline()
+        assert line, running.stderr.read()
+        shown += line
+    os.kill(running.pid, signal.SIGINT)
+    out, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "Let me see." in shown + out
+    assert "ended: cancelled" in err
+    assert "Traceback" not in err
+
+
+def test_a_closed_pipe_is_no_accident():
+    command = f"{sys.executable} -m bridle.cli.main sessions --help | head -c 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr

@@ -1,0 +1,449 @@
+"""The pure loop: every line of its table, every stop reason, every limit."""
+
+import typing
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.core.dispatch import IN_DOUBT, call_key, numbered
+from bridle.core.effects import AskModel, End, Excuse, Nudge, RunTool
+from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
+from bridle.core.loop import TRANSITIONS, apply, next_effects
+from bridle.core.retry import ATTEMPTS_MAX, TRANSIENT, wait_before_next
+from bridle.core.state import Phase, State
+from bridle.values import event as e
+from bridle.values.errors import Failure, MisuseError
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import OutputSpec, ToolChoice, ToolSpec
+from bridle.values.settings import Settings
+from bridle.values.usage import Budget, Price, Rates, Usage
+
+ORIGIN = Origin(family="scripted", endpoint="test", model="m")
+RATES = Rates(
+    input=Decimal(2),
+    output=Decimal(10),
+    cache_read=Decimal("0.1"),
+    cache_write=Decimal("2.5"),
+    cache_write_1h=Decimal(4),
+)
+MODEL = Model(id="m", endpoint=Endpoint(name="test", family="scripted"), price=Price(tiers=(RATES,)))
+NUMBER = (
+    '{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}'
+)
+READ = ToolSpec(name="look", effect="read", on_unknown="retry", parameters=NUMBER)
+WRITE = ToolSpec(name="pay", parameters=NUMBER)
+SETTINGS = Settings(model=MODEL, tools=(READ, WRITE))
+
+
+def says(text="", *calls, stop=None, usage=None, more=()):
+    parts = (*([Text(text=text)] if text else []), *more, *calls)
+    return Reply(
+        parts=parts,
+        stop=stop or (Stop.TOOLS if calls else Stop.DONE),
+        origin=ORIGIN,
+        usage=usage or Usage(input=10, output=5),
+    )
+
+
+def call(name, arguments='{"n":1}', wire_id=""):
+    return ToolCall(id="", name=name, arguments=arguments, wire_id=wire_id)
+
+
+class Story:
+    """A session told event by event, with a clock that ticks once an event."""
+
+    def __init__(self, settings=SETTINGS, budget=None, prompt="hello"):
+        self.state, self.at = State(), 0.0
+        self.tell(e.Configured(settings=settings, session="s"))
+        self.tell(e.Prompted(parts=(Text(text=prompt),), budget=budget or Budget()))
+
+    def tell(self, event):
+        self.at += 1
+        self.state = apply(self.state, event, self.at, proof=f"p{self.at}")
+        return self
+
+    def effect(self):
+        (only,) = next_effects(self.state)
+        return only
+
+    def reply(self, reply, usd=Decimal(0)):
+        ask = self.effect()
+        assert isinstance(ask, AskModel), ask
+        self.tell(e.ModelAsked(step=ask.step, attempt=ask.attempt, digest=""))
+        return self.tell(e.ModelReplied(reply=numbered(reply, self.state.replies + 1), usd=usd))
+
+    def perform(self):
+        """Do what is wanted until a model or an end is asked for, with tools that say ok."""
+        while True:
+            effects = next_effects(self.state)
+            match effects[0]:
+                case AskModel() | End():
+                    return effects[0]
+                case Nudge(why=why, words=words):
+                    self.tell(e.Nudged(why=why, words=words))
+                case Excuse(call=c, outcome=outcome, why=why):
+                    self.finish(c.id, why, outcome)
+                case RunTool(call=c, key=key, attempt=attempt):
+                    self.tell(e.ToolStarted(call_id=c.id, name=c.name, key=key, attempt=attempt))
+                    self.finish(c.id, "ok")
+
+    def finish(self, call_id, text, outcome="ok"):
+        return self.tell(
+            e.ToolFinished(result=ToolResult(call_id=call_id, parts=(Text(text=text),), outcome=outcome))
+        )
+
+    def end(self):
+        effect = self.effect()
+        assert isinstance(effect, End), effect
+        return self.tell(e.RunEnded(stop=effect.stop, reason=effect.reason, partial=self.state.run.partial))
+
+    @property
+    def roles(self):
+        return [message.role for message in self.state.transcript.messages]
+
+
+def test_one_turn_with_tools():
+    story = Story().reply(says("let me see", call("look"), call("pay")))
+    assert isinstance(story.perform(), AskModel)
+    story.reply(says("done"))
+    story.end()
+    assert story.state.phase is Phase.RESTING
+    assert story.state.run.stop == "done"
+    assert story.state.run.answer == "done"
+    assert story.roles == ["user", "assistant", "tool", "assistant"]
+    assert [m.id for m in story.state.transcript.messages] == ["m1", "m2", "m3", "m4"]
+    assert [m.parent for m in story.state.transcript.messages] == ["", "m1", "m2", "m3"]
+    assert story.state.run.spent.usage == Usage(input=20, output=10)
+
+
+ONE_OF_EACH = (
+    e.Configured(settings=SETTINGS),
+    e.Prompted(parts=()),
+    e.Resumed(),
+    e.ModelAsked(step=1, attempt=1, digest=""),
+    e.ModelReplied(reply=says("x")),
+    e.ModelFailed(failure=Failure(kind="cut", message="")),
+    e.ToolStarted(call_id="c", name="look", key="k"),
+    e.ToolFinished(result=ToolResult(call_id="c")),
+    e.Nudged(why="", words=""),
+    e.RunEnded(stop="done"),
+)
+
+
+def test_an_event_without_a_line_in_the_table_is_refused():
+    assert {type(event) for event in ONE_OF_EACH} == set(typing.get_args(e.Event))
+    for phase in Phase:
+        for event in ONE_OF_EACH:
+            if (phase, type(event)) not in TRANSITIONS:
+                with pytest.raises(MisuseError, match=type(event).__name__):
+                    apply(State(phase=phase), event)
+
+
+def test_results_go_back_in_the_order_of_the_calls():
+    story = Story().reply(says("", call("look"), call("look"), call("look")))
+    for effect in next_effects(story.state):
+        story.tell(e.ToolStarted(call_id=effect.call.id, name="look", key="k"))
+    for call_id in ("c1_2", "c1_0", "c1_1"):
+        story.finish(call_id, call_id)
+    assert [result.call_id for result in story.state.transcript.messages[-1].results] == [
+        "c1_0",
+        "c1_1",
+        "c1_2",
+    ]
+
+
+def test_reads_run_together_and_the_undeclared_runs_alone_and_in_order():
+    story = Story().reply(says("", call("look"), call("look"), call("pay"), call("look")))
+    assert [effect.call.id for effect in next_effects(story.state)] == ["c1_0", "c1_1"]
+    for call_id in ("c1_0", "c1_1"):
+        story.tell(e.ToolStarted(call_id=call_id, name="look", key="k"))
+    assert next_effects(story.state) == ()
+    story.finish("c1_0", "x").finish("c1_1", "x")
+    (pay,) = next_effects(story.state)
+    assert pay.call.name == "pay"
+    story.tell(e.ToolStarted(call_id="c1_2", name="pay", key="k"))
+    assert next_effects(story.state) == ()
+    story.finish("c1_2", "x")
+    assert [effect.call.id for effect in next_effects(story.state)] == ["c1_3"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [
+        (call("loook"), "look"),
+        (call("look", '{"m":1,"n":2}'), "m"),
+        (call("look", '{"n":"1"}'), "n"),
+        (call("look", "{}"), "n"),
+        (call("look", '{"n":'), "truncated"),
+        (call("look", "[1]"), "object"),
+    ],
+)
+def test_a_wrong_call_gets_an_excuse_that_helps_and_never_runs(asked, told):
+    story = Story().reply(says("", asked, call("look")))
+    excuse, run = next_effects(story.state)
+    assert isinstance(excuse, Excuse)
+    assert excuse.outcome == "invalid"
+    assert told in excuse.why
+    assert isinstance(run, RunTool)
+
+
+def test_a_started_call_of_a_lost_driver_is_reported_unless_its_tool_may_be_repeated():
+    story = Story().reply(says("", call("look"), call("pay")))
+    story.tell(e.ToolStarted(call_id="c1_0", name="look", key="k1"))
+    assert next_effects(story.state) == ()
+    story.tell(e.Resumed())
+    (again,) = next_effects(story.state)
+    assert (again.call.id, again.attempt) == ("c1_0", 2)
+    story.tell(e.ToolStarted(call_id="c1_0", name="look", key="k1", attempt=2)).finish("c1_0", "seen")
+    story.tell(e.ToolStarted(call_id="c1_1", name="pay", key="k2")).tell(e.Resumed())
+    (excuse,) = next_effects(story.state)
+    assert (excuse.outcome, excuse.why) == ("unknown", IN_DOUBT)
+
+
+def test_keys_are_the_same_for_every_attempt_and_differ_between_calls():
+    story = Story().reply(says("", call("look"), call("look")))
+    first, second = next_effects(story.state)
+    assert first.key != second.key
+    assert first.key == call_key(story.state.proof, "c1_0")
+    story.tell(e.ToolStarted(call_id="c1_0", name="look", key=first.key)).tell(e.Resumed())
+    assert next_effects(story.state)[0].key == first.key
+
+
+EMPTY = {"empty": (), "blank": (Text(text=" \n"),), "reasoning only": (Reasoning(text="hm", signature="s"),)}
+
+
+@pytest.mark.parametrize("stop", list(Stop))
+@pytest.mark.parametrize("content", ["words", *EMPTY])
+def test_every_stop_reason_has_one_end(stop, content):
+    """Whatever a model keeps answering, the run ends, and never with an illegal transcript."""
+    story = Story(budget=Budget(steps=None))
+    reply = says("words", stop=stop) if content == "words" else says(stop=stop, more=EMPTY[content])
+    for _ in range(PAUSES_MAX + NUDGES_MAX + 5):
+        story.reply(reply)
+        effect = story.perform()
+        if isinstance(effect, End):
+            break
+    else:
+        pytest.fail("no end")
+    story.end()
+    expected = {Stop.REFUSED: "refused", Stop.FILTERED: "refused"}
+    fine = content == "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
+    assert story.state.run.stop == expected.get(stop, "done" if fine else "failed")
+    assert set(VERDICTS) == set(Stop)
+    for message in story.state.transcript.messages:
+        assert any(
+            not isinstance(part, Reasoning) and getattr(part, "text", "x").strip() for part in message.parts
+        )
+    story.tell(e.Prompted(parts=(Text(text="again"),)))
+    assert isinstance(story.effect(), AskModel)
+
+
+def test_a_reply_cut_at_its_length_is_continued_and_joined():
+    story = Story().reply(says("one ", stop=Stop.LENGTH))
+    assert isinstance(story.perform(), AskModel)
+    assert story.effect().request.max_tokens == MODEL.abilities.output_tokens
+    story.reply(says("two")).end()
+    assert story.state.run.answer == "one two"
+
+
+def test_a_paused_reply_is_sent_back_as_it_is():
+    item = Opaque(kind="server_tool_use", native='{"type":"server_tool_use"}')
+    story = Story().reply(says("", stop=Stop.PAUSED, more=(item,)))
+    ask = story.effect()
+    assert isinstance(ask, AskModel)
+    assert ask.request.messages[-1].parts == (item,)
+    story.reply(says("done")).end()
+    assert story.state.run.answer == "done"
+
+
+def test_calls_of_a_refused_reply_are_not_run():
+    story = Story().reply(says("I cannot", call("pay"), stop=Stop.REFUSED))
+    assert story.effect().stop == "refused"
+    story.end()
+    assert story.state.transcript.messages[-1].calls == ()
+
+
+def test_calls_count_whatever_the_stop_reason_says():
+    story = Story().reply(says("", call("look"), stop=Stop.DONE))
+    assert isinstance(story.effect(), RunTool)
+
+
+def test_steps_end_a_run_that_can_be_resumed_with_more():
+    story = Story(budget=Budget(steps=1)).reply(says("", call("look")))
+    assert story.perform() == End(stop="steps", reason="1 of 1 steps taken")
+    story.end()
+    assert story.state.phase is Phase.RESTING
+    story.tell(e.Resumed(budget=Budget(steps=2)))
+    story.reply(says("done")).end()
+    assert story.state.run.stop == "done"
+
+
+def test_seconds_count_only_while_somebody_drives():
+    story = Story(budget=Budget(seconds=10)).reply(says("", call("look")))
+    story.at = 500.0
+    story.tell(e.Resumed())
+    assert isinstance(story.perform(), AskModel)
+    story.at = 520.0
+    story.reply(says("", call("look")))
+    assert story.perform().stop == "seconds"
+
+
+def test_the_next_reply_is_clamped_to_what_can_be_paid():
+    story = Story(budget=Budget(usd=0.001), prompt="x" * 300)
+    most = story.effect().request.max_tokens
+    estimate = story.state.prompt_tokens
+    assert 0 < most < 100
+    assert RATES.cost(Usage(cache_write=estimate, output=most)) <= Decimal("0.001")
+    story.reply(says("x", call("look"), usage=Usage(input=100, output=most)), usd=Decimal("0.0009"))
+    assert story.perform().stop == "budget"
+
+
+def test_tokens_are_a_limit_too():
+    story = Story(budget=Budget(tokens=1000))
+    assert story.effect().request.max_tokens <= 1000
+    story.reply(says("x", call("look"), usage=Usage(input=900, output=90)))
+    assert story.perform().stop == "budget"
+
+
+def test_an_unknown_price_makes_the_sum_unknown():
+    story = Story().reply(says("", call("look")), usd=Decimal(1))
+    story.perform()
+    story.reply(says("done"), usd=None)
+    assert story.state.run.spent.usd is None
+
+
+@pytest.mark.parametrize("kind", list(TRANSIENT))
+def test_a_failure_is_retried_or_ends_the_run(kind):
+    story = Story()
+    for attempt in range(1, ATTEMPTS_MAX + 1):
+        ask = story.effect()
+        assert ask.attempt == attempt
+        story.tell(e.ModelAsked(step=1, attempt=attempt, digest=""))
+        story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))
+        if not TRANSIENT[kind]:
+            break
+    assert story.effect() == End(stop="failed", reason="no")
+    story.end()
+    assert story.state.transcript.messages[-1].text == "half"
+
+
+def test_the_providers_word_beats_the_table():
+    overloaded = Failure(kind="overloaded", message="")
+    assert wait_before_next(overloaded, 1) == 0.5
+    assert wait_before_next(overloaded, 3) == 2.0
+    assert wait_before_next(replace(overloaded, should_retry=False), 1) is None
+    assert wait_before_next(replace(overloaded, retry_after_seconds=7.0), 1) == 7.0
+    assert wait_before_next(replace(overloaded, retry_after_seconds=7200.0), 1) is None
+    assert wait_before_next(Failure(kind="invalid", message="", should_retry=True), 1) == 0.5
+
+
+def test_the_same_call_with_the_same_result_ends_by_itself():
+    story = Story()
+    nudged = False
+    for _ in range(20):
+        story.reply(says("", call("look")))
+        while not isinstance(effect := next_effects(story.state)[0], AskModel | End):
+            nudged |= isinstance(effect, Nudge)
+            story.perform()
+        if isinstance(effect, End):
+            break
+    assert nudged or any("same" in m.text for m in story.state.transcript.messages)
+    assert effect.stop == "no_progress"
+    assert "look" in effect.reason
+    assert story.state.run.spent.steps == SETTINGS.repeats_max
+
+
+def test_an_ended_run_leaves_no_call_without_a_result():
+    story = Story().reply(says("", call("pay"), call("pay")))
+    story.tell(e.ToolStarted(call_id="c1_0", name="pay", key="k"))
+    story.tell(e.RunEnded(stop="cancelled"))
+    results = story.state.transcript.messages[-1].results
+    assert [(result.call_id, result.outcome) for result in results] == [
+        ("c1_0", "unknown"),
+        ("c1_1", "cancelled"),
+    ]
+    story.tell(e.Prompted(parts=(Text(text="again"),)))
+    assert isinstance(story.effect(), AskModel)
+
+
+def test_a_partial_reply_is_kept_and_the_run_can_go_on():
+    story = Story()
+    story.tell(e.ModelAsked(step=1, attempt=1, digest=""))
+    story.tell(e.RunEnded(stop="cancelled", partial="I was about to "))
+    assert story.state.transcript.messages[-1].text == "I was about to"
+    story.tell(e.Resumed())
+    assert story.effect().request.messages[-1].role == "user"
+
+
+SHAPE = OutputSpec(name="answer", parameters=NUMBER)
+
+
+def test_structured_output_natively():
+    story = Story(replace(SETTINGS, output=SHAPE))
+    assert story.effect().request.output == SHAPE
+    story.reply(says('{"n":"three"}'))
+    assert isinstance(story.perform(), AskModel)
+    assert "n" in story.state.transcript.messages[-1].text
+    story.reply(says('```json\n{"n":3}\n```')).end()
+    assert story.state.run.output == '{"n":3}'
+
+
+def test_structured_output_is_asked_for_only_so_often():
+    story = Story(replace(SETTINGS, output=SHAPE))
+    for _ in range(REJECTIONS_MAX + 1):
+        story.reply(says("three"))
+        effect = story.perform()
+    assert effect.stop == "failed"
+    assert "shape" in effect.reason
+
+
+def test_structured_output_by_a_tool():
+    settings = replace(SETTINGS, output=replace(SHAPE, mode="tool"), tools=())
+    story = Story(settings)
+    ask = story.effect().request
+    assert ask.tool_choice == ToolChoice(mode="tool", name="answer")
+    assert [tool.name for tool in ask.tools] == ["answer"]
+    story.reply(says("", call("answer", '{"n":"x"}')))
+    assert isinstance(story.perform(), AskModel)
+    story.reply(says("", call("answer", '{"n":7}')))
+    assert story.perform().stop == "done"
+    story.end()
+    assert story.state.run.output == '{"n":7}'
+    assert story.roles[-1] == "tool"
+
+
+def test_structured_output_by_a_tool_is_asked_for_only_so_often():
+    story = Story(replace(SETTINGS, output=replace(SHAPE, mode="tool"), repeats_max=None))
+    for _ in range(REJECTIONS_MAX + 1):
+        story.reply(says("", call("answer", "{}")))
+        effect = story.perform()
+    assert effect.stop == "failed"
+
+
+def test_a_choice_the_model_refuses_is_settled_before_it_is_sent():
+    stubborn = replace(MODEL, abilities=Abilities(forced_tools=False))
+    story = Story(replace(SETTINGS, model=stubborn, tool_choice=ToolChoice(mode="any")))
+    ask = story.effect()
+    assert ask.request.tool_choice.mode == "auto"
+    assert "cannot be forced" in ask.notes[0]
+
+
+def test_the_order_of_a_request_never_changes():
+    story = Story(replace(SETTINGS, instructions="be brief"))
+    first = story.effect().request
+    story.reply(says("", call("look")))
+    story.perform()
+    second = story.effect().request
+    assert second.messages[: len(first.messages)] == first.messages
+    assert (second.tools, second.system) == (first.tools, first.system)
+
+
+def test_pictures_count_in_the_estimate():
+    story = Story()
+    before = story.state.prompt_tokens
+    story.tell(e.RunEnded(stop="cancelled"))
+    story.tell(e.Prompted(parts=(Media(kind="image", data="aGk="),)))
+    assert story.state.prompt_tokens > before + 1000

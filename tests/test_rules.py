@@ -1,0 +1,92 @@
+"""Every rule passes what it should and refuses what it should, in the provider's words.
+
+The examples live with the rules, so a rule that is added is tested.
+"""
+
+import string
+
+import pytest
+
+from bridle.sim.rules import Asked, check, families, rules_of, table
+from bridle.values.model import Abilities
+
+FAMILIES = families()
+RULES = [(family, rule) for family in FAMILIES for rule in rules_of(family)]
+IDS = [f"{family}-{rule.id}" for family, rule in RULES]
+
+
+@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
+def test_what_passes_passes_every_rule(family, rule):
+    violation = check(rules_of(family), rule.passes)
+    assert violation is None, violation.message
+
+
+@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
+def test_what_offends_is_refused_by_this_rule_in_these_words(family, rule):
+    violation = check(rules_of(family), rule.offends)
+    assert violation is not None
+    assert (violation.rule.id, violation.message) == (rule.id, rule.says)
+    failure = violation.failure
+    assert (failure.status, failure.code, failure.message) == (rule.status, rule.type, rule.says)
+
+
+@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
+def test_without_this_rule_the_offence_would_pass(family, rule):
+    """So no rule is there for nothing, and none hides behind another."""
+    others = [other for other in rules_of(family) if other.id != rule.id]
+    violation = check(others, rule.offends)
+    assert violation is None or violation.message != rule.says
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_rules_have_names_of_their_own_and_say_where_they_are_from(family):
+    rules = rules_of(family)
+    assert len({rule.id for rule in rules}) == len(rules) >= 25
+    assert {rule.evidence for rule in rules} <= set("SDFK")
+    assert all(rule.type for rule in rules)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_table_shows_every_rule_with_its_blanks(family):
+    shown = table(rules_of(family))
+    for rule in rules_of(family):
+        assert f"`{rule.id}`" in shown
+        blanks = {name for _, name, _, _ in string.Formatter().parse(rule.wording) if name}
+        assert all(f"{{{blank}}}" in shown for blank in blanks)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"model": 1, "max_tokens": "many", "messages": "hello", "tools": 3, "system": 4},
+        {
+            "model": "m",
+            "max_tokens": 1,
+            "messages": [1, None, {"role": "user"}, {"content": [1, {"type": "text"}]}],
+        },
+        {
+            "messages": [{"role": "assistant", "content": [{"type": "tool_use"}]}],
+            "tools": [None, {"input_schema": 1}],
+        },
+        {"thinking": 1, "output_config": [], "tool_choice": "any", "cache_control": 1, "messages": [{}]},
+        {"output_config": {"format": {"schema": {"properties": {"a": 1}, "anyOf": [1], "items": [2]}}}},
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "tool_result", "content": [1, {"cache_control": 2}]}]}
+            ]
+        },
+        {"thinking": {"type": ["enabled"], "budget_tokens": "x"}, "max_tokens": None},
+    ],
+)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_rule_stumbles_over_a_body_of_the_wrong_shape(family, body):
+    for abilities in (None, Abilities(), Abilities(thinking=("adaptive",), forced_tools=False)):
+        for rule in rules_of(family):
+            found = rule.find(Asked(path="", headers={}, body=body, abilities=abilities))
+            assert found is None or rule.wording.format(**found)
+
+
+def test_a_family_without_a_table_refuses_nothing():
+    assert rules_of("unheard_of") == ()
+    assert check((), Asked(path="", headers={}, body={})) is None
