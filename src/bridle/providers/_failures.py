@@ -1,4 +1,4 @@
-"""What failures look like on any wire: waits asked for in headers, statuses, bodies that are not the provider's own.
+"""What failures look like on any wire: statuses, waits asked for, bodies that are not the provider's own.
 
 Every family adds its own words to this (its error types, its codes, its wordings).  What is
 here is what HTTP itself says, and what proxies, gateways and other clouds put around it.

@@ -67,9 +67,17 @@ class KeptMessages:
         return self._head[1]
 
     def body(
-        self, messages: Sequence[Message], tail: bytes, marks: Mapping[int, bytes] = NO_MARKS
+        self,
+        messages: Sequence[Message],
+        tail: bytes,
+        marks: Mapping[int, bytes] = NO_MARKS,
+        *,
+        ending: bytes = b"",
     ) -> tuple[bytes, str]:
-        """Head, messages and tail as one, and a digest of all three.
+        """Head, messages, tail and ending as one, and a digest of all but the ending.
+
+        The ending says how the answer is to be delivered.  It is no part of what was asked: a streamed
+        and a whole run of the same conversation must leave the same log.
 
         `marks` are bytes to put into the message of that number.  They are put into the copy only: a
         mark moves from request to request, and the kept bytes must not.
@@ -89,7 +97,7 @@ class KeptMessages:
             for at, mark in placed:
                 pieces += (view[start:at], mark)
                 start = at
-            pieces += (view[start:], self._last.closing, tail)
+            pieces += (view[start:], self._last.closing, tail, ending)
             whole = b"".join(pieces)
             for piece in pieces:
                 if isinstance(piece, memoryview):

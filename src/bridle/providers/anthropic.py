@@ -51,7 +51,7 @@ class AnthropicCodec:
         return KeptMessages(MessageWriter)
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
-        """`digest` covers the whole body, and costs only the messages that are new to `kept`."""
+        """`digest` covers all of the body but how to deliver the answer, and costs only the messages that are new to `kept`."""
         if kept is None:
             kept = self.keep()
         if not isinstance(kept, KeptMessages):
@@ -63,7 +63,8 @@ class AnthropicCodec:
             (request.model.id, request.tools, request.system, tools_ttl, system_ttl),
             lambda: _head(request, tools_ttl, system_ttl),
         )
-        body, digest = kept.body(request.messages, _tail(request), _message_marks(request))
+        ending = b',"stream":true}' if request.stream else b"}"
+        body, digest = kept.body(request.messages, _tail(request), _message_marks(request), ending=ending)
         return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
@@ -146,11 +147,9 @@ def _tail(request: Request) -> bytes:
         fields["output_config"] = output
     if abilities.automatic_cache and (mark := _mark(request, "end")):
         fields["cache_control"] = _cache_control(mark.ttl)
-    if request.stream:
-        fields["stream"] = True
     for extra in request.extras:
         _add(fields, extra)
-    return b"]," + dumps(fields)[1:]
+    return b"]," + dumps(fields)[1:-1]
 
 
 def _tool_choice(choice: ToolChoice) -> Block | None:

@@ -60,11 +60,12 @@ class ScriptedCodec:
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         kept.on(request.model.endpoint)
         kept.head((request.model, request.tools, request.system), lambda: _head(request))
-        rest = _encode(replace(request, system=(), tools=(), messages=()))
+        rest = _encode(replace(request, system=(), tools=(), messages=(), stream=True))
         changing = msgspec.json.decode(rest, type=dict[str, msgspec.Raw])
         del changing["model"]
-        tail = b"]" + (b"," + _encode(changing)[1:] if changing else b"}")
-        body, digest = kept.body(request.messages, tail)
+        tail = b"]" + (b"," + _encode(changing)[1:-1] if changing else b"")
+        ending = b"}" if request.stream else b',"stream":false}'
+        body, digest = kept.body(request.messages, tail, ending=ending)
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
         return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
 

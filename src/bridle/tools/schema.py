@@ -214,7 +214,7 @@ class Shapes:
         if _hashable(bare) and bare in self._names:
             return self._reference(self._names[bare])
         if hasattr(bare, "__value__"):
-            return self._defined(bare, bare.__name__, lambda: self.of(bare.__value__))
+            return self._defined(bare, bare.__name__, made.load_anything, lambda: self.of(bare.__value__))
         if _hashable(bare) and bare in self._met:
             return self._met[bare]
         met = foreign(bare)
@@ -222,7 +222,7 @@ class Shapes:
             return self._met.setdefault(bare, self._adopted(met))
         form = form_of(bare, self._written_among)
         if form is not None:
-            return self._defined(bare, form.name, lambda: self.object(form))
+            return self._defined(bare, form.name, made.keyed, lambda: self.object(form))
         return None
 
     def _item(self, annotation: Any) -> Shape:
@@ -231,10 +231,12 @@ class Shapes:
         except NoJsonForm as refusal:
             raise refusal.under("[]") from None
 
-    def _defined(self, key: Any, wanted: str, build: Callable[[], Shape]) -> Shape:
+    def _defined(self, key: Any, wanted: str, meanwhile: Load, build: Callable[[], Shape]) -> Shape:
+        """`meanwhile` checks the defaults of fields that refer back, before the type is complete."""
         name = self._free_name(wanted)
         self._names[key] = name
-        self._definitions[name] = {}  # the name is taken from here on, also by what refers back to it
+        self._definitions[name] = {}  # the name is taken from here on
+        self._loads[name] = meanwhile
         shape = build()
         self._definitions[name] = shape.schema
         self._loads[name] = shape.load

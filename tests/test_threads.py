@@ -1,0 +1,254 @@
+"""Plain functions as tools: they never stop the loop, and no way of ending is mistaken for another."""
+
+import asyncio
+import contextvars
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from bridle.ports.tool import CallContext
+from bridle.tools import tool
+from bridle.tools.threads import _Pool, in_thread
+
+CONTEXT = CallContext(session="s", call_id="c", key="k")
+WAIT_SECONDS = 30.0
+"""Far more than anything here takes; it only turns a hang into a failure."""
+
+
+class Gate:
+    """A function that says when it has started, and returns when it is let go."""
+
+    def __init__(self):
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+
+    def __call__(self):
+        self.entered.set()
+        assert self.opened.wait(WAIT_SECONDS)
+        return "through"
+
+
+def test_the_loop_goes_on_while_a_plain_function_blocks():
+    gate = Gate()
+    blocking = tool(gate.__call__, name="blocking")
+
+    async def main():
+        running = asyncio.create_task(blocking.run({}, CONTEXT))
+        while not gate.entered.is_set():
+            await asyncio.sleep(0)  # every turn here is a turn the loop could take
+        gate.opened.set()
+        return await asyncio.wait_for(running, WAIT_SECONDS)
+
+    assert asyncio.run(main())[0].text == "through"
+
+
+def test_context_variables_are_those_of_the_caller():
+    who = contextvars.ContextVar("who", default="nobody")
+
+    def ask():
+        seen = who.get()
+        who.set("thread")
+        return seen
+
+    async def main():
+        who.set("caller")
+        return await in_thread(ask), who.get()
+
+    assert asyncio.run(main()) == ("caller", "caller")
+
+
+def test_cancelling_returns_at_once_and_the_thread_is_left_alone():
+    gate = Gate()
+
+    async def main():
+        running = asyncio.create_task(in_thread(gate))
+        while not gate.entered.is_set():
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not gate.opened.is_set()
+
+    asyncio.run(main())
+    gate.opened.set()  # its answer comes after the loop was closed, and is dropped without a word
+
+
+class Answers:
+    """Jobs without a loop: the pool needs nothing of a job but to be run."""
+
+    def __init__(self, work):
+        self.work = work
+        self.running = False
+        self.left = False
+        self.done = threading.Event()
+
+    def run(self):
+        self.work()
+        self.done.set()
+
+
+def test_a_function_that_never_returns_costs_a_thread_but_not_a_place():
+    pool = _Pool(limit=1, left_max=1)
+    stuck, next_gate = Gate(), Gate()
+    first, second = Answers(stuck), Answers(next_gate)
+    pool.take(first)
+    assert stuck.entered.wait(WAIT_SECONDS)
+    pool.take(second)
+    assert not next_gate.entered.is_set(), "one place, and it is taken"
+    pool.leave(first)
+    assert next_gate.entered.wait(WAIT_SECONDS)
+    third = Answers(lambda: None)
+    pool.take(third)
+    pool.leave(second)  # no more places are given away: the third has to wait
+    assert not third.done.is_set()
+    next_gate.opened.set()
+    assert third.done.wait(WAIT_SECONDS)
+    stuck.opened.set()
+    assert first.done.wait(WAIT_SECONDS)
+
+
+def test_work_that_was_given_up_while_it_waited_is_never_started():
+    pool = _Pool(limit=1, left_max=1)
+    gate, started = Gate(), []
+    pool.take(Answers(gate))
+    given_up = Answers(lambda: started.append("given up"))
+    pool.take(given_up)
+    pool.leave(given_up)
+    last = Answers(lambda: started.append("last"))
+    pool.take(last)
+    gate.opened.set()
+    assert last.done.wait(WAIT_SECONDS)
+    assert started == ["last"]
+
+
+def test_the_pool_is_bounded_and_nothing_is_lost():
+    pool = _Pool(limit=3, left_max=0)
+    lock, now, most = threading.Lock(), 0, 0
+
+    def work():
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        os.sched_yield()
+        with lock:
+            now -= 1
+
+    jobs = [Answers(work) for _ in range(200)]
+    for job in jobs:
+        pool.take(job)
+    assert all(job.done.wait(WAIT_SECONDS) for job in jobs)
+    assert most <= 3
+
+
+def raising(error):
+    def fail() -> str:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize("error", [ValueError("no"), KeyError("x"), TimeoutError("slow"), OSError(2, "gone")])
+def test_what_a_tool_raises_is_what_the_caller_gets(error):
+    async def alike() -> str:
+        raise error
+
+    for made in (tool(raising(error), name="t"), tool(alike)):
+        with pytest.raises(type(error)) as raised:
+            asyncio.run(made.run({}, CONTEXT))
+        assert raised.value is error
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError(), StopIteration(1)]
+)
+def test_no_tool_can_end_the_process_or_pass_for_a_cancelled_run(error):
+    made = tool(raising(error), name="t")
+    with pytest.raises(RuntimeError, match=f"the tool raised {type(error).__name__}"):
+        asyncio.run(made.run({}, CONTEXT))
+
+
+def test_an_async_tool_that_waits_for_something_cancelled_has_failed():
+    @tool
+    async def impatient() -> str:
+        future = asyncio.get_running_loop().create_future()
+        future.cancel()
+        return await future
+
+    @tool
+    async def leaving() -> str:
+        sys.exit(3)
+
+    for made, name in ((impatient, "CancelledError"), (leaving, "SystemExit")):
+        with pytest.raises(RuntimeError, match=f"the tool raised {name}"):
+            asyncio.run(made.run({}, CONTEXT))
+
+
+def test_a_cancelled_run_is_cancelled():
+    @tool
+    async def waiting() -> str:
+        await asyncio.get_running_loop().create_future()
+
+    async def main():
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0):
+                await waiting.run({}, CONTEXT)
+
+    asyncio.run(main())
+
+
+def test_a_program_ends_although_a_tool_never_returns():
+    script = (
+        "import asyncio, threading\n"
+        "from bridle.tools.threads import in_thread\n"
+        "async def main():\n"
+        "    started = threading.Event()\n"
+        "    def hang():\n"
+        "        started.set()\n"
+        "        threading.Event().wait()\n"
+        "    task = asyncio.create_task(in_thread(hang))\n"
+        "    while not started.is_set():\n"
+        "        await asyncio.sleep(0)\n"
+        "    task.cancel()\n"
+        "asyncio.run(main())\n"
+        "print('ended')"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=WAIT_SECONDS, check=True
+    )
+    assert (seen.stdout, seen.stderr) == ("ended\n", "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_forked_child_has_threads_of_its_own():
+    script = (
+        "import asyncio, os\n"
+        "from bridle.tools.threads import in_thread\n"
+        "assert asyncio.run(in_thread(lambda: 1)) == 1\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    os._exit(asyncio.run(in_thread(lambda: 7)))\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    seen = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", script],
+        capture_output=True, text=True, timeout=WAIT_SECONDS, check=True,
+    )  # fmt: skip
+    assert seen.stdout == "7\n"
+
+
+def test_several_loops_share_the_pool():
+    def in_a_loop(out):
+        out.append(asyncio.run(in_thread(threading.get_ident)))
+
+    seen = []
+    threads = [threading.Thread(target=in_a_loop, args=(seen,)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+    assert len(seen) == 8
+    assert not {thread.ident for thread in threads} & set(seen)
