@@ -352,6 +352,8 @@ def test_the_same_request_gets_the_same_reply():
         (Thinking(budget_tokens=2048), ("enabled",), 1),
         (None, ("adaptive", "disabled"), 0),
         (None, ("adaptive",), 1),
+        (Thinking(effort="low"), ("adaptive",), 1),
+        (Thinking(effort="low"), ("adaptive", "disabled"), 0),
     ],
 )
 def test_it_thinks_when_asked_to_or_when_the_model_always_does(thinking, modes, expected):

@@ -100,5 +100,30 @@ def test_numbers_are_given_out_in_order_and_the_answer_fills_what_tells():
     assert told(properties, "between 3.5 and 12", "Mild.") == {"low": 3.5, "high": 12, "summary": "Mild."}
 
 
+def test_what_stands_in_quotation_marks_after_a_name_is_its_value():
+    assert told({"search_term": {"type": "string"}}, 'Use it with search_term "red shoes", please') == {
+        "search_term": "red shoes"
+    }
+
+
+def test_numbers_of_every_length_can_be_read():
+    assert told({"a": {"type": "integer"}, "b": {"type": "number"}}, f"007 and {'9' * 5000} and 2.50") == {
+        "a": 7,
+        "b": 2.5,
+    }
+
+
+def test_where_nothing_is_required_what_can_be_told_is():
+    schema = '{"type":"object","properties":{"age":{"type":"integer"},"name":{"type":"string"}}}'
+    assert msgspec.json.decode(filled(schema, "here is John Smith, who is 42")) == {
+        "age": 42,
+        "name": "John Smith",
+    }
+    assert (
+        msgspec.json.decode(filled('{"type":"object","properties":{"age":{"type":"integer"}},"required":[]}'))
+        == {}
+    )
+
+
 def test_a_schema_that_is_none_still_gets_something():
     assert msgspec.json.decode(filled('{"type": "object", "required": "x", "properties": 3}')) == {}

@@ -116,6 +116,32 @@ def test_cancelling_before_the_answer_closes_the_connection():
         asyncio.run(main())
 
 
+def test_cancelling_an_upload_does_not_wait_for_a_server_that_stopped_reading():
+    full = threading.Event()
+
+    async def deaf(reader, writer):
+        while not reader._paused:
+            await asyncio.sleep(0)
+        full.set()
+        await asyncio.Event().wait()
+
+    async def main():
+        before = files_open()
+        task = asyncio.ensure_future(read(server.url, body=b"x" * 30_000_000))
+        while not full.is_set():
+            await asyncio.sleep(0)
+        for _ in range(1000):  # the kernel has some room left
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while files_open() > before + 1:  # the one is the server's end
+                await asyncio.sleep(0)
+
+    with serving(deaf, listens=False) as server:
+        asyncio.run(main())
+
+
 def test_two_hundred_cancels_leave_no_socket():
     async def main():
         await cancel_in_the_middle(server.url)

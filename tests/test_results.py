@@ -67,7 +67,7 @@ def text(value, **options):
     (["only", "words"], '["only","words"]'),
     ((1, 2), "[1,2]"),
     ({"b": 1, "a": [2]}, '{"b":1,"a":[2]}'),
-    ({1: "a", None: "b", True: "c"} | {Unit.CELSIUS: "d"}, '{"1":"c","null":"b","celsius":"d"}'),
+    ({1: "a", None: "b", False: "c", Unit.CELSIUS: "d"}, '{"1":"a","null":"b","false":"c","celsius":"d"}'),
     ({"b", "a"}, '["a","b"]'),
     (frozenset({10, 9}), "[10,9]"),
     (Day(date(2026, 5, 1), Unit.CELSIUS), '{"when":"2026-05-01","unit":"celsius"}'),

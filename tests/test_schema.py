@@ -103,8 +103,8 @@ def schema_of(annotation):
     (Literal[Unit.CELSIUS], {"type": "string", "enum": ["celsius"]}),
     (Unit, {"type": "string", "enum": ["celsius", "fahrenheit"]}),
     (int | None, {"type": ["integer", "null"]}),
-    (typing.Optional[str], {"type": ["string", "null"]}),
-    (typing.Union[int, Literal["auto"]], {"anyOf": [{"type": "integer"}, {"type": "string", "enum": ["auto"]}]}),
+    (typing.Optional[str], {"type": ["string", "null"]}),  # noqa: UP045
+    (int | Literal["auto"], {"anyOf": [{"type": "integer"}, {"type": "string", "enum": ["auto"]}]}),
     (list, {"type": "array"}),
     (list[int], {"type": "array", "items": {"type": "integer"}}),
     (Sequence[int], {"type": "array", "items": {"type": "integer"}}),
@@ -127,7 +127,8 @@ def schema_of(annotation):
      {"type": "string", "minLength": 1, "maxLength": 5, "pattern": "^a"}),
     (Annotated[list[int], msgspec.Meta(max_length=3)],
      {"type": "array", "items": {"type": "integer"}, "maxItems": 3}),
-    (Annotated[int | None, msgspec.Meta(ge=1)], {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}),
+    (Annotated[int | None, msgspec.Meta(ge=1)],
+     {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "null"}]}),
     (Annotated[str, msgspec.Meta(examples=["a"], extra_json_schema={"format": "email"})],
      {"type": "string", "examples": ["a"], "format": "email"}),
 ])  # fmt: skip
@@ -238,14 +239,16 @@ def test_loading(annotation, given, expected):
 @pytest.mark.parametrize(("annotation", "given"), [
     (int, "3"), (int, True), (int, 3.5), (int, None), (float, "1"), (float, False), (bool, 1), (bool, "true"),
     (str, 1), (str, None), (None, 0), (list[int], "12"), (list[int], [1, "2"]), (set[int], [1, "2"]),
-    (tuple[int, str], [1]), (tuple[int, str], [1, 2]), (dict[str, int], [["a", 1]]), (dict[str, int], {"a": "1"}),
-    (Unit, "kelvin"), (Unit, "CELSIUS"), (Literal[1], True), (Literal[1], "1"), (Literal[True], 1),
-    (date, "01.05.2026"), (datetime, "2026-05-01T10:00:00"), (uuid.UUID, "12"), (Decimal, 1.5), (Decimal, "NaN"),
-    (time, "25:00:00"), (int | None, "1"), (Stop, {}), (Stop, {"city": "a", "cty": "b"}), (Stop, {"city": 1}),
-    (Stop, {"city": "a", "nights": 0}), (Stop, {"city": "a", "seen": True}), (Person, {"age": 3}), (Point, [1, 2]),
+    (tuple[int, str], [1]), (tuple[int, str], [1, 2]), (dict[str, int], [["a", 1]]),
+    (dict[str, int], {"a": "1"}), (Unit, "kelvin"), (Unit, "CELSIUS"), (Literal[1], True), (Literal[1], "1"),
+    (Literal[True], 1), (date, "01.05.2026"), (datetime, "2026-05-01T10:00:00"), (uuid.UUID, "12"),
+    (Decimal, 1.5), (Decimal, "NaN"), (time, "25:00:00"), (time, "10:00:00Z"), (int | None, "1"), (Stop, {}),
+    (Stop, {"city": "a", "cty": "b"}), (Stop, {"city": 1}), (Stop, {"city": "a", "nights": 0}),
+    (Stop, {"city": "a", "seen": True}), (Person, {"age": 3}), (Point, [1, 2]),
     (Person, {"name": "a", "x": 1}), (Circle, {"theRadius": 1}), (Circle, {"type": "square", "theRadius": 1}),
     (Circle | Square, {"type": "oval"}), (Node, {"value": 1, "children": [{"value": "2"}]}),
-    (Annotated[str, msgspec.Meta(max_length=1)], "ab"), (Annotated[list[int], msgspec.Meta(min_length=1)], []),
+    (Annotated[str, msgspec.Meta(max_length=1)], "ab"), (Annotated[str, msgspec.Meta(pattern="^a")], "ba"),
+    (Annotated[list[int], msgspec.Meta(min_length=1)], []),
     (Annotated[float, msgspec.Meta(multiple_of=0.1)], 0.25),
 ])  # fmt: skip
 def test_nothing_is_coerced_neither_by_the_schema_nor_by_the_loader(annotation, given):
@@ -296,7 +299,7 @@ def test_a_bound_the_schema_cannot_hold_is_told_in_words_and_kept():
     schema, load = read(Annotated[Decimal, Least(Decimal("0.01")), "what to pay"])
     assert schema["description"] == "what to pay Must be at least 0.01."
     assert load("0.01") == Decimal("0.01")
-    with pytest.raises(Mismatch, match="expected at least 0.01"):
+    with pytest.raises(Mismatch, match=r"expected at least 0\.01"):
         load("0")
 
 

@@ -154,7 +154,7 @@ def test_a_field_in_the_place_of_a_default():
     def search(
         words: str = Field(description="what for"),
         limit: int = Field(10, ge=1),
-        tags: list[str] = Field(default_factory=lambda: ["new"]),
+        tags: list[str] = Field(default_factory=lambda: ["new"]),  # noqa: B008
     ) -> str:
         return f"{words} {limit} {tags}"
 

@@ -77,7 +77,7 @@ def test_from_a_sync_tool_it_works():
 
 def script(body, *, expect=0):
     done = subprocess.run(
-        [sys.executable, "-X", "dev", "-W", "error", "-c", textwrap.dedent(body)], capture_output=True, text=True
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(body)], capture_output=True, text=True
     )
     assert done.returncode == expect, done.stderr
     assert done.stderr == ""

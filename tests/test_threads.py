@@ -242,7 +242,7 @@ def test_a_forked_child_has_threads_of_its_own():
 
 def test_several_loops_share_the_pool():
     def in_a_loop(out):
-        out.append(asyncio.run(in_thread(threading.get_ident)))
+        out.append(asyncio.run(in_thread(lambda: threading.current_thread().name)))
 
     seen = []
     threads = [threading.Thread(target=in_a_loop, args=(seen,)) for _ in range(8)]
@@ -250,5 +250,25 @@ def test_several_loops_share_the_pool():
         thread.start()
     for thread in threads:
         thread.join(WAIT_SECONDS)
-    assert len(seen) == 8
-    assert not {thread.ident for thread in threads} & set(seen)
+    assert seen == ["bridle-tool"] * 8
+
+
+def test_when_no_thread_can_be_started_the_caller_hears_it_and_nothing_runs_later(monkeypatch):
+    pool = _Pool(limit=2, left_max=1)
+    gate, started = Gate(), []
+    first = Answers(gate)
+    pool.take(first)
+    assert gate.entered.wait(WAIT_SECONDS)
+    refused, later = Answers(lambda: started.append("refused")), Answers(lambda: started.append("later"))
+
+    def full(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", full)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.take(refused)
+    pool.take(later)
+    assert later.done.wait(WAIT_SECONDS)
+    gate.opened.set()
+    assert started == ["later"]

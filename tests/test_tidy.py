@@ -28,9 +28,9 @@ PURE_MAY_USE = {
 }  # fmt: skip
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 BANNED_WORDS = {
+    "Manager": "a noun",
     "utils": "a noun",
     "helper": "a noun",
-    "manager": "a noun",
     "TODO": "the feature",
     "FIXME": "the fix",
 }
@@ -39,6 +39,9 @@ BROAD_EXCEPTS = {
     "run/acting.py": "a tool is foreign code",
     "run/driver.py": "a watcher can never change a run; a failed write kills the driver",
     "cli/toolfile.py": "a tools file is foreign code",
+    "stores/sqlite.py": "what failed in the writer's thread is handed to the caller it belongs to",
+    "stores/worker.py": "what failed in the writer's thread is handed to every caller",
+    "tools/threads.py": "a worker carries whatever a tool raises to the task that waits",
 }
 
 

@@ -5,16 +5,15 @@ import functools
 import inspect
 import json
 from dataclasses import dataclass
-from typing import Annotated, TypedDict
+from typing import Annotated
 
 import msgspec
 import pytest
 
 from bridle.ports.tool import CallContext
-from bridle.tools import FunctionTool, RawTool, TypedTool, collect, tool
+from bridle.tools import collect, tool
 from bridle.tools.shapes import Mismatch
 from bridle.values.errors import BadTool
-from bridle.values.parts import Text
 from bridle.values.request import TOOL_SECONDS_DEFAULT, ToolSpec
 
 CONTEXT = CallContext(session="s1", call_id="c1", key="k1")
@@ -131,6 +130,11 @@ def test_methods():
         def owner(day: int) -> str:
             return "Ann"
 
+        @classmethod
+        @tool
+        def chain(cls, town: str) -> str:
+            return f"{cls.__name__} in {town}"
+
         def plain(self, what: str) -> str:
             return f"{self.name} has {what}"
 
@@ -143,6 +147,7 @@ def test_methods():
     assert run(Shop.hours, day=1) == run(shop.hours, day=1) == "9-5"
     assert run(shop.owner, day=1) == shop.owner(1) == "Ann"
     assert run(tool(shop.plain), what="milk") == "corner has milk"
+    assert run(collect([Shop.chain])["chain"], town="Rome") == Shop.chain("Rome") == "Shop in Rome"
     assert list(collect([shop.sell, shop.hours, shop.plain])) == ["sell", "hours", "plain"]
     with pytest.raises(BadTool, match="`sell`: it is a method without its object"):
         collect([Shop.sell])
@@ -208,6 +213,13 @@ def test_the_context_is_given_and_not_shown():
     assert list(schema(pay)["properties"]) == ["amount"]
     assert run(pay, amount=3) == "3 k1"
 
+    @tool
+    def maybe(call: CallContext | None = None) -> str:
+        return "called" if call else "tried"
+
+    assert schema(maybe)["properties"] == {}
+    assert (run(maybe), maybe()) == ("called", "tried")
+
 
 def test_annotations_that_are_strings():
     @dataclass
@@ -265,7 +277,18 @@ def test_arguments_of_another_shape_never_reach_the_function():
     assert reached == []
 
 
+def test_a_return_type_nobody_can_resolve_does_not_matter():
+    def f(x: int) -> "Nowhere":  # noqa: F821
+        return None
+
+    assert run(tool(f), x=1) == "null"
+
+
 def missing(x):
+    pass
+
+
+def unreadable(x: "int +"):  # noqa: F722
     pass
 
 
@@ -285,7 +308,7 @@ def raw(x: bytes):
     pass
 
 
-def sloppy(x: str = None):
+def sloppy(x: str = None):  # noqa: RUF013
     pass
 
 
@@ -299,17 +322,19 @@ def dangling(x: "Nowhere"):  # noqa: F821
 
 @pytest.mark.parametrize(("function", "said"), [
     (missing, "tool `missing`: parameter `x` has no annotation; write its type, as in `x: str`"),
-    (many, "tool `many`: parameter `words` takes any number of values; take one list, as in `words: list[str]`"),
+    (many, "tool `many`: parameter `words` takes any number of values; take one list, as in `words: list"),
     (named, "tool `named`: parameter `words` takes any names; take one dict, as in `words: dict[str, str]`"),
     (unnamed, "tool `unnamed`: parameter `x` is positional-only"),
     (raw, "tool `raw`: parameter `x` is a `bytes`, which has no JSON form; take a `str` and decode it"),
     (sloppy, "tool `sloppy`: parameter `x` has the default None, which is not of its type; write `… | None`"),
     (yielding, "tool `yielding`: it yields, but a model gets one answer; return a list"),
-    (dangling, "tool `dangling`: parameter `x` `Nowhere` is not defined where the annotation is read"),
+    (dangling, "tool `dangling`: parameter `x` has an annotation with the unknown name `Nowhere`; define"),
+    (unreadable, "tool `unreadable`: has an annotation that Python cannot read"),
     (lambda: None, "tool `<lambda>`: the name is not legal on every provider"),
     (int, "tool `int`: it is a class; use TypedTool(int, run=…)"),
     (get_weather, "tool `get_weather`: it is a tool already; use @tool once"),
-    (classmethod(missing), "tool `missing`: it cannot be called; put @tool on a function"),
+    (classmethod(missing), "tool `missing`: it is a classmethod already; write @classmethod above @tool"),
+    (3, "tool `int`: it cannot be called; put @tool on a function"),
 ])  # fmt: skip
 def test_what_cannot_be_a_tool_is_one_line(function, said):
     with pytest.raises(BadTool) as refusal:
@@ -335,92 +360,3 @@ def test_options_that_make_no_sense(options, said):
 
 def raw_free() -> None:
     pass
-
-
-class Booking(TypedDict):
-    """A room for some nights."""
-
-    city: str
-    nights: int
-
-
-def test_a_tool_from_a_type():
-    def book(booking: Booking, call: CallContext) -> str:
-        return f"{booking['nights']} in {booking['city']} for {call.session}"
-
-    made = TypedTool(Booking, run=book, name="book", effect="write")
-    assert (made.spec.name, made.spec.description, made.spec.effect) == (
-        "book",
-        "A room for some nights.",
-        "write",
-    )
-    assert schema(made)["required"] == ["city", "nights"]
-    assert run(made, city="Rome", nights=2) == "2 in Rome for s1"
-    with pytest.raises(Mismatch, match="`nights`"):
-        run(made, city="Rome", nights="2")
-    with pytest.raises(BadTool, match="tool `list`: its type has no fields; use a dataclass"):
-        TypedTool(list[int], run=print)
-    with pytest.raises(BadTool, match="tool `Bad`: field `a` is a `bytes`"):
-        TypedTool(msgspec.defstruct("Bad", [("a", bytes)]), run=print)
-
-
-def test_a_tool_from_a_raw_schema():
-    text = '{"type": "object",  "properties": {"q": {"type": "string"}}}'
-
-    async def find(arguments: dict) -> dict:
-        return arguments
-
-    made = RawTool("find", "Finds.", text, find, effect="read")
-    assert made.spec.parameters == text, "somebody else's text is sent as it is"
-    assert run(made, q="x", more=[1]) == '{"q":"x","more":[1]}'
-    from_dict = RawTool("find", "Finds.", {"type": "object", "properties": {}}, find)
-    assert from_dict.spec.parameters == '{"type":"object","properties":{}}'
-
-
-@pytest.mark.parametrize(("given", "said"), [
-    ("{", "its schema is not JSON"),
-    ("[]", "its schema must be a JSON object"),
-    ({"type": "array"}, 'its schema must have "type": "object" at the top'),
-    ({"type": "object", "properties": {"a": {"type": "strin"}}}, "its schema is not a JSON Schema at ['properties']['a']"),
-    ({"type": "object", "properties": {"a": {"pattern": "("}}}, "is not a JSON Schema"),
-    ({"type": "object", "properties": {"a": {"$ref": "#/$defs/none"}}}, "is not a JSON Schema"),
-    ({"type": "object", "properties": {"a": {"$ref": "https://example.org/a.json"}}}, "is not a JSON Schema"),
-    ({"type": "object", "default": object()}, "its schema is not JSON"),
-])  # fmt: skip
-def test_a_schema_that_is_none(given, said):
-    with pytest.raises(BadTool) as refusal:
-        RawTool("t", "", given, print)
-    assert said in str(refusal.value)
-    assert "\n" not in str(refusal.value)
-
-
-class Foreign:
-    def __init__(self, **spec):
-        self.spec = ToolSpec(**spec)
-
-    async def run(self, arguments, context):
-        return (Text(text="ran"),)
-
-
-def test_collecting():
-    def plain(a: int) -> str:
-        return "ran"
-
-    foreign = Foreign(name="foreign")
-    found = collect([get_weather, plain, foreign])
-    assert list(found) == ["get_weather", "plain", "foreign"]
-    assert found["foreign"] is foreign
-    assert isinstance(found["plain"], FunctionTool)
-
-
-@pytest.mark.parametrize(("tools", "said"), [
-    ([get_weather, Foreign(name="get_weather")], "tool `get_weather`: there are two of that name"),
-    ([Foreign(name="a b")], "the name is not legal"),
-    ([Foreign(name="a", parameters='{"type":"object","required":3}')], "its schema is not a JSON Schema"),
-    ([3], "3 is no tool; pass functions"),
-    ([missing], "parameter `x` has no annotation"),
-])  # fmt: skip
-def test_what_cannot_be_collected(tools, said):
-    with pytest.raises(BadTool) as refusal:
-        collect(tools)
-    assert said in str(refusal.value)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .run.stream import Stream as Stream
     from .tools.function import tool as tool
     from .tools.raw import RawTool as RawTool
+    from .tools.typed import TypedTool as TypedTool
     from .values.delta import ReasoningDelta as ReasoningDelta
     from .values.delta import TextDelta as TextDelta
     from .values.delta import ToolCallDelta as ToolCallDelta
@@ -71,6 +72,7 @@ _HOMES = {
     "run.stream": ("Stream",),
     "tools.function": ("tool",),
     "tools.raw": ("RawTool",),
+    "tools.typed": ("TypedTool",),
     "values.delta": ("ReasoningDelta", "TextDelta", "ToolCallDelta"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",

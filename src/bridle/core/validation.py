@@ -90,7 +90,10 @@ def _validator(schema: str) -> "Validator":
     # Imported when first needed: it takes longer to load than all of values and core, and a run
     # without tools never needs it.  Offline, so that a schema can never make the core fetch anything.
     module = importlib.import_module("jsonschema_rs")
-    validator: Validator = module.validator_for(schema, validate_formats=True, offline=True)
+    try:
+        validator: Validator = module.validator_for(schema, validate_formats=True, offline=True)
+    except module.ReferencingError as error:
+        raise ValueError(error.message) from error
     return validator
 
 
@@ -266,10 +269,10 @@ def _wrong_format(error: "ValidationError", _: Json) -> list[str]:
 
 
 def _wrong_name(error: "ValidationError", schema: Json) -> list[str]:
-    inner = cast("ValidationError", getattr(error.kind, "error", error))
-    reasons = (
-        [line.removeprefix("the arguments: ") for line in _lines(inner, schema)] if inner is not error else []
-    )
+    inner = getattr(error.kind, "error", None)
+    if inner is None:
+        return [_at(error.instance_path, error.message)]
+    reasons = [line.removeprefix(_at(inner.instance_path, "")) for line in _lines(inner, schema)]
     return [_at(error.instance_path, f"has a key that is not allowed: {reason}") for reason in reasons]
 
 
@@ -369,7 +372,7 @@ def _kind_of(value: object) -> str:
 
 
 def _either(words: Sequence[str]) -> str:
-    distinct = list(dict.fromkeys(words))
+    distinct = sorted(dict.fromkeys(words), key="null".__eq__)
     return distinct[0] if len(distinct) == 1 else f"{', '.join(distinct[:-1])} or {distinct[-1]}"
 
 

@@ -24,9 +24,10 @@ from ..values.model import Model
 from ..values.parts import Part
 from ._anthropic_blocks import Block, part_of
 from ._anthropic_ends import LENGTH_WORD, reply_of
-from ._anthropic_failures import error_in, failure_from, failure_of, one_line
+from ._anthropic_failures import failure_from, failure_of
 from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
 from ._eventstream import EventStreamReader
+from ._failures import error_in, one_line
 from ._json import loads, members, mended
 from ._sse import SseReader
 
@@ -179,6 +180,8 @@ class AnthropicDecoder:
     def _happened(self, kind: str, event: dict[str, Any], data: bytes, deltas: list[Delta]) -> None:
         match kind:
             case "message_start" if isinstance(event.get("message"), dict):
+                # A gateway that tries again begins again: two attempts are never one reply.
+                self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
                 self._started = True
                 self._note(event["message"])
                 blocks = elements(members(members(data)["message"]).get("content", b"[]"))

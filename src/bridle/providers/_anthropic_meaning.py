@@ -32,13 +32,19 @@ def meaning(request: HttpRequest) -> object:
     body["system"] = [_block(block) for block in _blocks(body.get("system"))]
     body["tools"] = [_tool(tool) for tool in body.get("tools", [])]
     body["messages"] = _messages(body["messages"])
-    choice = {"type": "auto", **body.get("tool_choice", {})}
-    if choice.get("disable_parallel_tool_use") is False:
-        del choice["disable_parallel_tool_use"]
-    body["tool_choice"] = choice if body["tools"] and choice != {"type": "auto"} else None
+    body["tool_choice"] = _choice(body.get("tool_choice")) if body["tools"] else None
     if "cache_control" in body:
         body["cache_control"] = _mark(body["cache_control"])
     return {name: value for name, value in body.items() if value not in _EMPTY}
+
+
+def _choice(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    plain = {"type": "auto", **_said(choice)}
+    if plain.get("disable_parallel_tool_use") is False:
+        del plain["disable_parallel_tool_use"]
+    return plain if plain != {"type": "auto"} else None
 
 
 def _messages(messages: list[Block]) -> list[Block]:

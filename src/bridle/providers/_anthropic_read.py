@@ -122,7 +122,7 @@ class _Line:
             raise _refused(
                 "invalid", f"messages.{index}.role: Input should be 'user', 'assistant' or 'system'"
             )
-        content = message.get("content", [])
+        content = message.get("content") or []
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise _refused("invalid", f"messages.{index}.content: Input should be a valid list")

@@ -7,7 +7,6 @@ here is what HTTP itself says, and what proxies, gateways and other clouds put a
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from email.utils import parsedate_to_datetime
 from math import isfinite
 from typing import Any
 
@@ -90,10 +89,9 @@ def retry_after_seconds(headers: Mapping[str, str]) -> float | None:
 
 def _moment(text: str) -> datetime | None:
     try:
-        moment = parsedate_to_datetime(text)
-    except (TypeError, ValueError, IndexError, OverflowError):
+        return datetime.strptime(text.replace("GMT", "+0000"), "%a, %d %b %Y %H:%M:%S %z")
+    except ValueError:
         return None
-    return moment if moment.tzinfo else None
 
 
 def word(value: object) -> str:

@@ -7,7 +7,9 @@ one copy, however long the conversation is.
 A family brings a `Writer`, which turns one message into its turns on the wire, and which may remember
 what it wrote (ids, for one).  A turn is opened, filled and closed; where a wire wants its speakers to
 alternate, a turn that `merges` continues the one before it when both are opened alike.  The last turn
-stays open in here and is closed in the copy that is handed out.
+stays open in here and is closed in the copy that is handed out.  Where a wire demands that something
+follows (an answer to every call), a turn says what it is `owed`; it is written when the next turn does
+not pay, and at the end of the copy.
 
 The line of messages may only grow.  Given anything else (a shortened or changed line, another
 endpoint) the memory starts anew rather than send bytes that do not belong to what it was given:
@@ -34,6 +36,10 @@ class Turn(NamedTuple):
     mark_at: int = -1
     """Where in `items` a cache mark may be put; -1 when nothing here can carry one."""
     merges: bool = False
+    owed: bytes = b""
+    """What has to follow on this wire (answers to calls, for one), should the line end or go on without it."""
+    pays: bool = False
+    """Whether this turn is, or repeats, what the turn before it owed."""
 
 
 Writer = Callable[[Message], Sequence[Turn]]
@@ -51,7 +57,12 @@ class KeptMessages:
 
     def joined(self, messages: Sequence[Message]) -> tuple[bytes, str]:
         self._extend(tuple(messages))
-        return b"".join((self._buffer, self._last.closing)), self._digest().hex()
+        return b"".join((self._buffer, *self._end())), self._digest().hex()
+
+    def writes(self, messages: Sequence[Message]) -> bool:
+        """Whether these messages come to anything at all on the wire."""
+        self._extend(tuple(messages))
+        return bool(self._buffer)
 
     def on(self, endpoint: Endpoint) -> None:
         """Where these messages go; another endpoint may want them written otherwise."""
@@ -97,7 +108,7 @@ class KeptMessages:
             for at, mark in placed:
                 pieces += (view[start:at], mark)
                 start = at
-            pieces += (view[start:], self._last.closing, tail, ending)
+            pieces += (view[start:], *self._end(), tail, ending)
             whole = b"".join(pieces)
             for piece in pieces:
                 if isinstance(piece, memoryview):
@@ -134,7 +145,8 @@ class KeptMessages:
             if turn.merges and last.merges and turn.opening == last.opening:
                 self._buffer += b","
             else:
-                self._buffer += last.closing + (b"," if self._buffer else b"") + turn.opening
+                owed = b"" if turn.pays else last.owed
+                self._buffer += last.closing + owed + (b"," if self._buffer else b"") + turn.opening
             if turn.mark_at >= 0:
                 mark_at = len(self._buffer) + turn.mark_at
             self._buffer += turn.items
@@ -143,5 +155,8 @@ class KeptMessages:
 
     def _digest(self) -> bytes:
         whole = self._hash.copy()
-        whole.update(self._last.closing)
+        whole.update(b"".join(self._end()))
         return whole.digest()
+
+    def _end(self) -> tuple[bytes, bytes]:
+        return self._last.closing, self._last.owed

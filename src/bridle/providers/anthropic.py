@@ -4,11 +4,13 @@ The body is joined, never written anew: model, tools and system first, then the 
 once, and behind them everything that may change from one request to the next.  So the bytes of one
 request up to its last message begin the bytes of the following one, whatever changes in between.
 
-The rest of the family by what it does: `_anthropic_blocks` (parts and blocks), `_anthropic_write`
-(messages out), `_anthropic_decode` and `_anthropic_growing` (replies in), `_anthropic_ends` (stops and
-counts), `_anthropic_failures` (what goes wrong, both ways),
-`_anthropic_read` and `_anthropic_speak` (the provider's side), `_anthropic_meaning` (what it takes for
-equal).
+The rest of the family, by what it does (each file is `_anthropic_` and this word):
+
+    blocks     parts and content blocks, both ways     failures   what goes wrong, both ways
+    write      messages on their way out               ends       stops and counts, both ways
+    decode     replies, from bytes in any slices       read       requests, as the provider sees them
+    growing    their blocks, while they are said       speak      replies, as the provider gives them
+    meaning    which requests the provider takes for equal
 
 Keys are no business of a codec: whoever sends the request adds them.
 """
@@ -51,7 +53,7 @@ class AnthropicCodec:
         return KeptMessages(MessageWriter)
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
-        """`digest` covers all of the body but how to deliver the answer, and costs only the messages that are new to `kept`."""
+        """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
         if kept is None:
             kept = self.keep()
         if not isinstance(kept, KeptMessages):

@@ -21,7 +21,7 @@ async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) 
     context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
     try:
         async with asyncio.timeout(seconds) as limit:
-            parts = await tool.run(msgspec.json.decode(call.arguments or "{}"), context)
+            parts = await tool.run(msgspec.json.decode(call.arguments.strip() or "{}"), context)
     except asyncio.CancelledError:
         task = asyncio.current_task()
         if task is not None and task.cancelling():

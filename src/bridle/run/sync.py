@@ -27,11 +27,12 @@ def wait_for(coroutine: Coroutine[None, None, T]) -> T:
     if threading.current_thread() is background.thread:
         coroutine.close()
         raise RuntimeError("run_sync was called from inside a run; use `await agent.run(...)` there")
-    future = background.submit(coroutine)
+    future: Future[T] = Future()  # made first: Ctrl-C may come at any moment from here on
     try:
+        background.submit(coroutine, future)
         return future.result()
     except KeyboardInterrupt:
-        background.cancel(future)
+        background.cancel(coroutine, future)
         try:
             future.result()
         except CancelledError:
@@ -47,14 +48,12 @@ class Background:
         self.thread = threading.Thread(target=self._serve, name="bridle", daemon=True)
         self.thread.start()
 
-    def submit(self, coroutine: Coroutine[None, None, T]) -> "Future[T]":
-        future: Future[T] = Future()
+    def submit(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
         context = contextvars.copy_context()
         self._loop.call_soon_threadsafe(self._begin, coroutine, future, context)
-        return future
 
-    def cancel(self, future: "Future[T]") -> None:
-        self._loop.call_soon_threadsafe(self._cancel, id(future))
+    def cancel(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
+        self._loop.call_soon_threadsafe(self._cancel, coroutine, future)
 
     def close(self) -> None:
         if self._loop.is_closed() or self.pid != os.getpid():
@@ -64,9 +63,14 @@ class Background:
         self._loop.run_until_complete(self._finish())
         self._loop.close()
 
-    def _cancel(self, future_id: int) -> None:
-        if future_id in self._tasks:
-            self._tasks[future_id].cancel()
+    def _cancel(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
+        task = self._tasks.get(id(future))
+        if task is not None:
+            task.cancel()
+        elif not future.done():  # interrupted before it was handed over
+            coroutine.close()
+            future.cancel()
+            future.set_running_or_notify_cancel()
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)

@@ -46,7 +46,9 @@ def _hot_thinking(request: Asked) -> Found | None:
 
 
 def _unsupported_temperature(request: Asked) -> Found | None:
-    if request.abilities is None or request.abilities.sampling:
+    # `Abilities.sampling` speaks of the version we ask for; under the old one temperature went together
+    # with the allowance for thinking, in the same models.
+    if request.abilities is None or "enabled" in request.abilities.thinking:
         return None
     return {} if field(request, "temperature") not in (None, 1) else None
 
@@ -164,7 +166,7 @@ MODEL_RULES = (
         _unsupported_temperature,
         "`temperature` is not supported for this model.",
         evidence="F",
-        models="without sampling",
+        models="without `enabled` thinking",
         passes=under(OLD_VERSION, asked(temperature=1)),
         offends=under(OLD_VERSION, asked(temperature=0.5)),
     ),

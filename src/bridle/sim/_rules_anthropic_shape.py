@@ -48,7 +48,7 @@ def version(request: Asked) -> str:
 
 
 def mapping(value: object) -> Block:
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> Sequence[object]:

@@ -1,25 +1,27 @@
 """One request in, one answer out, as the provider would give it.
 
-The family is the host of the address (`sim://FAMILY/path`); its codec reads the
-request and speaks the answer, its rules refuse what the provider would refuse, in
-the provider's words.  Nothing in this file knows which family that is.
+The family whose codec can read a request's path is the one that answers; an address
+may also name it (`sim://FAMILY/path`).  Its rules refuse what the provider would
+refuse, in the provider's words.  Nothing in this file knows which family that is.
 
-The answer is a function of the request and of nothing else, so it can be asked for
-twice, replayed and compared.
+The answer is a function of the request and of the model tables, so it can be asked
+for twice, replayed and compared.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
 
-from ..ports.codec import HttpReply, HttpRequest
+from ..ports.codec import Codec, HttpReply, HttpRequest
 from ..ports.transport import Outgoing
 from ..providers import load
-from ..providers.catalogue import find
+from ..providers.catalogue import find, known
 from ..values.errors import Failure, MisuseError, ProviderError, UnknownModel
 from ..values.model import Abilities
 from ..values.request import Request
@@ -28,6 +30,7 @@ from .rules import Asked, check, rules_of
 from .tokens import measured
 
 SCHEME = "sim"
+TABLES = "BRIDLE_MODELS"
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
@@ -37,48 +40,63 @@ async def answer(outgoing: Outgoing) -> HttpReply:
 
 
 def respond(outgoing: Outgoing, brain: Brain = decide) -> HttpReply:
-    family, path = _address(outgoing.url)
-    codec = load(family)
-    wire = HttpRequest(path=path, body=outgoing.body, headers=outgoing.headers, method=outgoing.method)
+    codec, request = _read(outgoing)
     body, malformed = _parsed(outgoing.body)
-    request: Request | None = None
-    unread: Failure | None = None
-    try:
-        request = codec.read(wire)
-    except ProviderError as error:
-        unread = error.failure
-    abilities = _abilities(family, request.model.id if request else str(body.get("model", "")))
+    model = str(body.get("model", "")) if isinstance(request, Failure) else request.model.id
     asked = Asked(
-        path=path,
+        path=urlsplit(outgoing.url).path,
         headers=_headers(outgoing.headers),
         body=body,
         size=len(outgoing.body),
         malformed=malformed,
-        abilities=abilities,
+        abilities=_abilities(codec.family, model, os.environ.get(TABLES, "")),
     )
-    violation = check(rules_of(family), asked)
+    violation = check(rules_of(codec.family), asked)
     if violation is not None:
         return codec.speak_failure(violation.failure)
-    if request is None:
-        assert unread is not None
-        return codec.speak_failure(unread)
-    if abilities is not None:
-        request = replace(request, model=replace(request.model, abilities=abilities))
+    if isinstance(request, Failure):
+        return codec.speak_failure(request)
+    if asked.abilities is not None:
+        request = replace(request, model=replace(request.model, abilities=asked.abilities))
     return codec.speak(measured(request, brain(request)), stream=request.stream)
 
 
-def _address(url: str) -> tuple[str, str]:
-    parts = urlsplit(url)
-    if parts.scheme != SCHEME or not parts.netloc:
-        raise MisuseError(f"the simulator is reached at {SCHEME}://FAMILY/path, not at {url!r}")
-    return parts.netloc, parts.path
+def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
+    """The family that answers, and the request as it understands it or why it does not."""
+    address = urlsplit(outgoing.url)
+    families = (address.netloc,) if address.scheme == SCHEME else _families(os.environ.get(TABLES, ""))
+    wire = HttpRequest(
+        path=address.path, body=outgoing.body, headers=outgoing.headers, method=outgoing.method
+    )
+    unread: tuple[Codec, Failure] | None = None
+    for family in families:
+        codec = load(family)
+        try:
+            return codec, codec.read(wire)
+        except ProviderError as error:
+            if error.failure.kind != "not_found":
+                return codec, error.failure
+            unread = unread or (codec, error.failure)
+    if unread is None:
+        raise MisuseError("there is no wire family in the tables, so nobody can be simulated")
+    return unread
 
 
-def _abilities(family: str, model: str) -> Abilities | None:
+@lru_cache(maxsize=4)
+def _families(tables: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(model.endpoint.family for model in known({TABLES: tables})))
+
+
+@lru_cache(maxsize=256)
+def _abilities(family: str, model: str, tables: str) -> Abilities | None:
+    """Facts about a model; None when it is not in the tables, under its name or a dated one."""
+    environ = {TABLES: tables}
     try:
-        return find(f"{SCHEME}:{family}/{model}", environ={}).abilities
+        found = find(f"{SCHEME}:={family}/{model}", environ=environ)
     except UnknownModel:
         return None
+    named = any(model == other.id and family == other.endpoint.family for other in known(environ))
+    return found.abilities if named or found.price is not None else None
 
 
 def _headers(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:

@@ -35,7 +35,7 @@ QUIET = ("", "disabled", "none", "off")
 INTRODUCTION = (
     "I am a simulated model: no real one was asked. I can do sums, compare the weather of cities and look"
     " things up in files when I am given tools for it, and I play scripts made of lines such as `!say TEXT`"
-    " and `!call NAME {json}`. Choose a real model with -m."
+    " and `!call NAME {json}`. Choose a real model with `-m VENDOR:MODEL`."
 )
 
 
@@ -93,16 +93,20 @@ def _shaped(request: Request, scene: Scene, move: Move) -> Move:
     """The move as this request allows it: words become a call or an object where one is wanted."""
     tool = _wanted_tool(request, scene, move)
     if tool is not None:
-        answer = move.text if isinstance(move, Answer) else ""
         arguments = msgspec.json.decode(
-            filled(tool.parameters, scene.history, answer), type=dict[str, object]
+            filled(tool.parameters, scene.history, _told(move)), type=dict[str, object]
         )
         return (Call(name=tool.name, arguments=arguments),)
     if not isinstance(move, Answer):
         return move
     if request.output is not None:
-        return Answer(text=filled(request.output.parameters, scene.history, move.text))
-    return Answer(text=f"{move.text} {SEAL}")
+        return Answer(text=filled(request.output.parameters, scene.history, _told(move)))
+    return move if "simulated model" in move.text else Answer(text=f"{move.text} {SEAL}")
+
+
+def _told(move: Move) -> str:
+    """What the move says about the matter; an introduction says nothing about it."""
+    return move.text if isinstance(move, Answer) and move.text != INTRODUCTION else ""
 
 
 def _wanted_tool(request: Request, scene: Scene, move: Move) -> ToolSpec | None:
@@ -129,7 +133,7 @@ def _thoughts(request: Request, move: Move) -> list[Part]:
     modes = request.model.abilities.thinking
     asked = thinking is not None and (thinking.mode not in QUIET or thinking.budget_tokens is not None)
     always = bool(modes) and not any(mode in QUIET for mode in modes)
-    if not asked and not (always and thinking is None):
+    if not asked and not always:
         return []
     if isinstance(move, Answer):
         words = "I have what I need to answer."

@@ -31,7 +31,9 @@ FORMATS = {
 }
 TELLING = re.compile(r"answer|summary|text|result|message|reason|description|explanation|comment|conclusion")
 NAMED = re.compile(r"name|city|place|location|country|town|person|title|author|winner|capital")
-NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w])")
+NUMBER = re.compile(r"(?<![\w.])-?\d{1,15}(?:\.\d{1,15})?(?![\w])")
+QUOTED = r"\b{}\s*(?:is|was|=|:|of)?\s*[\"'`]([^\"'`\n]+)[\"'`]"
+TOLD = r"\b{}\s*(?:\bis\b|\bwas\b|=|:)\s*([^\n,;?]+)"
 PROPER = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-ZÀ-Þ][\w'-]+(?:\s+[A-ZÀ-Þ][\w'-]+)*", re.MULTILINE)
 
 Schema = Mapping[str, object]
@@ -61,15 +63,17 @@ class _Facts:
         self.answer = answer
         self.said = f"{about}\n{answer}".strip()
         self.known = _objects(self.said)
-        self.numbers = [msgspec.json.decode(text) for text in NUMBER.findall(self.said)]
+        self.numbers = [_read_number(text) for text in NUMBER.findall(self.said)]
         self.names = list(dict.fromkeys(PROPER.findall(self.said)))
 
     def of(self, name: str, kind: str) -> object:
         if name in self.known:
             return self.known[name]
         spoken = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
-        told = re.search(
-            rf"\b{re.escape(spoken)}\s*(?:\bis\b|\bwas\b|=|:)\s*([^\n,;?]+)", self.said, re.IGNORECASE
+        wanted = re.escape(spoken).replace(r"\ ", "[ _-]")
+        told = next(
+            filter(None, (re.search(p.format(wanted), self.said, re.IGNORECASE) for p in (QUOTED, TOLD))),
+            None,
         )
         if told:
             return _as(kind, told.group(1).strip(" .\"'`"))
@@ -150,6 +154,8 @@ class _Builder:
         properties = schema.get("properties")
         named = properties if isinstance(properties, Mapping) else {}
         required = [str(name) for name in _listed(schema.get("required"))]
+        if self.facts and "required" not in schema and depth < DEPTH_MAX:
+            required = list(named)  # nothing has to be there, so whatever can be told is
         built = {name: self.build(named.get(name, {}), name, depth + 1) for name in required}
         if self.facts and depth < DEPTH_MAX:
             built |= {name: self.facts.known[name] for name in named if name in self.facts.known}
@@ -245,10 +251,14 @@ def _as(kind: str, text: str) -> object:
     """What was said as the type that was asked for, or nothing."""
     if kind in ("integer", "number"):
         number = NUMBER.search(text)
-        return msgspec.json.decode(number.group()) if number else None
+        return _read_number(number.group()) if number else None
     if kind == "boolean":
         return text.lower() in ("yes", "true")
     return text or None
+
+
+def _read_number(text: str) -> float:
+    return float(text) if "." in text else int(text)
 
 
 def _objects(text: str) -> dict[str, object]:

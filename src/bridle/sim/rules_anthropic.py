@@ -48,12 +48,12 @@ def _too_much_output(request: Asked) -> Found | None:
     return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
 
 
-def _required(name: str) -> Rule:
+def _required(name: str, evidence: str) -> Rule:
     return rule(
         f"{name.replace('_', '-')}-required",
         lambda request: None if field(request, name) is not None else {},
         f"{name}: Field required",
-        evidence="S",
+        evidence=evidence,
         passes=asked(),
         offends=asked(**{name: None}),
     )
@@ -99,7 +99,7 @@ ENVELOPE_RULES = (
         offends=replace(asked(), malformed="no low surrogate in string: line 1 column 9 (char 8)"),
         says="The request body is not valid JSON: no low surrogate in string: line 1 column 9 (char 8)",
     ),
-    _required("model"),
+    _required("model", "F"),
     replace(
         rule(
             "model-known",
@@ -114,7 +114,7 @@ ENVELOPE_RULES = (
         type="not_found_error",
         kind="not_found",
     ),
-    _required("max_tokens"),
+    _required("max_tokens", "S"),
     rule(
         "max-tokens-limit",
         _too_much_output,
@@ -124,7 +124,7 @@ ENVELOPE_RULES = (
         offends=to(PREFILLS, asked(max_tokens=64_001)),
         says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
     ),
-    _required("messages"),
+    _required("messages", "F"),
 )
 
 RULES = (*ENVELOPE_RULES, *TOOL_RULES, *MESSAGE_RULES, *MARK_RULES, *MODEL_RULES)

@@ -72,16 +72,17 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
     request = Request(
         model=Model(id=recording.model, endpoint=Endpoint(name=codec.family, family=codec.family))
     )
-    differences: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
     if recording.request is not None:
         try:
             request = codec.read(recording.request)
+            changed = tuple(request_differences(codec, recording.request))
         except ProviderError as error:
             if error.failure.kind == "not_found":
                 return Verdict(id=recording.id, answer="other")
-            problem = f"the request cannot be read: {error}"
-            return Verdict(id=recording.id, answer="other", problems=(problem,))
-        differences = tuple(request_differences(codec, recording.request))
+            # The provider refused it as well: then there is nothing to write again.
+            if recording.status < 300:
+                changed = (f"$: the request cannot be read: {error}",)
     whole = decoded(codec, request, recording)
     problems = [
         f"fed {size} bytes at a time it gives something else"
@@ -92,11 +93,12 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
     answer: Literal["reply", "failure", "cut"] = "reply"
     if isinstance(whole, Failure):
         answer = "cut" if CUT_TAG in recording.tags and whole.kind == "cut" else "failure"
-        if answer == "failure" and (recording.status < 300 or whole.status != recording.status):
+        unread = recording.status < 300 and whole.kind in ("cut", "garbled")
+        if answer == "failure" and (unread or whole.status != recording.status):
             problems.append(f"HTTP {recording.status} became {whole}")
     elif recording.status >= 300:
         problems.append(f"HTTP {recording.status} became a reply")
-    return Verdict(id=recording.id, answer=answer, problems=tuple(problems), differences=differences)
+    return Verdict(id=recording.id, answer=answer, problems=tuple(problems), differences=changed)
 
 
 def decoded(codec: Codec, request: Request, recording: Recording, size: int | None = None) -> Reply | Failure:

@@ -6,8 +6,10 @@ is known by the name of its attribute (`ge`, `max_length`, …), which all of th
 Notes nobody here understands are left alone, as the typing rules ask.
 """
 
+import inspect
 import re
 import sys
+import types
 import typing
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
@@ -68,19 +70,32 @@ def read_field_default(default: Any) -> tuple[Notes, Any, Callable[[], Any] | No
 
 def hints_of(target: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """Its annotations, resolved; `names` are those in sight where it was written, if it was not a module."""
-    try:
-        return typing.get_type_hints(target, include_extras=True)
-    except NameError:
-        pass
-    own = {target.__name__: target} if isinstance(target, type) else {}
-    try:
-        return typing.get_type_hints(target, localns={**names, **own}, include_extras=True)
-    except NameError as error:
-        raise NoJsonForm(
-            f"`{error.name}` is not defined where the annotation is read;"
-            " define it above, outside of `if TYPE_CHECKING`",
-            _who_says(target, error.name),
-        ) from None
+    is_class = isinstance(target, type)
+    scope = {**names, target.__name__: target} if is_class else {**names}
+    unknown = NameError()
+    for seen, around in (
+        (target, None),
+        (target, scope),
+        (target if is_class else _any_return(target), scope),
+    ):
+        try:
+            return typing.get_type_hints(seen, localns=around, include_extras=True)
+        except NameError as error:
+            unknown = error
+        except (AttributeError, SyntaxError, TypeError) as error:
+            raise NoJsonForm(f"has an annotation that Python cannot read ({error}); correct it") from None
+    what = f"has an annotation with the unknown name `{unknown.name}`"
+    raise NoJsonForm(
+        f"{what}; define it above, outside of `if TYPE_CHECKING`", _who_says(target, unknown.name)
+    )
+
+
+def _any_return(function: Any) -> Any:
+    """The function as far as it matters to a model, who never sees the type it returns."""
+    return types.SimpleNamespace(
+        __annotations__={**function.__annotations__, "return": Any},
+        __globals__=getattr(inspect.unwrap(function), "__globals__", {}),
+    )
 
 
 def _who_says(target: Any, name: str | None) -> str:

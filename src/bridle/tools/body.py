@@ -10,8 +10,9 @@ Every kind of tool in this package has a body, so these rules exist once.
 import asyncio
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from ..ports.tool import CallContext
 from ..values.parts import Media, Text
@@ -70,10 +71,10 @@ def is_async(function: Callable[..., object]) -> bool:
 
 
 def is_context(annotation: object) -> bool:
-    """Whether a parameter asks for the `CallContext`; it may be written as a string."""
+    """Whether a parameter asks for the `CallContext`, or may do without; it may be written as a string."""
     if isinstance(annotation, str):
-        return annotation.rpartition(".")[2] == CallContext.__name__
-    return annotation is CallContext
+        return re.search(rf"\b{CallContext.__name__}\b", annotation) is not None
+    return annotation is CallContext or CallContext in get_args(annotation)
 
 
 def body_of(tool: str, function: Callable[..., object]) -> Body:

@@ -6,6 +6,7 @@ tool from elsewhere that says something no provider would accept.
 """
 
 from collections.abc import Callable, Iterable
+from types import MethodType
 from typing import cast
 
 from ..ports.tool import Tool
@@ -35,6 +36,9 @@ def collect(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:
 
 
 def _tool(candidate: "Tool | Callable[..., object]") -> Tool:
+    if isinstance(candidate, MethodType) and isinstance(candidate.__func__, FunctionTool):
+        # A classmethod around a tool: newer Pythons bind it themselves, without asking the tool.
+        return cast("Tool", candidate.__func__.__get__(candidate.__self__))
     if isinstance(candidate, _OWN):
         if needs_object(candidate):
             raise BadTool(

@@ -17,6 +17,7 @@ import msgspec
 from .annotations import NoJsonForm
 from .document import Schema, mapped
 
+_MARKS = ("__get_pydantic_core_schema__", "__pydantic_validator__")
 _NOISE = ("title", "discriminator")
 
 
@@ -33,21 +34,30 @@ def foreign(annotation: Any, *, by_notes: bool = False) -> Foreign | None:
     name = str(getattr(annotation, "__name__", "Value"))
     if isinstance(annotation, type) and hasattr(annotation, "model_json_schema"):
         model: Any = annotation
-        return Foreign(
-            name, _tidy(model.model_json_schema()), lambda data: model.model_validate_json(data, strict=True)
-        )
-    marks = ("__get_pydantic_core_schema__", "__pydantic_validator__")
-    if not by_notes and not any(hasattr(annotation, mark) for mark in marks):
-        return None
-    pydantic = sys.modules.get("pydantic")
-    if pydantic is None:
-        return None
+        schema = _described(model.model_json_schema)
+        return Foreign(name, schema, lambda data: model.model_validate_json(data, strict=True))
+    if by_notes or any(hasattr(annotation, mark) for mark in _MARKS):
+        pydantic = sys.modules.get("pydantic")
+        if pydantic is not None:
+            schema = _described(lambda: pydantic.TypeAdapter(annotation).json_schema())
+            check = pydantic.TypeAdapter(annotation).validate_json
+            return Foreign(name, schema, lambda data: check(data, strict=True))
+    return None
+
+
+def _described(describe: Callable[[], Schema]) -> Schema:
     try:
-        adapter = pydantic.TypeAdapter(annotation)
-        schema = adapter.json_schema()
-    except pydantic.PydanticUserError as error:
-        raise NoJsonForm(f"is a type pydantic cannot describe in JSON Schema: {_first_line(error)}") from None
-    return Foreign(name, _tidy(schema), lambda data: adapter.validate_json(data, strict=True))
+        return _tidy(describe())
+    except _refusals() as error:
+        raise NoJsonForm(
+            f"is a type pydantic cannot describe: {_first_line(error)}; use another type"
+        ) from None
+
+
+def _refusals() -> tuple[type[Exception], ...]:
+    pydantic = sys.modules.get("pydantic")
+    names = ("PydanticUserError", "PydanticUndefinedAnnotation")
+    return tuple(getattr(pydantic, name) for name in names if hasattr(pydantic, name))
 
 
 def as_json(value: Any) -> bytes:

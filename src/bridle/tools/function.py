@@ -205,6 +205,8 @@ def _ready(function: Callable[P, R_co]) -> Callable[P, R_co]:
         raise BadTool(
             f"tool `{name}`: it is a class; use TypedTool({name}, run=…), or put @tool on a function"
         )
+    if isinstance(function, classmethod):
+        raise BadTool(f"tool `{name}`: it is a classmethod already; write @classmethod above @tool")
     if not callable(function):
         raise BadTool(f"tool `{name}`: it cannot be called; put @tool on a function")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):

@@ -40,7 +40,7 @@ def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -
     hints = hints_of(_annotated(function), names)
     shown = _shown(function)
     fixed = set(function.keywords) if isinstance(function, functools.partial) else set()
-    unbound = bool(shown) and _is_self(shown[0], hints)
+    unbound = bool(shown) and _is_self(shown[0], hints, function)
     fields: list[Field] = []
     context = None
     fallbacks: dict[str, Any] = {}
@@ -105,5 +105,7 @@ def _shown(function: Callable[..., object]) -> list[inspect.Parameter]:
         ) from None
 
 
-def _is_self(first: inspect.Parameter, hints: Mapping[str, Any]) -> bool:
-    return first.name in ("self", "cls") and first.name not in hints
+def _is_self(first: inspect.Parameter, hints: Mapping[str, Any], function: object) -> bool:
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = bool(owner) and not owner.endswith("<locals>")
+    return first.name in ("self", "cls") and (in_class or first.name not in hints)

@@ -17,6 +17,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import Context, copy_context
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -90,7 +91,6 @@ def fit_to_raise(error: BaseException) -> Exception:
 
 class _Pool:
     def __init__(self, limit: int, left_max: int) -> None:
-        self.pid = os.getpid()
         self._limit = limit
         self._left_max = left_max
         self._jobs: SimpleQueue[_Job] = SimpleQueue()
@@ -104,7 +104,13 @@ class _Pool:
         with self._lock:
             self._spare -= 1
             self._jobs.put(job)
-            self._grow()
+            try:
+                self._grow()
+            except RuntimeError:
+                job.left = (
+                    True  # no thread can be started: the caller hears it, so the job must not run later
+                )
+                raise
 
     def leave(self, job: _Job) -> None:
         with self._lock:
@@ -113,13 +119,14 @@ class _Pool:
             if job.running and job.left:
                 self._workers -= 1
                 self._left += 1
-                self._grow()
+                with suppress(RuntimeError):  # no thread can be started: who waits for one goes on waiting
+                    self._grow()
 
     def _grow(self) -> None:
         if self._spare < 0 and self._workers < self._limit:
+            threading.Thread(target=self._work, name="bridle-tool", daemon=True).start()
             self._workers += 1
             self._spare += 1
-            threading.Thread(target=self._work, name="bridle-tool", daemon=True).start()
 
     def _work(self) -> None:
         while True:
@@ -137,13 +144,10 @@ class _Pool:
             del job  # a worker that waits must not keep the last caller's data alive
 
 
-_pool: _Pool | None = None
+_pools: dict[int, _Pool] = {}
 
 
 def _shared() -> _Pool:
     """The pool of this process; a forked child has none of its parent's threads and starts anew."""
-    global _pool
-    pool = _pool
-    if pool is None or pool.pid != os.getpid():
-        pool = _pool = _Pool(THREADS_MAX, LEFT_MAX)
-    return pool
+    pid = os.getpid()
+    return _pools.get(pid) or _pools.setdefault(pid, _Pool(THREADS_MAX, LEFT_MAX))

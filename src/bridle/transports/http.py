@@ -26,6 +26,8 @@ from ..values.errors import ProviderError
 from .explaining import TROUBLE, Deadlines, explain
 from .pool import Pool, pool_of
 
+__all__ = ["Deadlines", "HttpTransport", "close_all"]
+
 PIECE_BYTES = 2**20
 """Longer bodies are written in pieces, so that an upload does not hold up the loop."""
 

@@ -1,14 +1,14 @@
 """Finding a tool for a purpose by its name, its description and its parameters."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from ...values.request import ToolSpec
 from ...values.value import Value
 from ..instance import filled
-from ..scene import Call, Exchange
+from ..scene import Call
 
 
 class Parameter(Value):
@@ -60,8 +60,3 @@ def call(tool: ToolSpec, arguments: Mapping[str, object], about: str = "") -> Ca
     """A call with these arguments; whatever else the tool requires is filled in."""
     rest = msgspec.json.decode(filled(tool.parameters, about), type=dict[str, object])
     return Call(name=tool.name, arguments={**rest, **arguments})
-
-
-def failures(exchanges: Iterable[Exchange]) -> str:
-    """What went wrong, in a sentence for each error; nothing when nothing did."""
-    return " ".join(f"{failed.name} failed: {failed.text}" for failed in exchanges if failed.is_error)

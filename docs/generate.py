@@ -1,0 +1,142 @@
+"""Write the parts of the documentation that come from tables.
+
+    python docs/generate.py            rewrite them
+    python docs/generate.py --check    only say which are stale, with exit code 1 if any is
+
+A page is written by people.  Between the lines `<!-- begin NAME -->` and `<!-- end NAME -->`
+stands what the function NAME returns.  To add one, write the function, list it in BLOCKS
+and put the two lines into its page.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from pathlib import Path
+
+from bridle.providers.catalogue import known
+from bridle.sim.rules import families, rules_of, table
+from bridle.values.model import Endpoint, Model
+from bridle.values.usage import Rates
+
+HERE = Path(__file__).parent
+
+
+def endpoints() -> str:
+    found: dict[str, Endpoint] = {model.endpoint.name: model.endpoint for model in known()}
+    return _table(
+        ["vendor", "wire family", "answers at", "key", "base URL"],
+        [
+            [
+                f"`{name}:`",
+                endpoint.family,
+                endpoint.base_url,
+                _names(endpoint.key_env),
+                _names(endpoint.base_url_env),
+            ]
+            for name, endpoint in found.items()
+        ],
+    )
+
+
+def models() -> str:
+    return _table(
+        ["model", "context", "output", "thinking", "effort", "forced tools"],
+        [
+            [
+                f"`{model.name}`",
+                _count(model.abilities.context_tokens),
+                _count(model.abilities.output_tokens),
+                _words(model.abilities.thinking),
+                _words(model.abilities.efforts),
+                "yes" if model.abilities.forced_tools else "no",
+            ]
+            for model in known()
+        ],
+    )
+
+
+def prices() -> str:
+    return _table(
+        ["model", "prompt", "input", "output", "cache read", "cache write, 5 min", "1 h"],
+        [
+            [f"`{model.name}`", *_rates(model, tier)]
+            for model in known()
+            if model.price
+            for tier in model.price.tiers
+        ],
+    )
+
+
+def rules() -> str:
+    """Every family's rules, in the order they are asked."""
+    return "\n".join(f"### {family}\n\n{table(rules_of(family))}\n" for family in families())
+
+
+BLOCKS: list[tuple[str, Callable[[], str]]] = [
+    ("models.md", endpoints),
+    ("models.md", models),
+    ("models.md", prices),
+    ("simulator.md", rules),
+]
+
+
+def main(arguments: Sequence[str], folder: Path = HERE) -> int:
+    stale = []
+    for name, function in BLOCKS:
+        page = folder / name
+        before = page.read_text(encoding="utf-8")
+        after = _filled(before, function.__name__, function(), name)
+        if after == before:
+            continue
+        stale.append(f"{name} ({function.__name__})")
+        if "--check" not in arguments:
+            page.write_text(after, encoding="utf-8")
+    if stale and "--check" in arguments:
+        sys.stderr.write(f"stale: {', '.join(stale)}; run: python docs/generate.py\n")
+        return 1
+    return 0
+
+
+def _filled(page: str, block: str, text: str, name: str) -> str:
+    pattern = re.compile(rf"(<!-- begin {block} -->\n).*?(<!-- end {block} -->)", re.DOTALL)
+    if not pattern.search(page):
+        raise SystemExit(f"docs/{name} has no lines `<!-- begin {block} -->` and `<!-- end {block} -->`")
+    return pattern.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", page)
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def _rates(model: Model, tier: Rates) -> list[str]:
+    assert model.price is not None
+    above = f"over {_count(tier.above_prompt_tokens)}" if tier.above_prompt_tokens else "any"
+    if len(model.price.tiers) > 1 and not tier.above_prompt_tokens:
+        above = (
+            f"up to {_count(min(t.above_prompt_tokens for t in model.price.tiers if t.above_prompt_tokens))}"
+        )
+    columns = (tier.input, tier.output, tier.cache_read, tier.cache_write, tier.cache_write_1h)
+    return [above, *map(_dollars, columns)]
+
+
+def _dollars(amount: Decimal) -> str:
+    cents = amount.quantize(Decimal("0.01"))
+    return f"{cents if cents == amount else amount.normalize():f}"
+
+
+def _count(tokens: int) -> str:
+    return f"{tokens // 1_000_000} M" if tokens % 1_000_000 == 0 else f"{tokens // 1_000} k"
+
+
+def _words(words: Sequence[str]) -> str:
+    return ", ".join(words) or "none"
+
+
+def _names(variables: Sequence[str]) -> str:
+    return _words([f"`{name}`" for name in variables])
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,33 @@
+"""A call's arguments, on wires that want them as an object and not as text.
+
+Our calls keep arguments as the text they arrived in.  Most of it is an object and goes out as it is
+written.  What is not (arguments cut in two, a list, plain nonsense) has to travel all the same,
+because a call that was answered cannot be left out: it becomes the one member of an object that says
+so, and is taken out of it again on the way back.
+"""
+
+from typing import Any, cast
+
+from ._json import is_object, loads, mended, raw
+
+INVALID_JSON = "INVALID_JSON"
+
+
+def object_of(arguments: str) -> Any:
+    """The arguments as an object, spelled as they were wherever possible."""
+    if is_object(arguments):
+        return raw(arguments)
+    try:
+        value = loads(arguments)
+    except ValueError:
+        value = None
+    return value if isinstance(value, dict) else {INVALID_JSON: mended(arguments)}
+
+
+def text_of(written: str) -> str:
+    """The arguments in an object that was written by `object_of`, or by anybody else."""
+    if INVALID_JSON in written:
+        value = loads(written)
+        if isinstance(value, dict) and list(value) == [INVALID_JSON] and isinstance(value[INVALID_JSON], str):
+            return cast("str", value[INVALID_JSON])
+    return written

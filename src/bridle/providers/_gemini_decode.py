@@ -1,0 +1,348 @@
+"""Replies of Gemini, from bytes in any slices: JSON, server-sent events, and one long JSON array.
+
+All three carry the same object, whole or in pieces, and take the same road: a reply given whole is a
+stream of one.  A stream has no last event.  It is a reply once the provider has said why it stopped,
+or that it refused the prompt; before that it is cut, however much was said.  An array must also have
+been closed.
+
+Pieces of plain words take a short road: one typed parse that accepts nothing else, one append, one
+delta.  Everything it does not know by sight goes through `_happened`, which looks before it touches.
+Only the first candidate is read; nobody asks for more.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import replace
+
+from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.message import Reply
+from ..values.model import Model
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall
+from ..values.request import ToolSpec
+from ._array import ArrayReader
+from ._failures import error_in, one_line
+from ._gemini_ends import CONTINUES, finish_word, is_block, reply_of
+from ._gemini_failures import failure_from, failure_of
+from ._gemini_growing import Growing
+from ._gemini_parts import CANDIDATE_FIELDS, CONTINUATION, Block, arguments_of, camel, part_of, wire_name
+from ._json import dumps, loads, mended
+from ._sse import SseReader
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+"""As for one event of a stream: nothing real comes near it."""
+ERROR_BYTES_MAX = 1024 * 1024
+"""What is read of an error page; the rest would tell nobody more."""
+
+_KEPT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
+"""What a candidate says beside its content that is worth keeping."""
+_KNOWN = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+class _Words(Struct, gc=False, forbid_unknown_fields=True):
+    text: str
+    thought: bool = False
+
+
+class _Content(Struct, gc=False, forbid_unknown_fields=True):
+    parts: list[_Words]
+    role: str = ""
+
+
+class _Candidate(Struct, gc=False, forbid_unknown_fields=True):
+    content: _Content
+    index: int = 0
+    safetyRatings: Raw = Raw()
+    avgLogprobs: Raw = Raw()
+
+
+class _Chunk(Struct, gc=False, forbid_unknown_fields=True):
+    """A piece of a reply that holds nothing but words."""
+
+    candidates: list[_Candidate]
+    usageMetadata: Raw = Raw()
+    modelVersion: str = ""
+    responseId: str = ""
+    createTime: str = ""
+
+
+class _RawCall(Struct):
+    args: Raw = Raw()
+
+
+class _RawPart(Struct):
+    functionCall: _RawCall | None = None
+
+
+class _RawContent(Struct):
+    parts: list[_RawPart] = []
+
+
+class _RawCandidate(Struct):
+    content: _RawContent | None = None
+
+
+class _RawChunk(Struct):
+    """Where the arguments of calls are written, to have them letter by letter."""
+
+    candidates: list[_RawCandidate] = []
+
+
+_decode_words = msgspec.json.Decoder(_Chunk).decode
+_decode_raw = msgspec.json.Decoder(_RawChunk).decode
+
+
+class GeminiDecoder:
+    def __init__(
+        self, model: Model, tools: Sequence[ToolSpec], status: int, headers: Mapping[str, str]
+    ) -> None:
+        self._model, self._status, self._headers = model, status, headers
+        self._names = {sent: tool.name for tool in tools if (sent := wire_name(tool.name)) != tool.name}
+        self._reader: SseReader | ArrayReader | None = None
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._sniffed = not self._succeeded
+        self._growing = Growing()
+        self._meta: dict[str, Any] = {}
+        self._fields: dict[str, Any] = {}
+        self._counts: dict[str, Any] = {}
+        self._latest_counts = Raw()
+        self._failure: Failure | None = None
+
+    @property
+    def partial(self) -> str:
+        return self._growing.said
+
+    @property
+    def _succeeded(self) -> bool:
+        return 200 <= self._status < 300
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        try:
+            if not self._sniffed:
+                data = self._sniff(data)
+            if self._reader is None:
+                self._hold(data)
+                return []
+            return self._take(self._reader.feed(data))
+        except ProviderError as error:
+            self._failure = error.failure
+            raise
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        body = b"".join(self._body)
+        if not self._succeeded:
+            raise ProviderError(failure_of(self._status, self._headers, body))
+        if self._reader is None:
+            self._whole(body)
+        else:
+            self._last_words(self._reader)
+            if not self._ended:
+                raise self._problem("cut", "the stream ended before the reply did: no finishReason arrived")
+            if isinstance(self._reader, ArrayReader) and not self._reader.closed:
+                raise self._problem("cut", "the stream ended before the array of its pieces did")
+        self._note_counts()
+        return reply_of(self._parts(), self._meta, self._counts, self._model)
+
+    @property
+    def _ended(self) -> bool:
+        return bool(self._meta.get("finishReason")) or is_block(self._meta.get("promptFeedback"))
+
+    def _sniff(self, data: bytes) -> bytes:
+        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
+        data = b"".join((*self._body, data))
+        self._body, self._body_size = [], 0
+        if start := data.lstrip(_BLANK)[:1]:
+            self._sniffed = True
+            if start == b"[":
+                self._reader = ArrayReader()
+            elif start not in b'{<"':
+                self._reader = SseReader()
+        return data
+
+    def _hold(self, data: bytes) -> None:
+        limit = BODY_BYTES_MAX if self._succeeded else ERROR_BYTES_MAX
+        if self._body_size + len(data) <= limit:
+            self._body.append(data)
+            self._body_size += len(data)
+        elif self._succeeded:
+            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for _, data in events:
+            try:
+                chunk = _decode_words(data)
+            except (ValueError, RecursionError):
+                self._read(data, deltas)
+                continue
+            if len(chunk.candidates) != 1 or chunk.candidates[0].index:
+                self._read(data, deltas)
+                continue
+            for part in chunk.candidates[0].content.parts:
+                if said := part.text:
+                    self._growing.say(said, thought=part.thought)
+                    deltas.append(ReasoningDelta(reasoning=said) if part.thought else TextDelta(text=said))
+            self._latest_counts = chunk.usageMetadata
+            if chunk.responseId:
+                self._meta["responseId"] = chunk.responseId
+            if chunk.modelVersion:
+                self._meta["modelVersion"] = chunk.modelVersion
+        return deltas
+
+    def _read(self, data: bytes, deltas: list[Delta]) -> None:
+        if data.strip() == b"[DONE]":
+            return
+        try:
+            chunk = loads(data)
+            if isinstance(chunk, dict):
+                self._happened(chunk, data, deltas)
+        except ValueError as error:
+            raise self._problem(
+                "garbled", f"the provider sent a piece of a reply that cannot be read ({error})"
+            ) from None
+
+    def _happened(self, chunk: Block, data: bytes, deltas: list[Delta]) -> None:
+        chunk = {camel(name): value for name, value in chunk.items() if value is not None}
+        if "error" in chunk:
+            raise ProviderError(failure_from(error_in(chunk) or {}, self._status))
+        self._note_counts()
+        if isinstance(counts := chunk.get("usageMetadata"), dict):
+            self._counts.update((camel(name), value) for name, value in counts.items() if value is not None)
+        for name in ("responseId", "modelVersion"):
+            if isinstance(said := chunk.get(name), str) and said:
+                self._meta[name] = said
+        if is_block(chunk.get("promptFeedback")):
+            self._meta["promptFeedback"] = chunk["promptFeedback"]
+        candidates = chunk.get("candidates")
+        for place, candidate in enumerate(candidates if isinstance(candidates, list) else ()):
+            if isinstance(candidate, dict) and not candidate.get("index"):
+                self._candidate(candidate, data, place, deltas)
+                break
+
+    def _candidate(self, candidate: Block, data: bytes, place: int, deltas: list[Delta]) -> None:
+        said = {camel(name): value for name, value in candidate.items() if value is not None}
+        self._fields.update((name, said[name]) for name in _KEPT if said.get(name))
+        if reason := finish_word(said.get("finishReason")):
+            self._meta["finishReason"] = reason
+            self._meta["finishMessage"] = said.get("finishMessage")
+        if isinstance(token := said.get("continuationToken"), str):
+            self._meta["continuationToken"] = token
+        content = said.get("content")
+        parts = content.get("parts") if isinstance(content, dict) else None
+        blocks = [parts] if isinstance(parts, dict) else parts if isinstance(parts, list) else []
+        arguments = _arguments(data, place) if b'"functionCall"' in data else []
+        for at, block in enumerate(blocks):
+            if isinstance(block, dict):
+                self._part(block, arguments[at] if at < len(arguments) else None, deltas)
+
+    def _part(self, block: Block, arguments: str | None, deltas: list[Delta]) -> None:
+        if block.keys() <= {"text", "thought"} and isinstance(said := block.get("text"), str):
+            # Half a character may end one piece and begin the next: nothing is mended before they are joined.
+            if said:
+                thought = block.get("thought") is True
+                self._growing.say(said, thought=thought)
+                shown = mended(said)
+                deltas.append(ReasoningDelta(reasoning=shown) if thought else TextDelta(text=shown))
+            return
+        call = block.get("functionCall")
+        if isinstance(call, dict) and (
+            call.get("willContinue") is True or "partialArgs" in call or self._growing.open is not None
+        ):
+            at = self._growing.open.place if self._growing.open else self._growing.count
+            part: Part | None = self._growing.call(block)
+        elif call == {}:
+            return  # how a call in pieces ends; this one never began
+        else:
+            part, at = part_of(block, arguments), self._growing.count
+            self._growing.add(part)
+        match part:
+            case Text(text=said) if said:
+                deltas.append(TextDelta(text=said))
+            case Reasoning(text=said) if said:
+                deltas.append(ReasoningDelta(reasoning=said))
+            case ToolCall(name=name, arguments=given):
+                name = self._names.get(name, name)
+                deltas.append(ToolCallDelta(index=at, name=name, arguments=given))
+
+    def _note_counts(self) -> None:
+        """Later counts replace earlier ones, and null takes nothing back: they are totals so far."""
+        if data := bytes(self._latest_counts):
+            self._latest_counts = Raw()
+            if isinstance(counts := loads(data), dict):
+                self._counts.update((name, value) for name, value in counts.items() if value is not None)
+
+    def _parts(self) -> list[Part]:
+        try:
+            parts = [self._called(part) for part in self._growing.parts()]
+        except ValueError as error:
+            raise self._problem("garbled", f"the provider sent a call that cannot be read ({error})") from None
+        if self._fields and parts:
+            parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
+        if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get("continuationToken")):
+            parts.append(Opaque(kind=CONTINUATION, native=dumps({"continuationToken": token}).decode()))
+        return parts
+
+    def _called(self, part: Part) -> Part:
+        """A call under the name its tool has on our side."""
+        if isinstance(part, ToolCall) and part.name in self._names:
+            return replace(part, name=self._names[part.name])
+        return part
+
+    def _whole(self, body: bytes) -> None:
+        """A reply given whole may leave out why it stopped, but must be one."""
+        try:
+            reply = loads(body)
+        except ValueError:
+            if not body.strip():
+                raise self._problem("cut", "the provider's reply was empty") from None
+            if body.lstrip(_BLANK)[:1] == b"{":
+                raise self._problem("cut", "the reply ended before it was complete") from None
+            raise self._stranger(body) from None
+        if isinstance(reply, dict) and "error" not in reply and not _KNOWN & {camel(name) for name in reply}:
+            if (error := error_in(reply)) is not None:
+                raise ProviderError(failure_from(error, self._status))
+            raise self._stranger(body)
+        if not isinstance(reply, dict):
+            raise self._stranger(body)
+        self._read(body, [])
+
+    def _stranger(self, body: bytes) -> ProviderError:
+        said = one_line(body)[:200]
+        return self._problem(
+            "garbled",
+            f"HTTP {self._status}, but no reply of this provider; check the base URL. It said: {said}",
+        )
+
+    def _last_words(self, reader: SseReader | ArrayReader) -> None:
+        """An event without its final blank line counts when it is whole."""
+        for _, data in reader.close():
+            try:
+                loads(data)
+            except ValueError:
+                return
+            self._read(data, [])
+
+    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
+        return ProviderError(Failure(kind=kind, message=mended(message), status=self._status))
+
+
+def _arguments(data: bytes, place: int) -> list[str | None]:
+    """The arguments of each part's call as they are written; none where it has none, or cannot be told."""
+    try:
+        content = _decode_raw(data).candidates[place].content
+    except (ValueError, RecursionError, IndexError):
+        return []
+    calls = [part.functionCall for part in content.parts] if content else []
+    return [
+        arguments_of(written) if call and (written := bytes(call.args)) not in (b"", b"null") else None
+        for call in calls
+    ]

@@ -1,0 +1,295 @@
+"""Gemini's parts and ours, both ways.
+
+`part_of` reads a part of theirs, `block_of` writes one; each undoes the other.  Everything that
+carries parts uses these two: replies whole and streamed, requests read and requests written.
+
+The signature on a part is proof that this endpoint's model thought, bound to the very part it came
+on.  Of a thought it is the `signature`; of anything else it is a member beyond our view.  Those are
+kept as the part's `native`: a JSON object of just the members we have no field for, so that a log
+holds nothing twice.  Null members and `thought: false` say nothing and are not kept.  Parts we do not
+interpret (code that was run, the provider's own tools) become `Opaque`, whole.
+
+Names may be written in either of the two spellings the provider's JSON allows; ours are camelCase.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Any
+
+from msgspec import Raw
+
+from ..values.errors import MisuseError
+from ..values.parts import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ._arguments import object_of, text_of
+from ._json import dumps, is_object, loads, mended
+
+FAMILY = "gemini"
+Block = dict[str, Any]
+
+SIGNATURE = "thoughtSignature"
+CANDIDATE_FIELDS = "candidate.fields"
+"""The kind of an `Opaque` that holds what was said beside the content: sources, citations."""
+CONTINUATION = "continuation"
+"""The kind of an `Opaque` that holds the token by which a paused reply is gone on with."""
+BESIDE = frozenset({CANDIDATE_FIELDS, CONTINUATION})
+"""Kinds that are no parts on the wire."""
+
+NAME_LENGTH_MAX = 128
+_LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
+_SNAKE = re.compile(r"_+([a-z0-9])")
+_LINE_BREAKS = re.compile(r"\s*\n\s*")
+_SIBLINGS = frozenset(
+    {"thought", SIGNATURE, "videoMetadata", "mediaResolution", "mediaProcessing", "partMetadata"}
+)
+"""Members that stand beside what a part is, and do not say it."""
+_MEDIA_TYPES: dict[MediaKind, str] = {
+    "image": "image/png",
+    "document": "application/pdf",
+    "audio": "audio/wav",
+    "video": "video/mp4",
+}
+"""What media without a type is taken for; the provider takes none without one."""
+_PLACES = {"inlineData": "data", "fileData": "fileUri"}
+"""Where each holder of media has what it holds."""
+_IN_PIECES = frozenset({"partialArgs", "willContinue"})
+"""How a call was delivered, which says nothing once it is whole."""
+
+
+class Kinship(IntEnum):
+    """How near the maker of a part is to the endpoint it is written for."""
+
+    FOREIGN = 0
+    FAMILY = 1
+    """The same wire: native members are understood, signatures are not."""
+    OWN = 2
+    """The same endpoint: everything goes back as it came."""
+
+
+def part_of(block: Mapping[str, Any], arguments: str | None = None) -> Part:
+    """A part of theirs as ours.  `arguments` is the text of a call's arguments as it arrived.
+
+    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    """
+    said = _said(block)
+    if isinstance(call := said.get("functionCall"), dict):
+        return _call(said, _said(call), arguments)
+    if isinstance(answer := said.get("functionResponse"), dict):
+        return _result(said, _said(answer))
+    if said.get("thought") is True and said.keys() - _SIBLINGS <= {"text"}:
+        native = _beyond(said, "text", "thought", SIGNATURE)
+        return Reasoning(text=word(said.get("text")), signature=word(said.get(SIGNATURE)), native=native)
+    if isinstance(said.get("text"), str) or said.keys() == {SIGNATURE}:
+        return Text(text=word(said.get("text")), native=_beyond(said, "text"))
+    return _media(said) or opaque_of(said)
+
+
+def block_of(part: Part, kinship: Kinship, *, name: str = "", sent_id: str = "") -> Block | Raw | None:
+    """A part as one of theirs, or None when it has nothing to say on this wire.
+
+    `name` and `sent_id` are those a call and its result share.
+    """
+    if isinstance(part, Opaque):
+        return _opaque_block(part, kinship)
+    native = native_of(part, kinship)
+    block: Block
+    match part:
+        case Text(text=text):
+            if not text.strip() and SIGNATURE not in native:
+                return None
+            block = {"text": mended(text)}
+        case Reasoning(text=text, signature=signature):
+            block = {"text": mended(text), "thought": True} if text else {"thought": True}
+            if signature and kinship is Kinship.OWN:
+                block[SIGNATURE] = signature
+        case ToolCall(arguments=arguments):
+            block = {"functionCall": {"name": name, "args": object_of(arguments)}}
+            if sent_id:
+                block["functionCall"]["id"] = sent_id
+        case ToolResult():
+            block = {"functionResponse": _response(part, kinship, name, sent_id)}
+        case Media():
+            block = _media_block(part)
+    return _overlaid(block, native)
+
+
+def native_of(part: Text | Reasoning | ToolCall | ToolResult | Media, kinship: Kinship) -> Block:
+    """The members beyond our view that may go to this endpoint."""
+    if part.native is None or kinship is Kinship.FOREIGN:
+        return {}
+    members: Block = loads(part.native)
+    if kinship is not Kinship.OWN:
+        members.pop(SIGNATURE, None)
+    return members
+
+
+def wire_name(name: str) -> str:
+    """A tool's name as this wire allows it.  A changed name carries a trace of the whole, so no two meet."""
+    if _LEGAL_NAME.fullmatch(name):
+        return name
+    trace = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
+    legal = _NOT_IN_NAMES.sub("_", name)[: NAME_LENGTH_MAX - len(trace) - 2]
+    return f"{legal}_{trace}" if legal[:1].isalpha() else f"_{legal}_{trace}"
+
+
+def camel(name: str) -> str:
+    return _SNAKE.sub(lambda found: found[1].upper(), name) if "_" in name else name
+
+
+def arguments_of(written: bytes) -> str:
+    """Arguments as they are written, on one line: replies given whole are spread over many."""
+    return _LINE_BREAKS.sub("", mended(written.decode("utf-8", "replace")))
+
+
+def opaque_of(said: Block) -> Opaque:
+    kind = next((name for name in said if name not in _SIBLINGS), "")
+    return Opaque(kind=kind, native=dumps(said).decode())
+
+
+def word(value: object) -> str:
+    return mended(value) if isinstance(value, str) else ""
+
+
+def _said(block: Mapping[str, Any]) -> Block:
+    return {
+        camel(name): value
+        for name, value in block.items()
+        if value is not None and not (name == "thought" and value is False)
+    }
+
+
+def _call(said: Block, call: Block, arguments: str | None) -> ToolCall:
+    if arguments is None:
+        arguments = dumps(call.get("args") or {}).decode()
+    more = {name: value for name, value in call.items() if name not in {"id", "name", "args", *_IN_PIECES}}
+    rest = {name: value for name, value in said.items() if name != "functionCall"}
+    return ToolCall(
+        id="",
+        name=word(call.get("name")),
+        arguments=text_of(arguments),
+        wire_id=word(call.get("id")),
+        native=_json({"functionCall": more, **rest} if more else rest),
+    )
+
+
+def _result(said: Block, answer: Block) -> ToolResult:
+    """The result in words; what no words of ours would give back is kept as the provider's own."""
+    response = answer.pop("response", None)
+    members = response if isinstance(response, dict) else {}
+    only = next(iter(members.values())) if len(members) == 1 else None
+    parts: list[Text | Media | Opaque] = []
+    if isinstance(only, str):
+        parts += [Text(text=mended(only))] if only.strip() else []
+    elif members:
+        parts.append(Text(text=dumps(members).decode()))
+    for inner in answer.pop("parts", None) or ():
+        if isinstance(inner, dict):
+            beside = _said(inner)
+            parts.append(_media(beside) or opaque_of(beside))
+    call_id = word(answer.pop("id", ""))
+    answer.pop("name", None)
+    if response is not None and not _in_our_words(members):
+        answer["response"] = response
+    rest = {member: value for member, value in said.items() if member != "functionResponse"}
+    return ToolResult(
+        call_id=call_id,
+        parts=tuple(parts),
+        outcome="error" if "error" in members else "ok",
+        native=_json({"functionResponse": answer, **rest} if answer else rest),
+    )
+
+
+def _in_our_words(response: Block) -> bool:
+    """Whether writing the result anew gives this very response."""
+    if len(response) != 1:
+        return False
+    ((key, said),) = response.items()
+    return isinstance(said, str) and (
+        (key in ("output", "error") and bool(said.strip())) or (key, said) == ("output", "")
+    )
+
+
+def _response(result: ToolResult, kinship: Kinship, name: str, sent_id: str) -> Block:
+    texts = [mended(part.text) for part in result.parts if isinstance(part, Text) and part.text.strip()]
+    said = "\n".join(texts)
+    if result.is_error and not said:
+        said = f"The call ended without a word: {result.outcome}."
+    answer: Block = {"id": sent_id} if sent_id else {}
+    answer |= {"name": name, "response": {"error" if result.is_error else "output": said}}
+    beside = [
+        block
+        for part in result.parts
+        if not isinstance(part, Text) and (block := block_of(part, kinship)) is not None
+    ]
+    if beside:
+        answer["parts"] = beside
+    return answer
+
+
+def _media(said: Block) -> Media | None:
+    """None when it is no media, or of a kind ours cannot hold."""
+    kept = said.keys() - _SIBLINGS
+    holder = next((name for name in _PLACES if kept == {name}), "")
+    source = said.get(holder)
+    if not isinstance(source, dict):
+        return None
+    source = _said(source)
+    media_type, place = source.get("mimeType", ""), source.get(_PLACES[holder])
+    inline = holder == "inlineData"
+    if not isinstance(media_type, str) or not isinstance(place, str) or not place:
+        return None
+    if inline and not media_type:
+        return None
+    more = {name: value for name, value in source.items() if name not in ("mimeType", _PLACES[holder])}
+    rest = {name: value for name, value in said.items() if name != holder}
+    return Media(
+        kind=_kind(media_type),
+        media_type=media_type,
+        data=place if inline else "",
+        url="" if inline else place,
+        name=word(source.get("displayName")),
+        native=_json({holder: more, **rest} if more else rest),
+    )
+
+
+def _kind(media_type: str) -> MediaKind:
+    match media_type.partition("/")[0]:
+        case "image" | "audio" | "video" as kind:
+            return kind
+    return "document"
+
+
+def _media_block(media: Media) -> Block:
+    if place := media.url or media.file_id:
+        linked = {"mimeType": media.media_type} if media.media_type else {}
+        return {"fileData": {**linked, "fileUri": mended(place)}}
+    media_type = media.media_type or _MEDIA_TYPES[media.kind]
+    return {"inlineData": {"mimeType": media_type, "data": media.data}}
+
+
+def _opaque_block(part: Opaque, kinship: Kinship) -> Raw | Block | None:
+    if kinship is Kinship.FOREIGN or part.kind in BESIDE:
+        return None
+    if not is_object(part.native):
+        raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    if kinship is Kinship.OWN:
+        return Raw(mended(part.native))
+    return {name: value for name, value in loads(part.native).items() if name != SIGNATURE}
+
+
+def _overlaid(block: Block, native: Block) -> Block:
+    """The block with its native members: they say more exactly what we wrote ourselves."""
+    for name, value in native.items():
+        under = block.get(name)
+        block[name] = {**under, **value} if isinstance(under, dict) and isinstance(value, dict) else value
+    return block
+
+
+def _beyond(said: Block, *shown: str) -> str | None:
+    return _json({name: value for name, value in said.items() if name not in shown})
+
+
+def _json(members: Block) -> str | None:
+    return dumps(members).decode() if members else None

@@ -1,0 +1,186 @@
+"""Messages on their way to Gemini: which part stands where, under which name, and answered by what.
+
+The strictest reading of the wire is written.  Two speakers alternate, so neighbours of one side become
+one content.  All calls of a turn stand in one content and all their responses in the next one, as many
+as there were calls and in their order, whatever order they came in: responses wait in here until
+the last one is there.  A call whose result never comes is answered with an error as soon as anybody
+else speaks; a result without a call, or a second one, is left out.
+
+A signature goes back on the part it came on, to the endpoint it came from, and nowhere else.  Where an
+endpoint demands signatures, a call that never had one from it carries the word the provider has for
+that instead; it is put where the rule applies, on the first call of a turn.
+
+A call goes out under the id this endpoint gave it, when it gave one and did not use it before.  One
+that never had an id goes without: the provider then pairs by name and order, which is how it is written.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec import Raw
+
+from ..values.message import Message
+from ..values.model import Endpoint
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.value import Value
+from ._gemini_parts import FAMILY, SIGNATURE, Block, Kinship, block_of, wire_name
+from ._json import dumps
+from ._kept import Turn
+
+LOST = "No result: this call was interrupted, or what came of it was lost."
+_USER, _MODEL = b'{"role":"user","parts":[', b'{"role":"model","parts":['
+_CLOSING = b"]}"
+
+
+class Dialect(Value):
+    """What endpoints of this family may do differently."""
+
+    unsigned_call: str = "skip_thought_signature_validator"
+    """What stands in for a signature that never was, where one is demanded; documented by the provider."""
+
+
+DIALECT = Dialect()
+
+
+class _Sent(Value):
+    """A call as it went out."""
+
+    id: str
+    name: str
+
+
+class MessageWriter:
+    def __init__(self, endpoint: Endpoint | None) -> None:
+        self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
+        self._demands_signatures = self._endpoint.reasoning == "signed"
+        self._sent: dict[str, _Sent] = {}
+        self._used: set[str] = set()
+        self._results: dict[str, tuple[ToolResult, Kinship] | None] = {}
+        """Calls that wait to be answered, in order, with those results that have come."""
+
+    def __call__(self, message: Message) -> Sequence[Turn]:
+        return [
+            Turn(opening, b",".join(blocks), _CLOSING, merges=True)
+            for opening, blocks in self._turns(message)
+            if blocks
+        ]
+
+    def _turns(self, message: Message) -> Iterator[tuple[bytes, list[bytes]]]:
+        kinship = self._kinship(message)
+        if message.role == "assistant":
+            if any(self._results.values()):
+                yield _USER, self._answers()
+            yield _MODEL, self._model_parts(message, kinship)
+            return
+        for result in message.results:
+            if result.call_id in self._results:
+                self._results[result.call_id] = self._results[result.call_id] or (result, kinship)
+        others = [block for part in message.parts if (block := self._user_part(part, kinship)) is not None]
+        if others or message.role != "tool" or all(self._results.values()):
+            yield _USER, self._answers()
+        yield _USER, [dumps(block) for block in others]
+
+    def _kinship(self, message: Message) -> Kinship:
+        origin = message.origin
+        if origin is None or origin.family != FAMILY:
+            return Kinship.FOREIGN
+        return Kinship.OWN if origin.endpoint == self._endpoint.name else Kinship.FAMILY
+
+    def _user_part(self, part: Part, kinship: Kinship) -> Block | Raw | None:
+        return None if isinstance(part, ToolResult | ToolCall | Reasoning) else block_of(part, kinship)
+
+    def _model_parts(self, message: Message, kinship: Kinship) -> list[bytes]:
+        blocks: list[Block | Raw] = []
+        first_call: Block | None = None
+        signed = False
+        for part in message.parts:
+            if isinstance(part, ToolResult) or (
+                isinstance(part, Reasoning) and not self._echoes(part, kinship)
+            ):
+                continue
+            sent = self._send(part, kinship) if isinstance(part, ToolCall) else _Sent(id="", name="")
+            block = block_of(part, kinship, name=sent.name, sent_id=sent.id)
+            if isinstance(part, ToolCall) and isinstance(block, dict):
+                first_call = first_call or block
+                signed = signed or SIGNATURE in block
+            if block is not None:
+                blocks.append(block)
+        if self._demands_signatures and first_call is not None and not signed:
+            first_call[SIGNATURE] = DIALECT.unsigned_call
+        return [dumps(block) for block in blocks]
+
+    def _echoes(self, part: Reasoning, kinship: Kinship) -> bool:
+        match self._endpoint.reasoning:
+            case "strip":
+                return False
+            case "must_echo":
+                return kinship is not Kinship.FOREIGN and bool(part.text or kinship is Kinship.OWN)
+        return kinship is Kinship.OWN
+
+    def _send(self, call: ToolCall, kinship: Kinship) -> _Sent:
+        """Give the call the id and the name it goes out with, and wait for its result."""
+        chosen = call.wire_id if kinship is Kinship.OWN else ""
+        if chosen in self._used:
+            chosen = call.id
+        if chosen:
+            self._used.add(chosen)
+        sent = _Sent(id=chosen, name=wire_name(call.name))
+        self._sent[call.id] = sent
+        self._results[call.id] = None
+        return sent
+
+    def _answers(self) -> list[bytes]:
+        """The responses to all calls that wait, in the order of the calls."""
+        blocks = []
+        for call_id, answer in self._results.items():
+            result, kinship = answer or (lost(call_id), Kinship.FOREIGN)
+            sent = self._sent[call_id]
+            block = block_of(result, kinship, name=sent.name, sent_id=sent.id)
+            assert isinstance(block, dict)
+            blocks.append(dumps(block))
+        self._results.clear()
+        return blocks
+
+
+def lost(call_id: str) -> ToolResult:
+    return ToolResult(call_id=call_id, parts=(Text(text=LOST),), outcome="unknown")
+
+
+def answered(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages, with a result for each call the last turn left open.
+
+    Calls left open earlier are answered when the next message is written; at the end there is none.
+    """
+    given: set[str] = set()
+    asked: list[str] = []
+    for message in reversed(messages):
+        if message.role == "assistant":
+            asked[:0] = [call.id for call in message.calls]
+        elif message.role == "tool" and not asked:
+            given.update(result.call_id for result in message.results)
+        else:
+            break
+    open_calls = [call_id for call_id in asked if call_id not in given]
+    if not open_calls:
+        return messages
+    return (*messages, Message(role="tool", parts=tuple(map(lost, open_calls))))
+
+
+def continuation(messages: Sequence[Message], endpoint: Endpoint) -> tuple[Sequence[Message], str]:
+    """What to ask with to go on with a paused reply: the messages before it, and the token it gave.
+
+    The provider keeps the beginning of its answer itself; the token stands for it.
+    """
+    count, token = len(messages), ""
+    while count and (held := _token(messages[count - 1], endpoint)):
+        token = token or held
+        count -= 1
+    return messages[:count], token
+
+
+def _token(message: Message, endpoint: Endpoint) -> str:
+    origin = message.origin
+    if message.role != "assistant" or origin is None:
+        return ""
+    if (origin.family, origin.endpoint) != (FAMILY, endpoint.name):
+        return ""
+    return next((part.native for part in message.parts if isinstance(part, Opaque) and part.kind == "continuation"), "")

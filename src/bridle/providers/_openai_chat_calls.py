@@ -1,0 +1,106 @@
+"""Calls of tools on Chat Completions and our `ToolCall`, both ways.
+
+Arguments are text here, as they are in our calls, and go back to the letter.  Servers that render them
+into a prompt parse them first, and fail for ever on what they cannot parse; so arguments that are no
+object (cut off, a list, nonsense) go out inside one that says so, and are taken out again when read.
+
+Two older or rarer forms are read too and go back as they came: a single `function_call`, and calls
+of tools that take plain text.
+"""
+
+import re
+from typing import Any
+
+from ..values.parts import ToolCall
+from ._arguments import INVALID_JSON, object_of, text_of
+from ._json import dumps, is_object, loads, mended
+from ._openai_chat_content import Block, native_in, native_of, said, word
+
+NAME_LENGTH_MAX = 64
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_NOTHING = frozenset({"", "null"})
+NO_ARGUMENTS = "{}"
+
+
+def call_of(wire: object, *, cut: bool = False) -> ToolCall | None:
+    """A call as it was told; None when it names nothing that could be called.
+
+    No arguments are an empty object, unless the reply was `cut` off before they could come.
+    """
+    if not isinstance(wire, dict):
+        return None
+    function, custom = wire.get("function"), wire.get("custom")
+    named = isinstance(function, dict) and bool(word(function.get("name")))
+    inner = custom if isinstance(custom, dict) and not named else function
+    if not isinstance(inner, dict) or not word(inner.get("name")):
+        return None
+    plain = inner is custom
+    more = said({name: value for name, value in wire.items() if name not in _CALL_MEMBERS})
+    if plain:
+        more["type"] = "custom"
+    rest = {name: value for name, value in inner.items() if name not in ("name", "arguments", "input")}
+    given = dumps({"input": word(inner.get("input"))}).decode() if plain else arguments_in(inner, cut=cut)
+    return ToolCall(
+        id="",
+        name=word(inner.get("name")),
+        arguments=given,
+        wire_id=word(wire.get("id")),
+        native=native_of(call=more, function=said(rest)),
+    )
+
+
+_CALL_MEMBERS = frozenset({"id", "type", "index", "function", "custom"})
+
+
+def legacy_call(wire: object, *, cut: bool = False) -> ToolCall | None:
+    if not isinstance(wire, dict) or not word(wire.get("name")):
+        return None
+    return ToolCall(
+        id="",
+        name=word(wire.get("name")),
+        arguments=arguments_in(wire, cut=cut),
+        native=native_of(**{"in": "function_call"}),
+    )
+
+
+def arguments_in(function: Block, *, cut: bool = False) -> str:
+    """Text, an object where text belongs, or nothing at all."""
+    given: Any = function.get("arguments")
+    text = mended(given) if isinstance(given, str) else "" if given is None else dumps(given).decode()
+    if text.strip() in _NOTHING:
+        return "" if cut else NO_ARGUMENTS
+    return text_of(text) if INVALID_JSON in text and is_object(text) else text
+
+
+def wire_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
+    native = native_in(call) if own else {}
+    more: Block = native.get("call", {})
+    rest: Block = native.get("function", {})
+    name = legal_name(call.name)
+    if more.get("type") == "custom":
+        return {"id": sent_id, **more, "custom": {"name": name, "input": _input(call.arguments), **rest}}
+    function = {"name": name, "arguments": _legal_arguments(call.arguments), **rest}
+    return {"id": sent_id, "type": "function", "function": function, **more}
+
+
+def wire_legacy(call: ToolCall) -> Block:
+    return {"name": legal_name(call.name), "arguments": _legal_arguments(call.arguments)}
+
+
+def legal_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
+
+
+def _legal_arguments(arguments: str) -> str:
+    if is_object(arguments):
+        return mended(arguments)
+    return NO_ARGUMENTS if not arguments.strip() else dumps(object_of(arguments)).decode()
+
+
+def _input(arguments: str) -> str:
+    try:
+        value = loads(arguments)
+    except ValueError:
+        return mended(arguments)
+    given = value.get("input") if isinstance(value, dict) else None
+    return mended(given) if isinstance(given, str) else mended(arguments)

@@ -1,0 +1,133 @@
+"""Reasoning on Chat Completions, which never got a place of its own, and our `Reasoning`, both ways.
+
+Servers put it in four places, and want it back where it was:
+
+  - a member of the message, `reasoning_content` or `reasoning` (some fill both with the same words)
+  - `reasoning_details`, a list that also carries signatures and encrypted reasoning; usually one of the
+    members above repeats its words
+  - parts of type `thinking` in a list of content
+  - the beginning of the content, between tags; read only where the dialect says so, else it is text
+
+Each place is told by the part's `native` (`fields`, `detail`, `chunk`, `tag`); none at all means
+`reasoning_content`.  Words, signatures and encrypted data are in the part itself and nowhere else.
+"""
+
+import re
+from collections.abc import Sequence
+
+from ..values.parts import Reasoning
+from ._json import mended
+from ._openai_chat_content import Block, native_in, native_of, word
+
+FIELDS = ("reasoning_content", "reasoning")
+FIELD_DEFAULT = FIELDS[0]
+DETAILS = "reasoning_details"
+_WORDS_IN = {"reasoning.text": "text", "reasoning.summary": "summary"}
+_ENCRYPTED = "reasoning.encrypted"
+_TAGGED = re.compile(r"(\s*<think>)(.*?)(</think>|\Z)", re.DOTALL)
+
+
+def thoughts_of(message: Block) -> list[Reasoning]:
+    """The reasoning beside a message's content."""
+    listed = message.get(DETAILS)
+    details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    parts = [_of_detail(detail) for detail in details]
+    told = "".join(part.text for part in parts)
+    fields_by_text: dict[str, list[str]] = {}
+    for name in FIELDS:
+        if text := word(message.get(name)):
+            fields_by_text.setdefault(text, []).append(name)
+    if parts and (repeated := fields_by_text.pop(told, None)):
+        kept = native_in(parts[0])
+        first = Reasoning(
+            text=parts[0].text,
+            signature=parts[0].signature,
+            redacted=parts[0].redacted,
+            native=native_of(**kept, fields=repeated),
+        )
+        parts = [first, *parts[1:]]
+    plain = [
+        Reasoning(text=text, native=native_of(fields=names) if names != [FIELD_DEFAULT] else None)
+        for text, names in fields_by_text.items()
+    ]
+    return [*plain, *parts]
+
+
+def put_thoughts(message: Block, thoughts: Sequence[Reasoning]) -> None:
+    """The same reasoning, put back where it stood beside the content."""
+    details = []
+    repeated: list[str] = []
+    for thought in thoughts:
+        native = native_in(thought)
+        if "detail" in native:
+            details.append(_detail(thought, native["detail"]))
+            repeated += native.get("fields", ())
+        elif not in_content(thought):
+            for name in native.get("fields", (FIELD_DEFAULT,)):
+                message[name] = message.get(name, "") + mended(thought.text)
+    if details:
+        told = "".join(thought.text for thought in thoughts if "detail" in native_in(thought))
+        message.update((name, mended(told)) for name in repeated)
+        message[DETAILS] = details
+
+
+def in_content(thought: Reasoning) -> bool:
+    native = native_in(thought)
+    return "chunk" in native or "tag" in native
+
+
+def chunk_part(block: Block) -> Reasoning:
+    """A part of type `thinking`.  Its words come in a list of texts, which is nearly always one text."""
+    inner = block.get("thinking")
+    pieces = inner if isinstance(inner, list) else [inner]
+    texts = [_piece(piece) for piece in pieces]
+    rest = {name: value for name, value in block.items() if name not in ("type", "thinking")}
+    if len(texts) != 1 or pieces != [{"type": "text", "text": texts[0]}]:
+        rest["thinking"] = inner
+    return Reasoning(text="".join(texts), native=native_of(chunk={"type": "thinking", **rest}))
+
+
+def chunk_of(thought: Reasoning) -> Block:
+    chunk: Block = native_in(thought)["chunk"]
+    return {"thinking": [{"type": "text", "text": mended(thought.text)}], **chunk}
+
+
+def untagged(content: str) -> tuple[Reasoning, str] | None:
+    """What stands between the tags a content begins with, and what follows them."""
+    found = _TAGGED.match(content)
+    if found is None:
+        return None
+    opening, text, closing = found.groups()
+    return Reasoning(text=text, native=native_of(tag=[opening, closing])), content[found.end() :]
+
+
+def tagged(thought: Reasoning) -> str:
+    opening, closing = native_in(thought)["tag"]
+    return f"{opening}{mended(thought.text)}{closing}"
+
+
+def _of_detail(detail: Block) -> Reasoning:
+    kind = word(detail.get("type"))
+    text = word(detail.get(_WORDS_IN.get(kind, "")))
+    sealed = "data" if kind == _ENCRYPTED else "signature"
+    signature = word(detail.get(sealed))
+    # An empty string is not the same as none to a server that wants its list back unchanged.
+    held = {name for name, value in ((_WORDS_IN.get(kind, ""), text), (sealed, signature)) if value}
+    rest = {name: value for name, value in detail.items() if name not in held}
+    return Reasoning(
+        text=text, signature=signature, redacted=kind == _ENCRYPTED, native=native_of(detail=rest)
+    )
+
+
+def _detail(thought: Reasoning, rest: Block) -> Block:
+    kind = word(rest.get("type"))
+    detail = dict(rest)
+    if thought.text and kind in _WORDS_IN:
+        detail[_WORDS_IN[kind]] = mended(thought.text)
+    if thought.signature:
+        detail["data" if kind == _ENCRYPTED else "signature"] = thought.signature
+    return detail
+
+
+def _piece(piece: object) -> str:
+    return word(piece.get("text")) if isinstance(piece, dict) else word(piece)

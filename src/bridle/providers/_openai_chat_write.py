@@ -1,0 +1,226 @@
+"""Messages on their way to a server of Chat Completions: who says what, in which order, under which id.
+
+The strictest reading of the wire is written.  Blank texts are left out.  Each call is answered by one
+`tool` message before anybody else speaks: a call nobody answered gets an answer that says so, a result
+nobody asked for is left out, and of two results the first counts.  Results cannot hold pictures, so
+those follow in a message of the user's, after all results.  There is no flag for a failed call; the
+first words of its result say so.
+
+Reasoning goes back to the server it came from, as that server's policy says.  Foreign reasoning stays
+here, unless the server insists on having some with every call.
+
+A call goes out under the server's own id when that is legal and was not used before, else under ours,
+and its result follows it.  The writer therefore sees the whole line, in order, once.
+"""
+
+import re
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from msgspec import Raw
+
+from ..values.message import Message, Stop
+from ..values.model import Endpoint
+from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
+from ._json import dumps, mended
+from ._kept import Turn
+from ._openai_chat_calls import legal_name
+from ._openai_chat_content import Block, block_of, left_out, native_in, native_of
+from ._openai_chat_dialect import FAMILY, Dialect
+from ._openai_chat_message import fields_of, joined, message_of
+
+_OWN_ID = re.compile(r"[!-~]{1,256}")
+_FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
+_ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_USER_PARTS = b'{"role":"user","content":['
+
+FAILED = re.compile(r"\[error(?:: (\w+))?\] ?")
+"""How a result begins whose call failed."""
+NO_OUTPUT = "(no output)"
+"""Servers differ on whether a result may be empty; none objects to this."""
+UNANSWERED = "[error: unknown] No result of this call was recorded."
+BLANK_THOUGHT = " "
+"""Enough for servers that refuse calls without reasoning, when there is none to give."""
+
+
+class MessageWriter:
+    def __init__(self, endpoint: Endpoint | None, dialect: Dialect) -> None:
+        self._endpoint = endpoint
+        self._policy = endpoint.reasoning if endpoint else "may_echo"
+        self._dialect = dialect
+        self._sent: dict[str, str] = {}
+        self._used: set[str] = set()
+        self._open: dict[str, ToolCall] = {}
+        self._legacy: dict[str, str] = {}
+        self._pictures: list[Block | Raw] = []
+
+    def __call__(self, message: Message) -> Sequence[Turn]:
+        origin = message.origin
+        own = origin is not None and origin.family == FAMILY
+        if own and origin is not None and self._endpoint is not None:
+            own = origin.endpoint == self._endpoint.name
+        if message.role == "assistant":
+            return self._assistant(message, own=own)
+        results = [part for part in message.parts if isinstance(part, ToolResult)]
+        others = [part for part in message.parts if not isinstance(part, ToolResult)]
+        turns = self._results(results, own=own)
+        role = self._dialect.system_role if message.role == "system" else "user"
+        if (turn := self._plain(role, others, own=own)) is not None:
+            turns.append(turn)
+        return turns
+
+    def _assistant(self, message: Message, *, own: bool) -> Sequence[Turn]:
+        self._settle()
+        calls = [part for part in message.parts if isinstance(part, ToolCall)]
+        parts = self._with_thoughts(message.parts, own=own, calls=bool(calls))
+        wire = message_of(
+            parts,
+            self._dialect,
+            own=own,
+            refused=message.stop is Stop.REFUSED,
+            sent_id=lambda call: self._id(call, own=own),
+        )
+        if not wire:
+            return ()
+        for call in calls:
+            self._open[call.id] = call
+            if own and native_in(call).get("in") == "function_call":
+                self._legacy[call.id] = legal_name(call.name)
+        return (Turn(b"", dumps(wire), b"", owed=self._owed()),)
+
+    def _with_thoughts(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
+        """The parts with the reasoning this server is to have, and no other."""
+        thoughts = [part for part in parts if isinstance(part, Reasoning)] if own else []
+        if self._policy == "strip":
+            thoughts = []
+        elif self._policy == "signed":
+            thoughts = [thought for thought in thoughts if thought.signature]
+        elif self._policy == "must_echo" and calls and not any(map(_tells, thoughts)):
+            shown = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
+            text = "\n\n".join(filter(str.strip, shown)) if not own else ""
+            place = native_of(fields=[self._dialect.reasoning_field])
+            thoughts = [Reasoning(text=text or BLANK_THOUGHT, native=place)]
+        if all(isinstance(part, Reasoning) for part in parts):
+            return []  # thoughts alone are no message
+        kept = [part for part in parts if not isinstance(part, Reasoning) or part in thoughts]
+        return kept if own and len(thoughts) == sum(isinstance(p, Reasoning) for p in kept) else [
+            *thoughts,
+            *(part for part in parts if not isinstance(part, Reasoning)),
+        ]
+
+    def _results(self, results: Sequence[ToolResult], *, own: bool) -> list[Turn]:
+        written = [self._result(result, own=own) for result in results if result.call_id in self._open]
+        items = b",".join(data for data in written if data)
+        if not items:
+            return []
+        return [Turn(b"", items, b"", mark_at=self._mark_at(items), owed=self._owed(), pays=True)]
+
+    def _result(self, result: ToolResult, *, own: bool) -> bytes:
+        if self._open.pop(result.call_id, None) is None:
+            return b""  # the second answer to one call
+        blocks = [block for part in result.parts if (block := self._inside(part, own=own)) is not None]
+        message: Block = {"role": "tool", "tool_call_id": self._sent[result.call_id]}
+        if result.call_id in self._legacy:
+            message = {"role": "function", "name": self._legacy[result.call_id]}
+        message["content"] = self._form(_told(blocks, result.outcome))
+        if own:
+            message.update(fields_of([result]))
+        return dumps(message)
+
+    def _inside(self, part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:
+        block = block_of(part, self._dialect, own=own)
+        if not isinstance(part, Media) or (own and native_in(part).get("in") == "result"):
+            return block
+        if isinstance(block, dict) and block["type"] == "text":
+            return block
+        if self._dialect.result_images == "result":
+            return block
+        if self._dialect.result_images == "omit" or block is None:
+            return {"type": "text", "text": left_out(part)}
+        self._pictures.append(block)
+        return {"type": "text", "text": f"[{part.kind} {len(self._pictures)}: see the next message]"}
+
+    def _plain(self, role: str, parts: Sequence[Part], *, own: bool) -> Turn | None:
+        blocks = [
+            block
+            for part in parts
+            if isinstance(part, Text | Media | Opaque)
+            if (block := block_of(part, self._dialect, own=own)) is not None
+        ]
+        if not blocks:
+            return None
+        self._settle()
+        fields = fields_of(parts) if own else {}
+        if role == "user" and self._dialect.alternates and not fields:
+            items = b",".join(dumps(block) for block in blocks)
+            return Turn(_USER_PARTS, items, b"]}", mark_at=self._mark_at(items), merges=True)
+        items = dumps({"role": role, "content": self._form(blocks), **fields})
+        return Turn(b"", items, b"", mark_at=self._mark_at(items))
+
+    def _form(self, blocks: list[Block | Raw]) -> object:
+        """Marks go on parts, so where there are marks there are parts."""
+        return blocks if self._dialect.cache_marks else joined(blocks, self._dialect)
+
+    def _mark_at(self, items: bytes) -> int:
+        """Just inside the end of the last part; what was written last ends in `}]}`, or in `}` alone."""
+        if not self._dialect.cache_marks:
+            return -1
+        if items.endswith(b"}]}"):
+            return len(items) - 3
+        return len(items) - 1 if self._dialect.alternates and items.endswith(b"}") else -1
+
+    def _settle(self) -> None:
+        """Somebody speaks who is no tool: what was owed is written by now."""
+        self._open.clear()
+        self._pictures.clear()
+
+    def _owed(self) -> bytes:
+        owed = [
+            dumps({"role": "function", "name": self._legacy[call_id], "content": UNANSWERED})
+            if call_id in self._legacy
+            else dumps({"role": "tool", "tool_call_id": self._sent[call_id], "content": UNANSWERED})
+            for call_id in self._open
+        ]
+        if self._pictures:
+            lead: Block = {"type": "text", "text": "What the results above refer to, in order:"}
+            owed.append(dumps({"role": "user", "content": [lead, *self._pictures]}))
+        return b"".join(b"," + message for message in owed)
+
+    def _id(self, call: ToolCall, *, own: bool) -> str:
+        length = self._dialect.id_length
+        offered = call.wire_id if own and _OWN_ID.fullmatch(call.wire_id) else ""
+        if length is not None and not (len(offered) == length and _FIXED_ID.fullmatch(offered)):
+            offered = ""
+        ours = _ILLEGAL_IN_ID.sub("_", call.id) or "_"
+        chosen = offered if offered and offered not in self._used else _fitted(ours, length)
+        more = 1
+        while chosen in self._used:
+            more += 1
+            chosen = _fitted(f"{ours}_{more}", length)
+        self._used.add(chosen)
+        self._sent[call.id] = chosen
+        return chosen
+
+
+def _tells(thought: Reasoning) -> bool:
+    return bool(thought.text.strip() or thought.signature)
+
+
+def _told(blocks: list[Block | Raw], outcome: Outcome) -> list[Block | Raw]:
+    """What came of a call, beginning with the fact that it failed."""
+    if outcome == "ok":
+        return blocks or [{"type": "text", "text": NO_OUTPUT}]
+    lead = "[error]" if outcome == "error" else f"[error: {outcome}]"
+    first = blocks[0] if blocks else None
+    if isinstance(first, dict) and first.get("type") == "text":
+        return [{**first, "text": f"{lead} {first['text']}"}, *blocks[1:]]
+    return [{"type": "text", "text": lead}, *blocks]
+
+
+def _fitted(name: str, length: int | None) -> str:
+    """The id itself, or, where ids have one length, one made of it."""
+    if length is None or (len(name) == length and _FIXED_ID.fullmatch(name)):
+        return mended(name)
+    number = int.from_bytes(blake2b(name.encode(), digest_size=16).digest())
+    return "".join(_DIGITS[number // 62**place % 62] for place in range(length))

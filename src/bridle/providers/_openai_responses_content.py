@@ -1,0 +1,145 @@
+"""Content of the Responses wire and our parts, both ways: what stands inside a message or a tool's output.
+
+Who speaks decides what words are called (`input_text`, `output_text`, `refusal`); pictures and files can
+only be put in, never said.  `piece_of` reads one piece, `content_of` writes one; members beyond our view
+are the `part` of the native object that `_openai_responses_items` describes.
+
+Writing follows the strictest reader found: some servers insist on members that the provider itself
+leaves optional (`annotations` on what was said, `detail` on a picture, a name for a file).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..values.parts import Media, Opaque, Text
+from ._json import dumps, mended
+
+Block = dict[str, Any]
+
+OPAQUE_CONTENT = "content."
+"""Begins the kind of an `Opaque` that is a piece of content, not an item."""
+_WORDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""Where each kind of words has them."""
+_SHOWN_MEDIA = {
+    "image_url": {"type", "image_url"},
+    "file_url": {"type", "file_url"},
+    "file_data": {"type", "file_data", "filename"},
+    "file_id": {"type", "file_id"},
+}
+_INLINE = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+
+
+def said(content: object, kind: str) -> list[Block] | None:
+    """Content in its long form: a string is one piece of words.  None when it is no content."""
+    if isinstance(content, str):
+        return [{"type": kind, "text": content}]
+    if content is None:
+        return []
+    if isinstance(content, list) and all(isinstance(piece, dict) for piece in content):
+        return content
+    return None
+
+
+def piece_of(piece: Block, role: str, *, refused: bool = False) -> Text | Media | Opaque:
+    kind = word(piece.get("type"))
+    inside = _WORDS.get(kind)
+    if inside is not None and isinstance(piece.get(inside), str):
+        more = _beyond({"type", inside}, piece)
+        if kind != _kind_of_words(role, refused=refused):
+            more["type"] = kind
+        return Text(text=word(piece[inside]), native=_native(more))
+    if role != "assistant" and (media := _media(kind, piece)) is not None:
+        return media
+    return Opaque(kind=OPAQUE_CONTENT + kind, native=dumps(piece).decode())
+
+
+def content_of(
+    part: Text | Media, native: Mapping[str, Any], role: str, *, refused: bool = False
+) -> Block:
+    """A piece of content with its native members, where it has any."""
+    if isinstance(part, Media):
+        return {**_media_piece(part, role), **native}
+    kind = native.get("type") or _kind_of_words(role, refused=refused)
+    piece: Block = {"type": kind, _WORDS.get(kind, "text"): mended(part.text)}
+    if kind == "output_text":
+        piece["annotations"] = []
+    return {**piece, **native}
+
+
+def is_blank(part: object) -> bool:
+    return isinstance(part, Text) and not part.text.strip()
+
+
+def word(value: object) -> str:
+    return mended(value) if isinstance(value, str) else ""
+
+
+def _kind_of_words(role: str, *, refused: bool) -> str:
+    if role != "assistant":
+        return "input_text"
+    return "refusal" if refused else "output_text"
+
+
+def _media(kind: str, piece: Block) -> Media | None:
+    """None when it is not given in a way our media can hold."""
+    given = [name for name in _SHOWN_MEDIA if isinstance(piece.get(name), str)]
+    if kind not in ("input_image", "input_file") or len(given) != 1:
+        return None
+    how, value = given[0], word(piece[given[0]])
+    more = _beyond(_SHOWN_MEDIA[how], piece)
+    if more.get("detail") == "auto":
+        del more["detail"]
+    what: Any = "image" if kind == "input_image" else "document"
+    inline = _INLINE.fullmatch(value)
+    native = _native(more)
+    if how == "file_id":
+        return Media(kind=what, file_id=value, native=native)
+    if how == "file_data" and inline is None:
+        return None
+    if inline is None or how == "file_url":
+        return Media(kind=what, url=value, native=native)
+    media_type, name = inline.group(1), word(piece.get("filename"))
+    name = "" if name == _made_up_name(media_type) else name
+    return Media(kind=what, media_type=media_type, data=inline.group(2), name=name, native=native)
+
+
+def _media_piece(media: Media, role: str) -> Block:
+    if role == "assistant" or media.kind not in ("image", "document"):
+        named = f" {media.name}" if media.name else ""
+        text = f"[{media.kind}{named} left out: it cannot be sent to this model]"
+        return content_of(Text(text=text), {}, role)
+    kind = "input_image" if media.kind == "image" else "input_file"
+    piece: Block = {"type": kind}
+    if media.file_id:
+        piece["file_id"] = media.file_id
+    elif media.url:
+        piece["image_url" if media.kind == "image" else "file_url"] = media.url
+    else:
+        inline = f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
+        if media.kind == "image":
+            piece["image_url"] = inline
+        else:
+            piece["filename"] = mended(media.name) or _made_up_name(media.media_type)
+            piece["file_data"] = inline
+    if media.kind == "image":
+        piece["detail"] = "auto"
+    return piece
+
+
+def _made_up_name(media_type: str) -> str:
+    """Files must have a name, and the ending says what they are."""
+    ending = media_type.rpartition("/")[2]
+    return f"file.{'txt' if ending == 'plain' else ending or 'bin'}"
+
+
+def _beyond(shown: set[str], piece: Mapping[str, Any]) -> Block:
+    return {
+        name: value
+        for name, value in piece.items()
+        if name not in shown and value is not None and not (name == "annotations" and value == [])
+    }
+
+
+def _native(more: Block) -> str | None:
+    return dumps({"part": more}).decode() if more else None

@@ -1,0 +1,277 @@
+"""Items of the Responses wire and our parts, both ways.
+
+On this wire a turn is a flat list of items: reasoning, messages (which hold content parts), calls, and
+the doings of tools the provider runs itself.  `parts_of` reads the items of one turn, `items_of` writes
+them; each undoes the other.  Replies whole or streamed, requests read and requests written all use
+these two, which is why a streamed reply equals the same reply in JSON.
+
+What an item says beyond our view of it is kept as the part's `native`, so that it can go back as it
+came: `{"message": …}` for the members of the message a text opens, `{"part": …}` for those of the text
+itself, and plain members for reasoning and calls.  A text without `"message"` goes on in the message of
+the text before it.  Members that are null say nothing and are not kept.  Reasoning keeps its words once,
+with the length of each piece of them where there is more than one summary.  Items we do not interpret
+become `Opaque`, whole.
+
+A call of a free-text tool is a call like any other whose arguments have one member, `input`.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ..values.errors import MisuseError
+from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall
+from ._json import dumps, is_object, loads, mended, raw
+from ._openai_responses_content import Block, content_of, piece_of, said, word
+
+FAMILY = "openai_responses"
+NAME_LENGTH_MAX = 128
+_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+
+CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
+_BETWEEN = "\n\n"
+"""What is put between the pieces of one train of thought."""
+_PIECES = (("summary", "summary_text"), ("content", "reasoning_text"))
+
+_SHOWN = {
+    CALL: {"type", "call_id", "name", "arguments"},
+    CUSTOM_CALL: {"call_id", "name", "input"},
+    # A reasoning item's status is for reading only: sent back, it is refused as an unknown parameter.
+    REASONING: {"type", "summary", "content", "encrypted_content", "status"},
+}
+"""The members of each item that our parts carry, or that must not go back."""
+
+_ONLY_OUT = {"metadata", "internal_chat_message_metadata_passthrough"}
+_ONLY_OUT_OF = {
+    "image_generation_call": {"action", "background", "output_format", "quality", "revised_prompt", "size"}
+}
+"""What the provider says of its items and does not take back."""
+_IS_ITS_ID = {"item_reference", "mcp_approval_request"}
+"""Items that are nothing without their id."""
+
+
+def parts_of(items: Sequence[object], *, runnable: bool = True) -> tuple[tuple[Part, ...], bool]:
+    """The items of one turn as parts, and whether it is a refusal.
+
+    Ids of calls are left empty: whoever numbers calls sets them.  Where nothing may be run (the answer
+    was given up half way), calls are kept as items only.
+    """
+    known = [item for item in items if isinstance(item, dict)]
+    refused = any(
+        isinstance(piece, dict) and piece.get("type") == "refusal"
+        for item in known
+        if isinstance(item.get("content"), list)
+        for piece in item["content"]
+    )
+    parts: list[Part] = []
+    in_message = False
+    for item in known:
+        match kind_of(item):
+            case "message" if (words := _message(item, refused=refused)) is not None:
+                if words and in_message:
+                    words[0] = _opening(words[0])
+                in_message = in_message or bool(words)
+                parts += words
+                continue
+            case "reasoning":
+                parts.append(_reasoning(item))
+            case "function_call" | "custom_tool_call" as kind if runnable:
+                parts.append(_call(kind, item))
+            case kind:
+                parts.append(opaque(kind, item))
+        in_message = False
+    return tuple(parts), refused
+
+
+def items_of(
+    parts: Sequence[Part],
+    *,
+    own: bool,
+    refused: bool = False,
+    with_ids: bool = True,
+    sent_id: Callable[[ToolCall], str],
+) -> list[Block | Raw]:
+    """The parts of one turn as items.
+
+    `own`: they came from the very endpoint they go to, so native members go out again.  `refused`: words
+    are a refusal unless they say otherwise.  Without ids no item can be taken for a stored one.
+    """
+    items: list[Block | Raw] = []
+    message: Block | None = None
+    for part in parts:
+        native: Block = loads(part.native) if own and part.native is not None else {}
+        if isinstance(part, Text | Media):
+            if message is None or "message" in native:
+                fields = _going_back("message", native.get("message", {}), with_ids=with_ids)
+                message = {"type": "message", "role": "assistant", "content": [], **fields}
+                items.append(message)
+            message["content"].append(content_of(part, native.get("part", {}), "assistant", refused=refused))
+            continue
+        message = None
+        match part:
+            case ToolCall():
+                custom = native.get("type") == CUSTOM_CALL
+                fields = _going_back(CALL, native, with_ids=with_ids)
+                items.append({**_call_item(part, own=own, custom=custom, id_=sent_id(part)), **fields})
+            case Reasoning():
+                fields = _going_back(REASONING, native, with_ids=with_ids)
+                items.append({**_reasoning_item(part, fields, own=own), **fields})
+            case Opaque() if own and (item := opaque_item(part, with_ids=with_ids)) is not None:
+                items.append(item)
+    return items
+
+
+def kind_of(item: Block) -> str:
+    return word(item.get("type")) or ("message" if "role" in item else "")
+
+
+def opaque(kind: str, item: Block) -> Opaque:
+    return Opaque(kind=kind, native=dumps(item).decode())
+
+
+def opaque_item(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
+    """An item to the letter, but for what the provider does not take back."""
+    if not is_object(part.native):
+        raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    if with_ids and part.kind not in _ONLY_OUT_OF and not any(name in part.native for name in _ONLY_OUT):
+        return raw(part.native)
+    if not with_ids and part.kind == "item_reference":
+        return None
+    return _going_back(part.kind, loads(part.native), with_ids=with_ids)
+
+
+def id_in(part: Part) -> str:
+    """The id under which the provider knows this part's item; empty when there is none."""
+    if part.native is None:
+        return ""
+    native: Block = loads(part.native)
+    fields = native.get("message", {}) if isinstance(part, Text | Media) else native
+    return word(fields.get("id")) if isinstance(fields, dict) else ""
+
+
+def legal_name(name: str) -> str:
+    return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
+
+
+def beyond(shown: set[str], item: Mapping[str, Any]) -> Block:
+    """The members our view of an item leaves out."""
+    return {name: value for name, value in item.items() if name not in shown and value is not None}
+
+
+def _message(item: Block, *, refused: bool) -> list[Text] | None:
+    """None when it is not a message our parts can hold."""
+    if item.get("role", "assistant") != "assistant":
+        return None
+    content = said(item.get("content"), "output_text")
+    if content is None:
+        return None
+    pieces = [piece_of(piece, "assistant", refused=refused) for piece in content]
+    words = [piece for piece in pieces if isinstance(piece, Text)]
+    if len(words) != len(pieces):
+        return None
+    fields = beyond({"type", "role", "content"}, item)
+    if words and fields:
+        words[0] = _opening(words[0], fields)
+    return words
+
+
+def _opening(part: Text, fields: Block | None = None) -> Text:
+    native: Block = loads(part.native) if part.native is not None else {}
+    if "message" in native:
+        return part
+    return replace(part, native=dumps({"message": fields or {}, **native}).decode())
+
+
+def _call(kind: str, item: Block) -> ToolCall:
+    if kind == CUSTOM_CALL:
+        arguments = dumps({"input": word(item.get("input"))}).decode()
+    else:
+        arguments = _arguments(item)
+    more = beyond(_SHOWN[kind], item)
+    return ToolCall(
+        id="",
+        name=word(item.get("name")),
+        arguments=arguments,
+        wire_id=word(item.get("call_id")),
+        native=dumps(more).decode() if more else None,
+    )
+
+
+def _arguments(item: Block) -> str:
+    """As they arrived.  Silence is an empty object, unless the reply broke off right here."""
+    given = item.get("arguments")
+    if isinstance(given, dict):
+        return dumps(given).decode()
+    cut = item.get("status") in ("incomplete", "in_progress")
+    return word(given) if cut or word(given).strip() else "{}"
+
+
+def _call_item(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
+    name, arguments = legal_name(call.name), mended(call.arguments)
+    if own and custom:
+        try:
+            given = loads(arguments)["input"]
+        except (ValueError, TypeError, KeyError):
+            given = arguments
+        text = given if isinstance(given, str) else arguments
+        return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": text}
+    if not own and not is_object(arguments):
+        # Some servers read the arguments of every earlier call, and refuse the request over half of one.
+        arguments = dumps({"INVALID_JSON": arguments}).decode() if arguments.strip() else "{}"
+    return {"type": CALL, "call_id": id_, "name": name, "arguments": arguments}
+
+
+def _reasoning(item: Block) -> Reasoning:
+    more = beyond(_SHOWN[REASONING], item)
+    texts: list[str] = []
+    lengths: dict[str, list[int]] = {}
+    plain = True
+    for where, kind in _PIECES:
+        pieces = item.get(where)
+        if not isinstance(pieces, list):
+            continue
+        words = [word(piece.get("text")) if isinstance(piece, dict) else "" for piece in pieces]
+        plain = plain and pieces == [{"type": kind, "text": text} for text in words]
+        lengths[where] = list(map(len, words))
+        texts += words
+    text = _BETWEEN.join(texts)
+    if not plain:
+        more |= {where: item[where] for where in lengths}
+    elif lengths != {"summary": [len(text)] if text else []}:
+        more["lengths"] = lengths
+    return Reasoning(
+        text=text,
+        signature=word(item.get("encrypted_content")),
+        native=dumps(more).decode() if more else None,
+    )
+
+
+def _reasoning_item(part: Reasoning, native: Block, *, own: bool) -> Block:
+    item: Block = {"type": REASONING}
+    lengths = native.pop("lengths", None)
+    text = mended(part.text)
+    if not isinstance(lengths, dict):
+        lengths = {"summary": [len(text)] if text else []}
+    if not own:
+        # Words another model thought aloud: they were never a summary of this one's thoughts.
+        lengths = {"summary": [], "content": [len(text)]}
+    at = 0
+    for where, kind in _PIECES:
+        if where in lengths:
+            item[where] = []
+            for length in lengths[where]:
+                item[where].append({"type": kind, "text": text[at : at + length]})
+                at += length + len(_BETWEEN)
+    if own and part.signature:
+        item["encrypted_content"] = part.signature
+    return item
+
+
+def _going_back(kind: str, members: Mapping[str, Any], *, with_ids: bool) -> Block:
+    unwanted = _ONLY_OUT | _ONLY_OUT_OF.get(kind, set())
+    if not with_ids and kind not in _IS_ITS_ID:
+        unwanted = unwanted | {"id"}
+    return {name: value for name, value in members.items() if name not in unwanted}

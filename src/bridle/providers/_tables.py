@@ -1,0 +1,198 @@
+"""The tables of endpoints and models, read, laid over one another and checked.
+
+Three files have one layout: `endpoints.toml` and `models.toml` beside this one, and the
+file $BRIDLE_MODELS may name, whose fields win.  They are read once, when first asked for.
+A mistake in them is the writer's to mend, so it is told with its place and the nearest
+right word.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from ..values.errors import MisuseError
+from ..values.model import Abilities, Auth, ReasoningPolicy
+from ..values.usage import Price, Rates
+from ..values.value import Value
+
+_FILES = ("endpoints.toml", "models.toml")
+_NO_SUFFIX = "(?!)"
+"""A pattern that fits nothing."""
+
+Tree = dict[str, object]
+T = TypeVar("T", bound=Value)
+
+
+class EndpointRow(Value):
+    family: str = ""
+    models: tuple[str, ...] = ()
+    base_url: str = ""
+    base_url_env: tuple[str, ...] = ()
+    auth: Auth = "bearer"
+    key_env: tuple[str, ...] = ()
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    reasoning: ReasoningPolicy = "may_echo"
+    app: str = ""
+    simulated: bool = False
+    default: str = ""
+
+
+class Entry(NamedTuple):
+    abilities: Abilities
+    price: Price | None
+
+
+class Line(NamedTuple):
+    ids: dict[str, Entry]
+    newest: str
+    suffix: str
+
+
+class Tables(NamedTuple):
+    endpoints: dict[str, EndpointRow]
+    lines: dict[str, Line]
+
+    @property
+    def example(self) -> str:
+        return next(
+            f"{vendor}:{next(iter(self.lines[row.models[0]].ids))}"
+            for vendor, row in self.endpoints.items()
+            if row.models
+        )
+
+    def ids(self, row: EndpointRow) -> list[str]:
+        return [name for line in row.models for name in self.lines[line].ids]
+
+    def entry(self, row: EndpointRow, name: str) -> Entry | None:
+        for line in (self.lines[line] for line in row.models):
+            for candidate in (name, re.sub(f"(?:{line.suffix})$", "", name)):
+                if candidate in line.ids:
+                    return line.ids[candidate]
+        return None
+
+    def newest(self, row: EndpointRow) -> Entry:
+        if not row.models:
+            return Entry(Abilities(), None)
+        line = self.lines[row.models[0]]
+        return line.ids[line.newest]
+
+
+@cache
+def load_tables(path: str = "") -> Tables:
+    """The built-in tables, with the file at `path` laid over them; raises `MisuseError`."""
+    tree: Tree = {}
+    for name in _FILES:
+        tree = _laid_over(tree, _read(Path(__file__).with_name(name)))
+    where = "the built-in tables"
+    if path:
+        where = path
+        try:
+            tree = _laid_over(tree, _read(Path(path).expanduser()))
+        except (OSError, ValueError) as error:
+            raise MisuseError(f"$BRIDLE_MODELS names {path!r}, which cannot be read: {error}") from error
+    try:
+        return _checked(tree)
+    except (KeyError, TypeError, ValueError) as error:
+        raise MisuseError(f"{where}: {error.args[0]}") from error
+
+
+def _read(path: Path) -> Tree:
+    return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+
+
+def _laid_over(below: Tree, above: Tree) -> Tree:
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        merged[name] = (
+            _laid_over(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        )
+    return merged
+
+
+def _checked(tree: Tree) -> Tables:
+    _no_others(tree, ("endpoints", "models"), "the top level")
+    lines = {name: _line(table, f"models.{name}") for name, table in _children(tree, "models").items()}
+    rows = _children(tree, "endpoints")
+    endpoints = {}
+    for name in rows:
+        where = f"endpoints.{name}"
+        endpoints[name] = row = _made(EndpointRow, _inherited(name, rows, "endpoints"), where)
+        for line in row.models:
+            _one_of(line, lines, f"{where}.models")
+        if not row.simulated and not (row.family and (row.base_url or row.app)):
+            raise ValueError(f"{where} needs a family and a base_url")
+    return Tables(endpoints, lines)
+
+
+def _line(table: Tree, where: str) -> Line:
+    _no_others(table, ("ids", "shared", "newest", "suffix"), where)
+    ids, shared = _children(table, "ids"), table.get("shared", {})
+    if not ids or not isinstance(shared, dict):
+        raise ValueError(f"{where} needs at least one table in ids, and shared is a table")
+    suffix = str(table.get("suffix", _NO_SUFFIX))
+    try:
+        re.compile(suffix)
+    except re.error as error:
+        raise ValueError(f"{where}.suffix is not a pattern: {error}") from error
+    return Line(
+        ids={name: _entry({**shared, **_inherited(name, ids, where)}, f"{where}.ids.{name}") for name in ids},
+        newest=_one_of(str(table.get("newest", next(iter(ids)))), ids, f"{where}.newest"),
+        suffix=suffix,
+    )
+
+
+def _entry(row: Tree, where: str) -> Entry:
+    facts = {name: value for name, value in row.items() if name != "prices"}
+    prices = row.get("prices", [])
+    if not isinstance(prices, list):
+        raise TypeError(f"{where}.prices is a list of tables")
+    tiers = tuple(_made(Rates, tier, f"{where}.prices") for tier in prices)
+    return Entry(_made(Abilities, facts, where), Price(tiers=tiers) if tiers else None)
+
+
+def _inherited(name: str, rows: Mapping[str, Tree], where: str, heirs: tuple[str, ...] = ()) -> Tree:
+    row = dict(rows[name])
+    like = row.pop("like", None)
+    if like is None:
+        return row
+    if like == name or like in heirs:
+        raise ValueError(f"{where}.{name} is like itself")
+    parent = _one_of(str(like), rows, f"{where}.{name}.like")
+    return {**_inherited(parent, rows, where, (*heirs, name)), **row}
+
+
+def _made(kind: type[T], row: object, where: str) -> T:
+    if isinstance(row, dict):
+        _no_others(row, kind.__struct_fields__, where)
+    try:
+        return msgspec.convert(row, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _children(tree: Tree, name: str) -> dict[str, Tree]:
+    children = tree.get(name, {})
+    if not isinstance(children, dict) or not all(isinstance(child, dict) for child in children.values()):
+        raise TypeError(f"{name} must hold tables only")
+    return children
+
+
+def _no_others(row: Mapping[str, object], names: Sequence[str], where: str) -> None:
+    for name in row:
+        _one_of(name, names, where)
+
+
+def _one_of(name: str, names: Sequence[str] | Mapping[str, object], where: str) -> str:
+    if name in names:
+        return name
+    near = get_close_matches(name, list(names), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    raise ValueError(f"{where} has {name!r}, which is not known; {hint}")

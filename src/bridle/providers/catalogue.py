@@ -1,0 +1,223 @@
+"""From the words a person types to a model: who answers, what it can do, what it costs.
+
+    vendor:model            the vendor's row in endpoints.toml, the model's in models.toml
+    vendor:model@URL        the same, answered at another address
+    vendor:=model           that id and no other, even if it looks like a slip of the pen
+    sim:                    the simulator with its default model
+    sim:FAMILY/MODEL        the simulator playing a model of that wire family
+
+Everything known about vendors and models is data: in the two tables beside this file and
+in the file $BRIDLE_MODELS may name (_tables.py reads them).  This file knows no names.
+
+New models appear every day, so an id that is not in the tables is not an error: it gets
+the abilities of the newest of its line, and no price.  An id that is *almost* in the
+tables is one, because the alternative is a puzzling refusal from the vendor later.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from urllib.parse import urlsplit
+
+from ..values.errors import MissingKey, MisuseError, UnknownModel
+from ..values.model import Auth, Endpoint, Model
+from ._tables import EndpointRow, Tables, load_tables
+
+WORD_LIKENESS_MIN = 0.75
+"""How alike two words must be to take one for a misspelling of the other; 1 is equal."""
+NAMES_SHOWN_MAX = 12
+
+_HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
+    "bearer": ("authorization", "Bearer {}"),
+    "x-api-key": ("x-api-key", "{}"),
+    "x-goog-api-key": ("x-goog-api-key", "{}"),
+    "api-key": ("api-key", "{}"),
+}
+_WITH_URL = re.compile(r"(?P<name>.*?)@(?P<url>https?://.*|[^@]*[:/.][^@]*|localhost)")
+"""Some vendors have ids with an @ of their own; what follows it there does not read like a host."""
+
+
+def find(string: str, *, environ: Mapping[str, str]) -> Model:
+    """The model a string means; raises `UnknownModel`."""
+    tables = _tables(environ)
+    vendor, colon, rest = string.strip().partition(":")
+    row = tables.endpoints.get(vendor) if colon else None
+    if row is None:
+        raise UnknownModel(_no_vendor(string, vendor, tables))
+    name, url = _split_url(rest, tables)
+    name = name or row.default
+    exact, name = name.startswith("="), name.removeprefix("=")
+    if not name:
+        raise UnknownModel(f"{string!r} names no model; write for example `{tables.example}`")
+    part, lead = row, f"{vendor}:"
+    if row.simulated:
+        part, name = _role(name, vendor, tables)
+        lead = f"{vendor}:{part.family}/"
+    entry = tables.entry(part, name)
+    if entry is None and not exact and (near := _meant(name, tables.ids(part))):
+        raise UnknownModel(
+            f"no model {name!r} is known, but {near!r} is: write `{lead}{near}`,"
+            f" or `{vendor}:={lead.removeprefix(f'{vendor}:')}{name}` if you mean what you wrote"
+        )
+    return Model(
+        id=name,
+        endpoint=_endpoint(vendor, row, part, url or _base_url(row, environ)),
+        abilities=(entry or tables.newest(part)).abilities,
+        price=entry.price if entry else None,
+    )
+
+
+def known(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
+    """Every model in the tables at every endpoint that serves it, in the order of the tables."""
+    tables = _tables(environ or {})
+    return tuple(
+        Model(
+            id=name,
+            endpoint=_endpoint(vendor, row, row, row.base_url),
+            abilities=entry.abilities,
+            price=entry.price,
+        )
+        for vendor, row in tables.endpoints.items()
+        for line in row.models
+        for name, entry in tables.lines[line].ids.items()
+    )
+
+
+def preferred(environ: Mapping[str, str]) -> str:
+    """The model to use when nobody named one: of the first vendor there is a key for, or a simulated one."""
+    tables = _tables(environ)
+    for vendor, row in tables.endpoints.items():
+        if row.models and any(environ.get(name, "").strip() for name in row.key_env):
+            return f"{vendor}:{tables.ids(row)[0]}"
+    return next(f"{vendor}:" for vendor, row in tables.endpoints.items() if row.simulated)
+
+
+def key(model: Model, environ: Mapping[str, str]) -> str | None:
+    """The key for this model's endpoint; None when it needs none; raises `MissingKey`."""
+    names = model.endpoint.key_env
+    for name in names:
+        value = environ.get(name, "").strip()
+        if value and not re.fullmatch("[!-~]+", value):
+            raise MissingKey(f"{name} holds characters that no key has, such as spaces; set it again")
+        if value:
+            return value
+    if not names:
+        return None
+    endpoints = _tables(environ).endpoints
+    free = "".join(
+        f", or use `{vendor}:`, which needs none" for vendor, row in endpoints.items() if row.simulated
+    )
+    raise MissingKey(f"no key for {model.name}: set {' or '.join(names)}{free}")
+
+
+def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], ...]:
+    """The headers that carry the key."""
+    if secret is None or endpoint.auth == "none":
+        return ()
+    name, form = _HEADER_BY_AUTH[endpoint.auth]
+    return ((name, form.format(secret)),)
+
+
+def _endpoint(vendor: str, row: EndpointRow, part: EndpointRow, base_url: str) -> Endpoint:
+    """An endpoint; one that is simulated has its own name and place, and the manners of the part it plays."""
+    return Endpoint(
+        name=vendor,
+        family=part.family,
+        base_url=base_url,
+        auth=row.auth,
+        key_env=row.key_env,
+        base_url_env=row.base_url_env,
+        headers=tuple(part.headers.items()),
+        reasoning=part.reasoning,
+        app="" if base_url else row.app,
+        simulated=row.simulated,
+    )
+
+
+def _role(name: str, vendor: str, tables: Tables) -> tuple[EndpointRow, str]:
+    """Which endpoint a simulator is to play, and which of its models."""
+    real = [row for row in tables.endpoints.values() if not row.simulated]
+    family, slash, model = name.partition("/")
+    for row in real:
+        if row.family == family and model:
+            return row, model
+        if not slash and tables.entry(row, name):
+            return row, name
+    families = ", ".join(sorted({row.family for row in real}))
+    raise UnknownModel(
+        f"`{vendor}:{name}` names no wire family that can be simulated ({families});"
+        f" write `{vendor}:FAMILY/MODEL`, or `{vendor}:` alone"
+    )
+
+
+def _no_vendor(string: str, vendor: str, tables: Tables) -> str:
+    vendors = list(tables.endpoints)
+    for name, row in tables.endpoints.items():
+        for model in tables.ids(row):
+            if string.strip().endswith(model):
+                return f"{string!r} names no vendor we know; did you mean `{name}:{model}`?"
+    near = get_close_matches(vendor.lower(), vendors, n=1, cutoff=0.5)
+    hint = f"did you mean `{near[0]}:`?" if near else f"write for example `{tables.example}`"
+    return f"{string!r} names no vendor we know ({', '.join(vendors[:NAMES_SHOWN_MAX])}); {hint}"
+
+
+def _split_url(rest: str, tables: Tables) -> tuple[str, str]:
+    found = _WITH_URL.fullmatch(rest)
+    if found is None:
+        return rest.strip(), ""
+    if trouble := _trouble(found["url"]):
+        example = f"{tables.example}@https://host/path"
+        raise UnknownModel(f"what follows the @ is no base URL: {trouble}; write for example `{example}`")
+    return found["name"].strip(), found["url"].rstrip("/")
+
+
+def _base_url(row: EndpointRow, environ: Mapping[str, str]) -> str:
+    for name in row.base_url_env:
+        if url := environ.get(name, "").strip():
+            if trouble := _trouble(url):
+                raise MisuseError(
+                    f"{name} is no base URL: {trouble}; set it to something like https://host/path"
+                )
+            return url.rstrip("/")
+    return row.base_url.rstrip("/")
+
+
+def _trouble(url: str) -> str:
+    """What keeps this from being a base URL, in words; empty when nothing does."""
+    try:
+        parts = urlsplit(url)
+        parts.port  # noqa: B018  # reading it checks it
+    except ValueError as error:
+        return str(error).lower()
+    if parts.scheme not in ("http", "https"):
+        return "it does not start with http:// or https://"
+    if not parts.hostname or re.search(r"\s", url):
+        return "it has no host" if not parts.hostname else "it has a space in it"
+    if parts.username or parts.password:
+        return "it holds a user or password, which would be written to the log"
+    return "it has a query or a fragment" if parts.query or parts.fragment else ""
+
+
+def _meant(name: str, ids: Sequence[str]) -> str:
+    """The id that was probably meant; empty when this looks like a model of its own.
+
+    Numbers are no evidence: another number is another version, and new versions are what
+    appears every day.  Misspelt words and other punctuation are.
+    """
+    squeezed = re.sub(r"[\W_]", "", name.lower())
+    for known_id in ids:
+        if re.sub(r"[\W_]", "", known_id) == squeezed or known_id.endswith(f"-{name.lower()}"):
+            return known_id
+    vocabulary = sorted({word for known_id in ids for word in re.findall("[a-z]+", known_id)})
+    mended = name.lower()
+    for word in re.findall("[a-z]+", mended):
+        near = get_close_matches(word, vocabulary, n=1, cutoff=WORD_LIKENESS_MIN)
+        if word not in vocabulary and near:
+            mended = mended.replace(word, near[0])
+    if mended == name.lower():
+        return ""
+    return mended if mended in ids else get_close_matches(mended, ids, n=1, cutoff=0.0)[0]
+
+
+def _tables(environ: Mapping[str, str]) -> Tables:
+    return load_tables(environ.get("BRIDLE_MODELS", ""))

@@ -1,0 +1,369 @@
+"""Requests to Anthropic: what is written, in which order, under which ids."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.providers import load
+from bridle.values.errors import BadTool, MisuseError
+from bridle.values.message import Message, Stop
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import (
+    Extra,
+    Mark,
+    OutputSpec,
+    Request,
+    Sampling,
+    Thinking,
+    ToolChoice,
+    ToolSpec,
+)
+
+CODEC = load("anthropic")
+ENDPOINT = Endpoint(name="anthropic", family="anthropic", reasoning="signed")
+OWN = Origin(family="anthropic", endpoint="anthropic", model="claude-x")
+FOREIGN = Origin(family="elsewhere", endpoint="elsewhere", model="other")
+ABLE = Abilities(output_tokens=64_000, automatic_cache=True, cache_marks=4)
+MODEL = Model(id="claude-x", endpoint=ENDPOINT, abilities=ABLE)
+
+
+def ask(*messages, **fields):
+    return Request(model=fields.pop("model", MODEL), messages=messages, **fields)
+
+
+def sent(request):
+    return json.loads(CODEC.encode(request).body)
+
+
+def written(*messages, **fields):
+    return sent(ask(*messages, **fields))["messages"]
+
+
+def user(*parts):
+    return Message(
+        role="user", parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    )
+
+
+def assistant(*parts, origin=OWN, stop=None):
+    said = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    return Message(role="assistant", parts=said, origin=origin, stop=stop)
+
+
+def results(*parts):
+    return Message(role="tool", parts=parts)
+
+
+def call(call_id, wire_id="", name="look", arguments="{}", **more):
+    return ToolCall(id=call_id, name=name, arguments=arguments, wire_id=wire_id, **more)
+
+
+# Body and headers
+
+
+def test_what_changes_stands_behind_the_messages():
+    request = ask(
+        user("hi"),
+        system=(Text(text="Be brief."),),
+        tools=(ToolSpec(name="look"),),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        max_tokens=9,
+        thinking=Thinking(mode="adaptive", effort="low", display="summarized"),
+        output=OutputSpec(name="o", parameters='{"type": "object"}'),
+        sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, stop_sequences=("END",)),
+        marks=(Mark(place="end", ttl="1h"),),
+        extras=(Extra(name="metadata", json='{"user_id": "u"}'),),
+    )
+    body = sent(request)
+    assert list(body)[:4] == ["model", "tools", "system", "messages"]
+    assert {name: body[name] for name in list(body)[4:]} == {
+        "max_tokens": 9,
+        "stop_sequences": ["END"],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 3,
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        "metadata": {"user_id": "u"},
+        "stream": True,
+    }
+    assert "stream" not in sent(replace(request, stream=False))
+
+
+def test_headers_come_from_the_endpoint_and_hold_no_key():
+    encoded = CODEC.encode(ask(user("hi")))
+    assert encoded.path == "/v1/messages"
+    assert dict(encoded.headers) == {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+    newer = replace(ENDPOINT, headers=(("Anthropic-Version", "2026-10-21"), ("anthropic-beta", "b")))
+    headers = dict(CODEC.encode(ask(user("hi"), model=replace(MODEL, endpoint=newer))).headers)
+    assert headers["anthropic-version"] == "2026-10-21"
+    assert headers["anthropic-beta"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("output_tokens", "thinking", "expected"),
+    [
+        (64_000, None, 20_000),
+        (8_192, None, 8_192),
+        (64_000, Thinking(budget_tokens=30_000), 50_000),
+        (32_000, Thinking(budget_tokens=30_000), 32_000),
+    ],
+)
+def test_room_for_the_answer_when_nobody_said_how_much(output_tokens, thinking, expected):
+    model = replace(MODEL, abilities=Abilities(output_tokens=output_tokens))
+    assert sent(ask(user("hi"), model=model, thinking=thinking))["max_tokens"] == expected
+
+
+def test_sampling_is_not_sent_to_a_model_that_refuses_it():
+    model = replace(MODEL, abilities=replace(ABLE, sampling=False))
+    body = sent(ask(user("hi"), model=model, sampling=Sampling(temperature=1.0, stop_sequences=("x",))))
+    assert "temperature" not in body
+    assert body["stop_sequences"] == ["x"]
+
+
+def test_tools_ours_and_theirs():
+    search = '{"type": "web_search_20250305",  "name": "web_search"}'
+    tools = (
+        ToolSpec(name="look", description="Looks.", parameters='{"type":  "object"}'),
+        ToolSpec(name="web_search", native=search),
+    )
+    request = ask(user("hi"), tools=tools)
+    assert b'"input_schema":{"type":  "object"}' in CODEC.encode(request).body
+    assert search.encode() in CODEC.encode(request).body
+    marked = sent(replace(request, marks=(Mark(place="tools"), Mark(place="system"))))["tools"]
+    assert [tool.get("cache_control") for tool in marked] == [None, {"type": "ephemeral"}]
+    with pytest.raises(BadTool, match="look"):
+        CODEC.encode(ask(user("hi"), tools=(ToolSpec(name="look", parameters="{"),)))
+
+
+def test_a_mark_on_tools_avoids_a_tool_that_is_loaded_later():
+    later = ToolSpec(name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true}')
+    body = sent(ask(user("hi"), tools=(ToolSpec(name="a"), later), marks=(Mark(place="tools", ttl="1h"),)))
+    assert body["tools"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert "cache_control" not in body["tools"][1]
+
+
+def test_extras_add_and_never_replace():
+    body = sent(
+        ask(
+            user("hi"),
+            thinking=Thinking(effort="high"),
+            extras=(Extra(name="output_config", json='{"effort":"low","task_budget":{"total":20000}}'),),
+        )
+    )
+    assert body["output_config"] == {"effort": "high", "task_budget": {"total": 20000}}
+    for name, value in (("messages", "[]"), ("max_tokens", "1"), ("stream", "false"), ("metadata", "{")):
+        with pytest.raises(MisuseError, match=name):
+            CODEC.encode(ask(user("hi"), extras=(Extra(name=name, json=value),)))
+
+
+def test_a_foreign_memory_of_messages_is_refused():
+    class Other:
+        def joined(self, messages):
+            return b"", ""
+
+    with pytest.raises(MisuseError, match="keep"):
+        CODEC.encode(ask(user("hi")), Other())
+
+
+# Messages
+
+
+def test_neighbours_of_one_role_become_one_turn_and_results_come_first():
+    turns = written(
+        user("go"),
+        assistant(call("c1", "toolu_1"), call("c2", "toolu_2")),
+        results(ToolResult(call_id="c2"), ToolResult(call_id="c1", parts=(Text(text="one"),))),
+        user("and?"),
+        assistant("so", stop=Stop.PAUSED),
+        assistant("on"),
+    )
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user", "assistant"]
+    assert turns[2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "toolu_2"},
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": "one"},
+        {"type": "text", "text": "and?"},
+    ]
+    assert [block["text"] for block in turns[3]["content"]] == ["so", "on"]
+
+
+def test_blank_texts_and_messages_without_words_are_not_sent():
+    assert written(user("hi", " \n"), assistant("", "\t"), user("again")) == [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "again"}]}
+    ]
+
+
+def test_lone_surrogates_are_replaced_and_torn_pairs_joined():
+    turns = written(
+        user("a\ud83db \ud83d\ude00"),
+        assistant(call("c1", "t1", arguments='{"x": "\\ud83d"}')),
+        results(ToolResult(call_id="c1", parts=(Text(text="\udfff"),))),
+    )
+    assert turns[0]["content"][0]["text"] == "a\ufffdb 😀"
+    assert turns[1]["content"][0]["input"] == {"x": "\ufffd"}
+    assert turns[2]["content"][0]["content"] == "\ufffd"
+
+
+def test_arguments_go_out_as_they_came():
+    body = CODEC.encode(ask(user("x"), assistant(call("c1", "t1", arguments='{"b": 1.50,  "a": [ ]}')))).body
+    assert b'"input":{"b": 1.50,  "a": [ ]}' in body
+
+
+@pytest.mark.parametrize("broken", ['{"city": "Tok', "", "[1]", "nonsense"])
+def test_arguments_that_are_no_object_are_wrapped_and_read_back(broken):
+    request = ask(user("x"), assistant(call("c1", "t1", arguments=broken)))
+    block = sent(request)["messages"][1]["content"][0]
+    assert block["input"] == {"INVALID_JSON": broken}
+    assert CODEC.read(CODEC.encode(request)).messages[1].calls[0].arguments == broken
+
+
+def test_ids_are_the_providers_where_they_are_legal_and_new():
+    turns = written(
+        user("go"),
+        assistant(call("c1", "toolu_1"), call("c2", "toolu_1"), call("c3", ""), call("c4", "no way")),
+        results(*(ToolResult(call_id=f"c{n}") for n in (1, 2, 3, 4))),
+        assistant(call("c5", "c3"), call("c6", "toolu_6"), origin=FOREIGN),
+        results(ToolResult(call_id="c5"), ToolResult(call_id="c6"), ToolResult(call_id="or phan")),
+    )
+    called = [block["id"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
+    answered = [
+        block["tool_use_id"] for turn in turns for block in turn["content"] if block["type"] == "tool_result"
+    ]
+    assert called == ["toolu_1", "c2", "c3", "c4", "c5", "c6"]
+    assert answered == [*called, "or_phan"]
+
+
+def test_our_id_gives_way_to_a_providers_id_that_came_first():
+    turns = written(user("go"), assistant(call("c9", "c1")), results(ToolResult(call_id="c9")),
+                    assistant(call("c1")), results(ToolResult(call_id="c1")))  # fmt: skip
+    assert [turn["content"][0].get("id") for turn in turns[1::2]] == ["c1", "c1_"]
+    assert [turn["content"][0].get("tool_use_id") for turn in turns[2::2]] == ["c1", "c1_"]
+
+
+def test_names_no_tool_can_have_are_made_legal():
+    turns = written(user("x"), assistant(call("c1", "t1", name="a.b/c"), call("c2", "t2", name="")))
+    assert [block["name"] for block in turns[1]["content"]] == ["a_b_c", "_"]
+
+
+SIGNED = Reasoning(text="hm", signature="sig")
+REDACTED = Reasoning(signature="blob", redacted=True)
+UNSIGNED = Reasoning(text="hm")
+
+
+@pytest.mark.parametrize(
+    ("policy", "origin", "kept"),
+    [
+        ("signed", OWN, ["thinking", "redacted_thinking"]),
+        ("may_echo", OWN, ["thinking", "redacted_thinking", "thinking"]),
+        ("may_echo", replace(OWN, endpoint="proxy"), ["thinking", "redacted_thinking"]),
+        ("must_echo", replace(OWN, endpoint="proxy"), ["thinking", "redacted_thinking", "thinking"]),
+        ("strip", OWN, []),
+        ("must_echo", FOREIGN, []),
+    ],
+)
+def test_reasoning_goes_back_only_where_it_can_be_read(policy, origin, kept):
+    model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
+    turns = written(user("x"), assistant(SIGNED, REDACTED, UNSIGNED, "so", origin=origin), model=model)
+    assert [block["type"] for block in turns[1]["content"]] == [*kept, "text"]
+    if kept:
+        assert turns[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "sig"}
+        assert turns[1]["content"][1] == {"type": "redacted_thinking", "data": "blob"}
+
+
+def test_a_turn_does_not_end_in_reasoning_unless_it_was_paused():
+    assert written(user("x"), assistant(SIGNED), user("y"))[0]["content"][-1]["text"] == "y"
+    assert len(written(user("x"), assistant(SIGNED, stop=Stop.PAUSED))) == 2
+
+
+def test_natives_go_out_again_to_their_own_family_only():
+    search = '{"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"q": 1.10}}'
+    cited = Text(text="so", native='{"citations":[{"type":"char_location"}]}')
+    called = call("c1", "toolu_1", native='{"caller":{"type":"direct"}}')
+    own = ask(user("x"), assistant(Opaque(kind="server_tool_use", native=search), cited, called))
+    assert search.encode() in CODEC.encode(own).body
+    blocks = sent(own)["messages"][1]["content"]
+    assert blocks[1] == {"type": "text", "text": "so", "citations": [{"type": "char_location"}]}
+    assert blocks[2]["caller"] == {"type": "direct"}
+    foreign = written(user("x"), assistant(*own.messages[1].parts, origin=FOREIGN))
+    assert foreign[1]["content"] == [
+        {"type": "text", "text": "so"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    ]
+
+
+def test_what_a_declined_model_thought_and_called_is_not_sent_back():
+    fallback = Opaque(kind="fallback", native='{"type":"fallback","from":"a","to":"b"}')
+    sealed = Opaque(kind="tool_use", native='{"type":"tool_use","id":"t0","name":"look","input":{}}')
+    turns = written(user("x"), assistant(SIGNED, "no", sealed, fallback, SIGNED, "yes"))
+    assert [block["type"] for block in turns[1]["content"]] == ["text", "fallback", "thinking", "text"]
+
+
+def test_an_error_without_words_gets_some():
+    block = written(user("x"), assistant(call("c1")), results(ToolResult(call_id="c1", outcome="denied")))[2]
+    assert block["content"][0]["is_error"] is True
+    assert "denied" in block["content"][0]["content"]
+
+
+def test_pictures_and_documents():
+    parts = (
+        Media(kind="image", media_type="image/png", data="aGk="),
+        Media(kind="image", url="https://example.com/a.png"),
+        Media(kind="document", file_id="file_1", name="a"),
+        Media(kind="document", media_type="application/pdf", data="aGk="),
+        Media(kind="document", media_type="text/markdown", data="aGk="),
+        Media(kind="audio", media_type="audio/mp3", data="aGk=", name="song"),
+    )
+    blocks = written(user(*parts))[0]["content"]
+    assert [block.get("source") for block in blocks] == [
+        {"type": "base64", "media_type": "image/png", "data": "aGk="},
+        {"type": "url", "url": "https://example.com/a.png"},
+        {"type": "file", "file_id": "file_1"},
+        {"type": "base64", "media_type": "application/pdf", "data": "aGk="},
+        {"type": "text", "media_type": "text/plain", "data": "hi"},
+        None,
+    ]
+    assert blocks[2]["title"] == "a"
+    assert "song" in blocks[5]["text"]
+    with pytest.raises(MisuseError, match="base64"):
+        written(user(Media(kind="document", media_type="text/plain", data="!")))
+    inside = written(user("x"), assistant(call("c1")), results(ToolResult(call_id="c1", parts=parts[:1])))
+    assert inside[2]["content"][0]["content"] == [blocks[0]]
+
+
+# Marks
+
+
+def test_marks_on_messages_do_not_move_the_kept_bytes():
+    kept = CODEC.keep()
+    request = ask(user("a"), assistant("b", SIGNED, "c", SIGNED, stop=Stop.PAUSED), user("d"))
+    plain = CODEC.encode(request, kept).body
+    marks = (
+        Mark(place="message", message=0, ttl="1h"),
+        Mark(place="message", message=1),
+        Mark(place="message"),
+    )
+    turns = json.loads(CODEC.encode(replace(request, marks=marks), kept).body)["messages"]
+    assert turns[0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert [block.get("cache_control") for block in turns[1]["content"]] == [
+        None, None, {"type": "ephemeral"}, None,
+    ]  # fmt: skip
+    assert turns[2]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert CODEC.encode(request, kept).body == plain
+    with pytest.raises(MisuseError, match="7"):
+        CODEC.encode(replace(request, marks=(Mark(place="message", message=7),)))
+
+
+def test_the_end_is_marked_by_hand_where_the_provider_does_not():
+    by_hand = replace(MODEL, abilities=Abilities(cache_marks=4))
+    body = sent(ask(user("a"), user("b"), model=by_hand, marks=(Mark(place="end"),)))
+    assert "cache_control" not in body
+    assert [block.get("cache_control") for block in body["messages"][0]["content"]] == [
+        None,
+        {"type": "ephemeral"},
+    ]
+    unmarked = sent(ask(user("a"), model=replace(MODEL, abilities=Abilities()), marks=(Mark(place="end"),)))
+    assert "cache_control" not in json.dumps(unmarked)

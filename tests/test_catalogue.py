@@ -1,0 +1,325 @@
+"""Model strings, keys and the tables behind them."""
+
+from decimal import Decimal
+
+import pytest
+
+from bridle.providers.catalogue import authorise, find, key, known, preferred
+from bridle.values.errors import MissingKey, MisuseError, UnknownModel
+from bridle.values.model import Abilities, Endpoint
+from bridle.values.usage import Usage
+
+
+def refusal(string, **environ):
+    with pytest.raises(UnknownModel) as caught:
+        find(string, environ=environ)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_a_vendor_and_a_model():
+    model = find("anthropic:claude-sonnet-5-5", environ={})
+    assert model.name == "anthropic:claude-sonnet-5-5"
+    assert model.endpoint == Endpoint(
+        name="anthropic",
+        family="anthropic",
+        base_url="https://api.anthropic.com",
+        auth="bearer",
+        key_env=("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        base_url_env=("ANTHROPIC_BASE_URL",),
+        headers=(("anthropic-version", "2026-10-21"),),
+        reasoning="signed",
+    )
+    assert model.abilities == Abilities(
+        context_tokens=1_000_000,
+        output_tokens=128_000,
+        thinking=("adaptive", "between_tools"),
+        efforts=("low", "medium", "high", "xhigh", "max"),
+        forced_tools=False,
+        structured_output="native",
+        sampling=False,
+        cache_marks=4,
+        automatic_cache=True,
+    )
+
+
+def test_a_price_is_exact_and_its_tiers_price_the_whole_request():
+    haiku = find("anthropic:claude-haiku-5-5", environ={}).price
+    small = Usage(input=50_000, cache_read=50_000, output=1_000)
+    assert haiku.cost(small) == Decimal("0.0060")
+    large = Usage(input=50_001, cache_read=50_000, output=1_000)
+    assert haiku.cost(large) == Decimal("0.0300005")
+
+
+@pytest.mark.parametrize(
+    ("string", "output", "thinking", "forced", "efforts", "write_1h"),
+    [
+        ("claude-fable-5-2", 40, "adaptive", False, 5, 16),
+        ("claude-mythos-5-1", 50, "adaptive", False, 5, 20),
+        ("claude-mythos-5", 50, "adaptive", True, 5, 20),
+        ("claude-opus-5-5", 20, "adaptive", False, 5, 8),
+        ("claude-opus-4-8", 25, "adaptive disabled", True, 5, 10),
+        ("claude-opus-4-6", 25, "adaptive enabled disabled", True, 4, 10),
+        ("claude-opus-4-5", 25, "enabled disabled", True, 3, 10),
+        ("claude-sonnet-5", 10, "adaptive disabled", True, 5, 4),
+        ("claude-sonnet-4-6", 15, "adaptive enabled disabled", True, 4, 6),
+        ("claude-sonnet-4-5", 15, "enabled disabled", True, 0, 6),
+        ("claude-haiku-4-5", 5, "enabled disabled", True, 0, 2),
+    ],
+)
+def test_what_a_model_inherits_and_what_it_has_of_its_own(
+    string, output, thinking, forced, efforts, write_1h
+):
+    model = find(f"anthropic:{string}", environ={})
+    assert model.price.tiers[0].output == output
+    assert model.price.tiers[0].cache_write_1h == write_1h
+    assert " ".join(model.abilities.thinking) == thinking
+    assert model.abilities.forced_tools is forced
+    assert len(model.abilities.efforts) == efforts
+
+
+def test_every_row_is_whole():
+    models = known()
+    assert len(models) == len({model.name for model in models}) == 18
+    for model in models:
+        assert model == find(model.name, environ={})
+        assert model.abilities.output_tokens < model.abilities.context_tokens
+        for tier in model.price.tiers:
+            assert tier.cache_read < tier.input < tier.cache_write < tier.cache_write_1h < tier.output
+            assert tier.cache_write == tier.input * Decimal("1.25")
+            assert tier.cache_write_1h == tier.input * 2
+
+
+def test_a_dated_id_is_the_same_model_and_keeps_its_date():
+    dated = find("anthropic:claude-sonnet-4-5-20250929", environ={})
+    plain = find("anthropic:claude-sonnet-4-5", environ={})
+    assert dated.id == "claude-sonnet-4-5-20250929"
+    assert (dated.abilities, dated.price) == (plain.abilities, plain.price)
+    assert find("anthropic:claude-sonnet-4-5-2025", environ={}).price is None
+
+
+@pytest.mark.parametrize(
+    "name", ["claude-sonnet-5-6", "claude-opus-6", "claude-saga-1", "claude-opus-6-20270101"]
+)
+def test_a_new_model_is_treated_like_the_newest_and_has_no_price(name):
+    model = find(f"anthropic:{name}", environ={})
+    assert model.id == name
+    assert model.abilities == find("anthropic:claude-fable-5-2", environ={}).abilities
+    assert model.price is None
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "claude-sonet-5-5",
+        "claude-sonnet-5.5",
+        "claude_sonnet_5_5",
+        "Claude-Sonnet-5-5",
+        "sonnet-5-5",
+        "clause-sonnet-5-5",
+    ],
+)
+def test_a_slip_of_the_pen_is_noticed_and_can_be_insisted_on(name):
+    words = refusal(f"anthropic:{name}")
+    assert "write `anthropic:claude-sonnet-5-5`" in words
+    assert f"`anthropic:={name}`" in words
+    assert find(f"anthropic:={name}", environ={}).id == name
+
+
+@pytest.mark.parametrize(
+    ("string", "words"),
+    [
+        ("", "write for example `anthropic:claude-sonnet-5-5`"),
+        ("nobody:model", "(anthropic, sim)"),
+        ("antropic:some-model", "did you mean `anthropic:`?"),
+        ("Anthropic:some-model", "did you mean `anthropic:`?"),
+        ("claude-opus-5", "did you mean `anthropic:claude-opus-5`?"),
+        ("anthropic/claude-opus-5", "did you mean `anthropic:claude-opus-5`?"),
+        ("anthropic:", "names no model; write for example"),
+        ("anthropic:=", "names no model"),
+        ("anthropic:@http://127.0.0.1:1", "names no model"),
+        ("anthropic:claude-opus-5@127.0.0.1:8080", "does not start with http://"),
+        ("anthropic:claude-opus-5@localhost", "does not start with http://"),
+        ("anthropic:claude-opus-5@http://", "has no host"),
+        ("anthropic:claude-opus-5@http://h:99999", "port out of range"),
+        ("anthropic:claude-opus-5@http://h/?key=1", "a query"),
+        ("anthropic:claude-opus-5@http://a b/", "a space"),
+        ("sim:nothing", "names no wire family that can be simulated (anthropic); write `sim:FAMILY/MODEL`"),
+        ("sim:nobody/some-model", "names no wire family"),
+        ("sim:anthropic/", "names no wire family"),
+        ("sim:anthropic/claude-sonet-5-5", "`sim:anthropic/claude-sonnet-5-5`"),
+    ],
+)
+def test_strings_that_mean_nothing(string, words):
+    assert words in refusal(string)
+
+
+def test_a_password_in_an_address_is_refused_and_not_repeated():
+    words = refusal("anthropic:claude-opus-5@https://me:hunter2@host/")
+    assert "user or password" in words
+    assert "hunter2" not in words
+
+
+def test_where_a_model_answers():
+    def at(string, **environ):
+        return find(string, environ=environ).endpoint.base_url
+
+    assert at("anthropic:claude-opus-5@http://127.0.0.1:8080/v1/") == "http://127.0.0.1:8080/v1"
+    assert (
+        at("anthropic:claude-opus-5", ANTHROPIC_BASE_URL="https://proxy.example/a/")
+        == "https://proxy.example/a"
+    )
+    assert at("anthropic:claude-opus-5", ANTHROPIC_BASE_URL=" ") == "https://api.anthropic.com"
+    assert at("anthropic:claude-opus-5@http://h", ANTHROPIC_BASE_URL="https://proxy.example") == "http://h"
+    with pytest.raises(MisuseError, match="ANTHROPIC_BASE_URL is no base URL"):
+        at("anthropic:claude-opus-5", ANTHROPIC_BASE_URL="proxy.example")
+
+
+def test_an_id_may_have_an_at_sign_of_its_own():
+    assert find("anthropic:claude-x@20250929", environ={}).id == "claude-x@20250929"
+    both = find("anthropic:claude-x@20250929@http://h", environ={})
+    assert (both.id, both.endpoint.base_url) == ("claude-x@20250929", "http://h")
+
+
+def test_the_simulator_plays_a_model_of_any_family():
+    plain, real = find("sim:", environ={}), find("anthropic:claude-sonnet-5-5", environ={})
+    assert (plain.id, plain.abilities, plain.price) == (real.id, real.abilities, real.price)
+    assert plain.endpoint == Endpoint(
+        name="sim",
+        family="anthropic",
+        auth="none",
+        headers=real.endpoint.headers,
+        reasoning="signed",
+        app="bridle.sim.app:answer",
+        simulated=True,
+    )
+    assert find("sim:anthropic/claude-sonnet-5-5", environ={}) == plain
+    assert find(plain.name, environ={}) == plain
+    assert find("sim:anthropic/claude-haiku-4-5", environ={}).abilities.context_tokens == 200_000
+    served = find("sim:anthropic/claude-opus-5@http://127.0.0.1:1", environ={}).endpoint
+    assert (served.base_url, served.app, served.simulated) == ("http://127.0.0.1:1", "", True)
+
+
+def test_keys_come_from_the_vendors_own_variables():
+    model = find("anthropic:claude-opus-5", environ={})
+    assert key(model, {"ANTHROPIC_API_KEY": " sk-1\n", "ANTHROPIC_AUTH_TOKEN": "t"}) == "sk-1"
+    assert key(model, {"ANTHROPIC_API_KEY": "", "ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
+    assert key(find("sim:", environ={}), {}) is None
+    with pytest.raises(MissingKey) as caught:
+        key(model, {})
+    assert str(caught.value) == (
+        "no key for anthropic:claude-opus-5: set ANTHROPIC_API_KEY or ANTHROPIC_AUTH_TOKEN,"
+        " or use `sim:`, which needs none"
+    )
+    with pytest.raises(MissingKey, match="ANTHROPIC_API_KEY holds characters") as caught:
+        key(model, {"ANTHROPIC_API_KEY": "sk-one sk-two"})
+    assert "sk-one" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("auth", "headers"),
+    [
+        ("bearer", (("authorization", "Bearer k"),)),
+        ("x-api-key", (("x-api-key", "k"),)),
+        ("x-goog-api-key", (("x-goog-api-key", "k"),)),
+        ("api-key", (("api-key", "k"),)),
+        ("none", ()),
+    ],
+)
+def test_how_a_key_travels(auth, headers):
+    endpoint = Endpoint(name="x", family="y", auth=auth)
+    assert authorise(endpoint, "k") == headers
+    assert authorise(endpoint, None) == ()
+
+
+def test_the_model_nobody_named():
+    assert preferred({}) == "sim:"
+    assert preferred({"ANTHROPIC_API_KEY": ""}) == "sim:"
+    assert preferred({"ANTHROPIC_AUTH_TOKEN": "t"}) == "anthropic:claude-sonnet-5-5"
+
+
+OWN = """
+[endpoints.gateway]
+like = "anthropic"
+base_url = "https://models.example"
+base_url_env = []
+auth = "x-api-key"
+key_env = ["GATEWAY_KEY"]
+
+[endpoints.local]
+family = "anthropic"
+base_url = "http://127.0.0.1:8080"
+auth = "none"
+
+[models.claude.ids.claude-opus-5]
+prices = [{ input = 4.5, output = 22.5, cache_read = 0.45, cache_write = 5.625, cache_write_1h = 9 }]
+
+[models.claude.ids.our-tune]
+like = "claude-haiku-5-5"
+context_tokens = 50_000
+"""
+
+
+def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
+    path = tmp_path / "models.toml"
+    path.write_text(OWN)
+    environ = {"BRIDLE_MODELS": str(path), "GATEWAY_KEY": "g"}
+
+    gateway = find("gateway:claude-opus-5", environ=environ)
+    assert gateway.endpoint.headers == (("anthropic-version", "2026-10-21"),)
+    assert authorise(gateway.endpoint, key(gateway, environ)) == (("x-api-key", "g"),)
+    assert gateway.price.tiers[0].input == Decimal("4.5")
+    assert gateway.abilities == find("anthropic:claude-opus-5", environ={}).abilities
+    assert find("anthropic:claude-opus-5", environ={}).price.tiers[0].input == 5, "and only over these"
+
+    tune = find("gateway:our-tune", environ=environ)
+    assert (tune.abilities.context_tokens, tune.abilities.forced_tools) == (50_000, False)
+    assert len(tune.price.tiers) == 2
+
+    local = find("local:anything-at-all", environ=environ)
+    assert (local.abilities, local.price, key(local, {})) == (Abilities(), None, None)
+    assert len(known(environ)) == 2 * 19
+    assert preferred(environ) == "gateway:claude-sonnet-5-5"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[endpoints", "cannot be read: Expected ']'"),
+        ("[model.x]", "the top level has 'model', which is not known; did you mean 'models'?"),
+        (
+            "[endpoints.x]\nbase_uri = ''",
+            "endpoints.x has 'base_uri', which is not known; did you mean 'base_url'?",
+        ),
+        ("[endpoints.x]\nfamily = 'a'", "endpoints.x needs a family and a base_url"),
+        ("[endpoints.x]\nlike = 'antropic'", "endpoints.x.like has 'antropic'"),
+        ("[endpoints.x]\nlike = 'x'", "endpoints.x is like itself"),
+        ("[endpoints.x]\nlike = 'y'\n[endpoints.y]\nlike = 'x'", "is like itself"),
+        ("[endpoints.anthropic]\nmodels = ['clod']", "did you mean 'claude'?"),
+        ("[endpoints.anthropic]\nauth = 'barer'", "endpoints.anthropic: Invalid enum value 'barer'"),
+        ("[endpoints]\nx = 1", "endpoints must hold tables only"),
+        ("[models.x]\nids = {}", "models.x needs at least one table in ids"),
+        ("[models.claude]\nnewest = 'claude'", "models.claude.newest has 'claude'"),
+        ("[models.claude]\nsuffix = '('", "models.claude.suffix is not a pattern"),
+        ("[models.claude.ids.x]\ncontext = 1", "models.claude.ids.x has 'context'"),
+        ("[models.claude.ids.x]\ncontext_tokens = 'many'", "models.claude.ids.x: Expected `int`, got `str`"),
+        ("[models.claude.ids.x]\nprices = 3", "models.claude.ids.x.prices is a list of tables"),
+        (
+            "[models.claude.ids.x]\nprices = [{ input = 3 }]",
+            "models.claude.ids.x.prices: Object missing required field",
+        ),
+        ("[models.claude.ids.x]\nprices = [{ inputs = 3 }]", "models.claude.ids.x.prices has 'inputs'"),
+    ],
+)
+def test_a_mistake_in_that_file_is_told_with_its_place(tmp_path, text, words):
+    path = tmp_path / "models.toml"
+    path.write_text(text)
+    with pytest.raises(MisuseError) as caught:
+        find("sim:", environ={"BRIDLE_MODELS": str(path)})
+    assert words in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_a_file_that_is_not_there():
+    with pytest.raises(MisuseError, match=r"BRIDLE_MODELS names 'no/such\.toml', which cannot be read"):
+        find("sim:", environ={"BRIDLE_MODELS": "no/such.toml"})

@@ -1,0 +1,287 @@
+"""The whole road: encode, rules, brain, wire, decode; by hand, then with an agent and the demo's tools."""
+
+import asyncio
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from bridle import Agent, Budget
+from bridle.ports.codec import HttpReply
+from bridle.ports.transport import Outgoing
+from bridle.providers import load
+from bridle.providers.catalogue import find, known
+from bridle.sim.app import answer, respond
+from bridle.sim.brain import SEAL
+from bridle.sim.rules import check, families, rules_of
+from bridle.values.errors import MisuseError, ProviderError
+from bridle.values.message import Message, Reply, Stop
+from bridle.values.model import Model, Origin
+from bridle.values.parts import Reasoning, Text
+from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+import demo_tools
+
+DEFAULT = find("sim:", environ={})
+TOOLS = [demo_tools.calculate, demo_tools.get_weather, demo_tools.search_files, demo_tools.read_file]
+
+
+def sent(request: Request, address: str = "") -> HttpReply:
+    encoded = load(request.model.endpoint.family).encode(request)
+    outgoing = Outgoing(
+        method=encoded.method, url=address + encoded.path, headers=encoded.headers, body=encoded.body
+    )
+    return asyncio.run(answer(outgoing))
+
+
+def decoded(request: Request, reply: HttpReply) -> Reply:
+    decoder = load(request.model.endpoint.family).decoder(request, reply.status, dict(reply.headers))
+    for frame in reply.frames:
+        decoder.feed(frame)
+    return decoder.close()
+
+
+def asked(prompt: str, model: Model = DEFAULT, **fields: object) -> Request:
+    return Request(
+        model=model, messages=(Message(role="user", parts=(Text(text=prompt),), id="m1"),), **fields
+    )
+
+
+def refused(request: Request) -> tuple[int | None, str]:
+    with pytest.raises(ProviderError) as caught:
+        decoded(request, sent(request))
+    return caught.value.failure.status, caught.value.failure.message
+
+
+# --- by hand ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_scripted_reply_arrives_as_it_was_written(stream):
+    request = asked(
+        '!think Let me see.\n!say Look:\n!call look {"at": "the ü"}\n!call look {}', stream=stream
+    )
+    reply = decoded(request, sent(request))
+    thought, text, *calls = reply.parts
+    assert isinstance(thought, Reasoning)
+    assert (thought.text, bool(thought.signature)) == ("Let me see.", True)
+    assert text == Text(text="Look:")
+    assert [(call.name, msgspec.json.decode(call.arguments)) for call in calls] == [
+        ("look", {"at": "the ü"}),
+        ("look", {}),
+    ]
+    assert len({call.wire_id for call in calls}) == 2
+    assert reply.stop is Stop.TOOLS
+    assert reply.usage.input > 0
+    assert reply.usage.output > reply.usage.reasoning > 0
+
+
+@pytest.mark.parametrize(
+    "prompt", ["!say Hello there", "!think Hm.\n!call look {}", "What is 2 + 2?", "!say", "Hi"]
+)
+def test_streamed_and_whole_say_the_same(prompt):
+    streamed, whole = asked(prompt, stream=True), asked(prompt, stream=False)
+    assert decoded(streamed, sent(streamed)) == decoded(whole, sent(whole))
+    assert len(sent(streamed).frames) > len(sent(whole).frames) == 1
+
+
+def test_the_same_request_gets_the_same_bytes():
+    assert sent(asked("What is 2 + 2?")) == sent(asked("What is 2 + 2?"))
+
+
+@pytest.mark.parametrize(
+    "address", ["", "sim://anthropic", "http://127.0.0.1:8080", "http://localhost/some/path"]
+)
+def test_it_answers_wherever_it_is_reached(address):
+    request = asked("!say Here")
+    assert decoded(request, sent(request, address)).text == "Here"
+
+
+def test_an_address_of_a_family_that_does_not_exist_is_misuse():
+    with pytest.raises(MisuseError, match="unheard_of"):
+        sent(asked("!say Here"), "sim://unheard_of")
+
+
+def test_another_path_is_not_found():
+    reply = respond(
+        Outgoing(method="POST", url="/v1/nothing", headers=(("anthropic-version", "2023-06-01"),), body=BODY)
+    )
+    assert reply.status == 404
+
+
+def test_any_brain_can_be_put_in():
+    def echo(request: Request) -> Reply:
+        origin = Origin(family="f", endpoint="e", model=request.model.id)
+        return Reply(parts=(Text(text=request.messages[-1].text.upper()),), stop=Stop.DONE, origin=origin)
+
+    request = asked("louder")
+    encoded = load("anthropic").encode(request)
+    outgoing = Outgoing(method="POST", url=encoded.path, headers=encoded.headers, body=encoded.body)
+    assert decoded(request, respond(outgoing, echo)).text == "LOUDER"
+
+
+def test_a_reply_is_cut_off_where_its_room_ends():
+    request = asked("!say one two three four five six seven eight nine ten", max_tokens=5)
+    reply = decoded(request, sent(request))
+    assert reply.text == "one two three four five"
+    assert reply.stop is Stop.LENGTH
+
+
+@pytest.mark.parametrize(("name", "thinks"), [("sim:", True), ("sim:anthropic/claude-haiku-4-5", False)])
+def test_a_model_that_always_thinks_does(name, thinks):
+    request = asked("What is 2 + 2?", model=find(name, environ={}))
+    parts = decoded(request, sent(request)).parts
+    assert any(isinstance(part, Reasoning) for part in parts) == thinks
+
+
+# --- refusals -----------------------------------------------------------------------------------
+
+HEADERS = (("anthropic-version", "2023-06-01"),)
+BODY = b'{"model":"claude-haiku-4-5","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}'
+SPOKEN = [
+    (family, rule)
+    for family in families()
+    for rule in rules_of(family)
+    if not rule.offends.malformed and not rule.offends.size
+]
+
+
+@pytest.mark.parametrize(("family", "rule"), SPOKEN, ids=[f"{family}-{rule.id}" for family, rule in SPOKEN])
+def test_a_refusal_is_spoken_in_the_providers_words(family, rule):
+    """And the tables hold a model that each rule is about."""
+    for model in known():
+        body = {**rule.offends.body}
+        abilities = rule.offends.abilities and model.abilities
+        if "model" in body and abilities is not None:
+            body["model"] = model.id
+        violation = check(
+            rules_of(family), msgspec.structs.replace(rule.offends, body=body, abilities=abilities)
+        )
+        if model.endpoint.family == family and violation and violation.rule.id == rule.id:
+            break
+    else:
+        pytest.fail(f"no model in the tables is refused by {rule.id}")
+    outgoing = Outgoing(
+        method="POST",
+        url=rule.offends.path,
+        headers=tuple(rule.offends.headers.items()),
+        body=msgspec.json.encode(body),
+    )
+    reply = respond(outgoing)
+    with pytest.raises(ProviderError) as caught:
+        decoded(asked("x"), reply)
+    failure = caught.value.failure
+    assert (reply.status, failure.message, failure.code) == (rule.status, violation.message, rule.type)
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        (b"", "Expecting value: line 1 column 1 (char 0)"),
+        (b"{,}", "Expecting property name enclosed in double quotes"),
+        (b'{"model":"\\ud83d"}', "no low surrogate in string: line 1 column 17 (char 16)"),
+        (b"[]", "the top level must be an object"),
+        (b'{"model":"\xff"}', "can't decode byte 0xff"),
+    ],
+)
+def test_bytes_that_are_no_json_object_are_refused(body, says):
+    reply = respond(Outgoing(method="POST", url="/v1/messages", headers=HEADERS, body=body))
+    assert reply.status == 400
+    message = msgspec.json.decode(b"".join(reply.frames))["error"]["message"]
+    assert message.startswith("The request body is not valid JSON: ")
+    assert says in message
+
+
+def test_a_body_that_is_too_large_is_refused():
+    body = BODY[:-1] + b" " * (32 * 1024 * 1024) + b"}"
+    assert respond(Outgoing(method="POST", url="/v1/messages", headers=HEADERS, body=body)).status == 413
+
+
+def test_a_model_nobody_knows_is_refused():
+    unknown = msgspec.structs.replace(DEFAULT, id="claude-nonsense-9")
+    assert refused(asked("hi", model=unknown)) == (404, "model: claude-nonsense-9")
+
+
+def test_a_dated_name_of_a_known_model_is_known():
+    dated = find("sim:anthropic/claude-haiku-4-5-20251001", environ={})
+    request = asked("!say Hi", model=dated)
+    assert decoded(request, sent(request)).text == "Hi"
+
+
+def test_what_a_model_cannot_do_is_refused():
+    look = ToolSpec(name="look")
+    status, message = refused(asked("hi", tools=(look,), tool_choice=ToolChoice(mode="any")))
+    assert (status, message) == (400, 'tool_choice: type "tool" and "any" are not supported for this model.')
+    status, message = refused(asked("hi", thinking=Thinking(mode="enabled", budget_tokens=2048)))
+    assert message.startswith('"thinking.type.enabled" is not supported for this model.')
+
+
+# --- with an agent and the demo's tools ---------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "says"),
+    [
+        ("What is 17 * 23 minus 100?", "17 * 23 - 100 = 291"),
+        ("Is it warmer in Tokyo or New York?", "warmer in Tokyo: 17 °C, against 14 °C in New York"),
+        ("Which is coldest, Oslo, Rome or Cairo?", "coldest in Oslo: 3 °C"),
+        ("When does the reading room close on Fridays? Look it up in the notes.", "16:30 on Friday"),
+        ("Where does the key hang? Search the notes.", "third hook from the left"),
+        ('Find "lighthouse" in the files.', "automatic since 1987"),
+        ("Is it warmer in Tokyo or Atlantis?", "could not get the weather for Atlantis"),
+        ("What is 1 divided by 0?", "division by zero"),
+    ],
+)
+def test_the_demo_tasks(prompt, says):
+    result = Agent("sim:", tools=TOOLS, budget=Budget(steps=6)).run_sync(prompt)
+    assert result.stop == "done"
+    assert says in result.text
+    assert result.text.endswith(SEAL)
+    assert result.usage.input > 0
+
+
+def test_without_tools_it_still_answers():
+    assert "= 291, worked out without a tool" in Agent("sim:").run_sync("17 * 23 minus 100").text
+
+
+def test_a_script_is_played_through_an_agent():
+    script = '!say Let me see.\n!call get_weather {"city": "Oslo"}\n!call nothing {}\n!then\n!say Cold.'
+    result = Agent("sim:", tools=TOOLS).run_sync(script)
+    assert (result.stop, result.text) == ("done", "Cold.")
+    outcomes = [part.outcome for message in result.messages for part in message.results]
+    assert outcomes == ["ok", "invalid"]
+
+
+@dataclass
+class Report:
+    city: str
+    degrees: int
+    summary: str
+
+
+def test_an_answer_in_a_shape_comes_as_that_shape():
+    result = Agent("sim:", output=Report).run_sync("Report: city: Oslo, degrees: 3")
+    assert isinstance(result.output, Report)
+    assert (result.output.city, result.output.degrees) == ("Oslo", 3)
+
+
+@pytest.mark.parametrize(
+    ("path", "problem"),
+    [("../demo_tools.py", "outside the notes"), ("/etc/hosts", "outside"), ("no.txt", "no note")],
+)
+def test_the_demo_reads_nothing_but_its_notes(path, problem):
+    script = f'!call read_file {{"path": "{path}"}}'
+    result = Agent("sim:", tools=TOOLS).run_sync(script)
+    assert problem in result.text
+
+
+@pytest.mark.parametrize(
+    "expression", ["__import__('os')", "9**9**9", "(-8) ** 0.5", "1 +", "True + 1", "'a' * 3"]
+)
+def test_the_demo_works_out_nothing_but_sums(expression):
+    arguments = msgspec.json.encode({"expression": expression}).decode()
+    result = Agent("sim:", tools=TOOLS).run_sync(f"!call calculate {arguments}")
+    assert "calculate failed with" in result.text
