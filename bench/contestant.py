@@ -2,8 +2,9 @@
 
 from functools import cache
 
-from bridle import Agent, Budget, TextDelta
 from common import MAX_TOKENS, MODEL, PROMPT, SYSTEM, echo, root, stamp
+
+from bridle import Agent, Budget, TextDelta
 
 PROTOS = ("anthropic",)
 VENDORS = {"anthropic": "anthropic"}

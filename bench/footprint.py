@@ -113,8 +113,11 @@ def compare(options, ours):
     }
     milliseconds = cpu(commands)
     bare = milliseconds["python"]
-    share = (milliseconds[OURS] - bare) / (milliseconds["import pydantic_ai"] - bare)
-    say(options, {"peer": weigh(peer), "cpu_milliseconds": milliseconds, "import_share": round(share, 3)})
+    peers = milliseconds["import pydantic_ai"] - bare
+    share = (milliseconds["import bridle"] - bare) / peers
+    first_use = (milliseconds[OURS] - bare) / peers
+    say(options, {"peer": weigh(peer), "cpu_milliseconds": milliseconds})
+    say(options, {"import_share": round(share, 3), "first_use_share": round(first_use, 3)})
     return share > IMPORT_SHARE_MAX or milliseconds["bridle --help"] > HELP_MILLISECONDS_MAX
 
 

@@ -65,7 +65,7 @@ def parse():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    split = lambda text: text.split(",")  # noqa: E731
+    split = lambda text: text.split(",")
     parser.add_argument("--suites", type=split, default=["loop", "text"])
     parser.add_argument("--peers", type=split, default=["raw-aiohttp", "pydantic-ai"])
     parser.add_argument("--protos", default="anthropic")

@@ -13,9 +13,15 @@ import sys
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
+from typing import get_args
 
+from bridle.core.judging import VERDICTS
+from bridle.core.loop import TRANSITIONS
+from bridle.core.retry import TRANSIENT
 from bridle.providers.catalogue import known
 from bridle.sim.rules import families, rules_of, table
+from bridle.values.event import Event
+from bridle.values.message import Stop
 from bridle.values.model import Endpoint, Model
 from bridle.values.usage import Rates
 
@@ -73,7 +79,38 @@ def rules() -> str:
     return "\n".join(f"### {family}\n\n{table(rules_of(family))}\n" for family in families())
 
 
+def events() -> str:
+    """Every event, what it means and where it may happen."""
+    phases = {kind: [str(phase) for phase, of in TRANSITIONS if of is kind] for kind in get_args(Event)}
+    return _table(
+        ["event", "fields", "may happen while"],
+        [
+            [f"`{kind.__name__}`", _names(kind.__struct_fields__), ", ".join(phases[kind])]
+            for kind in get_args(Event)
+        ],
+    )
+
+
+def stops() -> str:
+    """Every reason a model can stop for, and what is done about it."""
+    return _table(
+        ["the model stopped", "then"],
+        [[f"`{stop}`", VERDICTS[stop][1]] for stop in Stop],
+    )
+
+
+def failures() -> str:
+    """Every kind of failure, and whether it is tried again."""
+    return _table(
+        ["failure", "tried again"],
+        [[f"`{kind}`", "yes" if transient else "no"] for kind, transient in TRANSIENT.items()],
+    )
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
+    ("events.md", events),
+    ("events.md", stops),
+    ("events.md", failures),
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),

@@ -22,7 +22,11 @@ TASKS = (
 
 def bridle(*words: str) -> str:
     """Run the command as a person would, and show what is typed."""
-    print(f"\n\x1b[1m$ bridle {shlex.join(words)}\x1b[0m" if sys.stdout.isatty() else f"\n$ bridle {shlex.join(words)}")
+    print(
+        f"\n\x1b[1m$ bridle {shlex.join(words)}\x1b[0m"
+        if sys.stdout.isatty()
+        else f"\n$ bridle {shlex.join(words)}"
+    )
     sys.stdout.flush()
     done = subprocess.run([sys.executable, "-m", "bridle.cli.main", *words], check=False)
     if done.returncode:

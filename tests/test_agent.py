@@ -7,7 +7,18 @@ import msgspec
 import pydantic
 import pytest
 
-from bridle import Agent, Budget, Media, MissingKey, MisuseError, SessionNotFound, Text, ToolChoice, UnknownModel, tool
+from bridle import (
+    Agent,
+    Budget,
+    Media,
+    MissingKey,
+    MisuseError,
+    SessionNotFound,
+    Text,
+    ToolChoice,
+    UnknownModel,
+    tool,
+)
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
@@ -56,7 +67,9 @@ def test_dollars_need_a_price():
         Agent(scripted("x"), budget=Budget(usd=1)).run_sync("hi")
 
 
-@pytest.mark.parametrize("limit", [{"usd": -1}, {"steps": -1}, {"seconds": float("nan")}, {"usd": "many"}, {"tokens": True}])
+@pytest.mark.parametrize(
+    "limit", [{"usd": -1}, {"steps": -1}, {"seconds": float("nan")}, {"usd": "many"}, {"tokens": True}]
+)
 def test_a_budget_is_a_number(limit):
     with pytest.raises(MisuseError, match=next(iter(limit))):
         Budget(**limit)
@@ -148,7 +161,9 @@ def test_the_runs_time_ends_a_hanging_tool():
         """Wait for ever."""
         await asyncio.Event().wait()
 
-    result = Agent(scripted(calls(("slow", {})), "x"), tools=[slow], budget=Budget(seconds=0.05)).run_sync("?")
+    result = Agent(scripted(calls(("slow", {})), "x"), tools=[slow], budget=Budget(seconds=0.05)).run_sync(
+        "?"
+    )
     assert result.stop == "seconds"
     assert result.messages[-1].results[0].outcome == "timeout"
 
@@ -186,7 +201,9 @@ def test_settings_that_changed_are_recorded_once():
 def test_no_key_ever_reaches_the_log(monkeypatch, tmp_path):
     secret = "sk-canary-0123456789"
     monkeypatch.setenv("ANTHROPIC_API_KEY", secret)
-    agent = Agent("anthropic:claude-sonnet-5-5@http://127.0.0.1:9", store=tmp_path / "log.db", clock=FakeClock())
+    agent = Agent(
+        "anthropic:claude-sonnet-5-5@http://127.0.0.1:9", store=tmp_path / "log.db", clock=FakeClock()
+    )
     result = agent.run_sync("hi")
     assert result.stop == "failed"
     told = msgspec.json.encode(asyncio.run(agent.store.read(result.session))) + repr(result).encode()

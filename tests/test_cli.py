@@ -110,7 +110,10 @@ def wrong(tmp_path):
         "negative budget": (["run", "hi", "--usd", "-1"], "usd"),
         "budget that is no number": (["run", "hi", "--usd", "lots"], "usd"),
         "store that is no database": (["run", "hi", "--store", str(rubbish)], "rubbish.db"),
-        "store in a place that cannot be": (["run", "hi", "--store", "/proc/nowhere/log.db"], "/proc/nowhere"),
+        "store in a place that cannot be": (
+            ["run", "hi", "--store", "/proc/nowhere/log.db"],
+            "/proc/nowhere",
+        ),
     }
 
 

@@ -145,6 +145,7 @@ TAMPERINGS = {
     "long removed": ("DELETE FROM blobs", "record 5"),
     "other end": ("UPDATE sessions SET head = (SELECT hash FROM events WHERE seq = 6)", "record 7"),
     "cut": ("UPDATE sessions SET seq = 6, head = (SELECT hash FROM events WHERE seq = 6)", "record 6"),
+    "other length": ("UPDATE sessions SET seq = 9", "record 9"),
     "made a fork": ("UPDATE sessions SET fork_seq = 3", "record 1"),
 }
 
@@ -348,5 +349,6 @@ def test_a_file_that_is_gone_acknowledges_nothing(path, then):
             await store.append("a", 1, line[1:])
         with pytest.raises(Unusable) if then == "nothing" else nullcontext():
             await store.append("b", 0, line)
+        assert path.exists() == (then == "another store"), "a removed file came back empty"
 
     using(path, act)

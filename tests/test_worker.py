@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
+import weakref
 from contextlib import closing, contextmanager
 
 import pytest
@@ -206,6 +207,24 @@ def test_a_forgotten_store_ends_its_threads(path):
         assert not thread.is_alive()
 
 
+def test_an_idle_store_keeps_no_loop_alive(path):
+    store = SqliteStore(path)
+
+    async def main():
+        await append_many(store, "a", 3)
+        await store.read("a")
+        return weakref.ref(asyncio.get_running_loop())
+
+    loop = asyncio.run(main())
+    for _ in range(200):
+        # The thread lets go right after answering, which may be a moment after the loop has ended.
+        gc.collect()
+        if loop() is None:
+            break
+    assert loop() is None
+    asyncio.run(store.close())
+
+
 PRELUDE = """if True:
     import asyncio, os, sys, threading, warnings
     from bridle.stores.sqlite import SqliteStore
@@ -287,6 +306,8 @@ def test_a_program_that_never_closes_ends_quietly_and_loses_nothing(path, ending
         [sys.executable, *flags, "-c", program, path], capture_output=True, text=True, timeout=60, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+    if ending != "abruptly":
+        assert [file.name for file in path.parent.iterdir()] == ["log.db"]
 
     async def main():
         store = SqliteStore(path)

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from .values.errors import Conflict as Conflict
     from .values.errors import Corrupt as Corrupt
     from .values.errors import Failure as Failure
-    from .values.errors import MisuseError as MisuseError
     from .values.errors import MissingKey as MissingKey
+    from .values.errors import MisuseError as MisuseError
     from .values.errors import ProviderError as ProviderError
     from .values.errors import SessionNotFound as SessionNotFound
     from .values.errors import StoreError as StoreError

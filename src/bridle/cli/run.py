@@ -34,7 +34,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "-m",
         "--model",
-        help="vendor:model, e.g. the `sim:` simulator (default: $BRIDLE_MODEL, a vendor you have a key for, or sim:)",
+        help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
     )
     add(
         "--tools",

@@ -51,7 +51,7 @@ def _module(name: str) -> ModuleType:
         raise MisuseError(f"{name}{_line_of(error, path)}: {error}") from error
     except SyntaxError as error:
         raise MisuseError(f"{name}, line {error.lineno}: {error.msg}") from error
-    except Exception as error:  # noqa: BLE001 - a tools file is foreign code and may raise anything
+    except Exception as error:
         raise MisuseError(f"{name}{_line_of(error, path)}: {type(error).__name__}: {error}") from error
     return module
 

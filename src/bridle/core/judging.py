@@ -28,7 +28,8 @@ def judge(state: State) -> Effect | None:
         return End(stop="done")
     reply = state.run.reply
     assert reply is not None
-    return VERDICTS[reply.stop](state)
+    verdict, _ = VERDICTS[reply.stop]
+    return verdict(state)
 
 
 def has_content(state: State) -> bool:
@@ -103,16 +104,16 @@ def _try_again(state: State, why: str, words: str) -> Effect:
     return Nudge(why=why, words=words)
 
 
-VERDICTS: dict[Stop, Callable[[State], Effect | None]] = {
-    Stop.DONE: _answer,
-    Stop.OTHER: _answer,
-    Stop.TOOLS: _tools,
-    Stop.LENGTH: _truncated,
-    Stop.PAUSED: _paused,
-    Stop.REFUSED: _refused,
-    Stop.FILTERED: _refused,
-    Stop.CONTEXT: _context,
-    Stop.MALFORMED: _malformed,
+VERDICTS: dict[Stop, tuple[Callable[[State], Effect | None], str]] = {
+    Stop.DONE: (_answer, "the answer; asked again when it is empty or has another shape than asked for"),
+    Stop.TOOLS: (_tools, "calls are run; with words and no call, an answer; with neither, asked again"),
+    Stop.LENGTH: (_truncated, "asked to continue, with all the room there is; the pieces are joined"),
+    Stop.PAUSED: (_paused, "sent back as it is, so that the provider goes on"),
+    Stop.REFUSED: (_refused, "the run ends as `refused`; calls of a refused reply are not run"),
+    Stop.FILTERED: (_refused, "the run ends as `refused`"),
+    Stop.CONTEXT: (_context, "the run ends as `failed`"),
+    Stop.MALFORMED: (_malformed, "asked again"),
+    Stop.OTHER: (_answer, "as `done`: what is not known is judged by what was said"),
 }
 
 

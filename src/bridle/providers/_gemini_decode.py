@@ -28,7 +28,16 @@ from ._failures import error_in, one_line
 from ._gemini_ends import CONTINUES, finish_word, is_block, reply_of
 from ._gemini_failures import failure_from, failure_of
 from ._gemini_growing import Growing
-from ._gemini_parts import CANDIDATE_FIELDS, CONTINUATION, Block, arguments_of, camel, part_of, wire_name
+from ._gemini_parts import (
+    CANDIDATE_FIELDS,
+    CONTINUATION,
+    CONTINUATION_TOKEN,
+    Block,
+    arguments_of,
+    camel,
+    part_of,
+    wire_name,
+)
 from ._json import dumps, loads, mended
 from ._sse import SseReader
 
@@ -234,8 +243,8 @@ class GeminiDecoder:
         if reason := finish_word(said.get("finishReason")):
             self._meta["finishReason"] = reason
             self._meta["finishMessage"] = said.get("finishMessage")
-        if isinstance(token := said.get("continuationToken"), str):
-            self._meta["continuationToken"] = token
+        if isinstance(token := said.get(CONTINUATION_TOKEN), str):
+            self._meta[CONTINUATION_TOKEN] = token
         content = said.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
         blocks = [parts] if isinstance(parts, dict) else parts if isinstance(parts, list) else []
@@ -284,11 +293,13 @@ class GeminiDecoder:
         try:
             parts = [self._called(part) for part in self._growing.parts()]
         except ValueError as error:
-            raise self._problem("garbled", f"the provider sent a call that cannot be read ({error})") from None
+            raise self._problem(
+                "garbled", f"the provider sent a call that cannot be read ({error})"
+            ) from None
         if self._fields and parts:
             parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
-        if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get("continuationToken")):
-            parts.append(Opaque(kind=CONTINUATION, native=dumps({"continuationToken": token}).decode()))
+        if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUATION_TOKEN)):
+            parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUATION_TOKEN: token}).decode()))
         return parts
 
     def _called(self, part: Part) -> Part:

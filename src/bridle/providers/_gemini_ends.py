@@ -61,7 +61,9 @@ _DETAIL = re.compile(rf"({_BLOCKED})?(\w+)(?:: (.*))?", re.DOTALL)
 """`word`, `word: explanation`, and both of a blocked prompt."""
 
 
-def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], counts: Mapping[str, Any], model: Model) -> Reply:
+def reply_of(
+    parts: Sequence[Part], meta: Mapping[str, Any], counts: Mapping[str, Any], model: Model
+) -> Reply:
     """`meta` has the last words of the response and of its candidate, by their names on the wire."""
     stop, detail = _end(parts, meta)
     return Reply(
@@ -141,7 +143,9 @@ def _stop(reason: str, parts: Sequence[Part]) -> Stop:
     stop = STOPS.get(reason, Stop.OTHER)
     if stop is Stop.DONE and any(isinstance(part, ToolCall) for part in parts):
         return Stop.TOOLS
-    if stop is Stop.PAUSED and not any(isinstance(part, Opaque) and part.kind == CONTINUATION for part in parts):
+    if stop is Stop.PAUSED and not any(
+        isinstance(part, Opaque) and part.kind == CONTINUATION for part in parts
+    ):
         # There is nothing to go on with; the best that can be said is that it broke off.
         return Stop.LENGTH
     return stop

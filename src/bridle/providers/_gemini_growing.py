@@ -59,7 +59,10 @@ class CallInPieces:
             self._put(_place(piece.get("jsonPath")), piece)
         if block is not self._block:
             # A signature may come with any piece; it belongs to the call.
-            self._block = {**{name: value for name, value in block.items() if value is not None}, **self._block}
+            self._block = {
+                **{name: value for name, value in block.items() if value is not None},
+                **self._block,
+            }
         self.done = call.get("willContinue") is not True
 
     def part(self) -> ToolCall:

@@ -22,10 +22,20 @@ from ..values.message import Message
 from ..values.model import Endpoint
 from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.value import Value
-from ._gemini_parts import FAMILY, SIGNATURE, Block, Kinship, block_of, wire_name
-from ._json import dumps
+from ._gemini_parts import (
+    CONTINUATION,
+    CONTINUATION_TOKEN,
+    FAMILY,
+    SIGNATURE,
+    Block,
+    Kinship,
+    block_of,
+    wire_name,
+)
+from ._json import dumps, loads
 from ._kept import Turn
 
+UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
 _USER, _MODEL = b'{"role":"user","parts":[', b'{"role":"model","parts":['
 _CLOSING = b"]}"
@@ -54,22 +64,29 @@ class MessageWriter:
         self._demands_signatures = self._endpoint.reasoning == "signed"
         self._sent: dict[str, _Sent] = {}
         self._used: set[str] = set()
+        self._begun = False
         self._results: dict[str, tuple[ToolResult, Kinship] | None] = {}
         """Calls that wait to be answered, in order, with those results that have come."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
-        return [
+        turns = [
             Turn(opening, b",".join(blocks), _CLOSING, merges=True)
             for opening, blocks in self._turns(message)
             if blocks
         ]
+        self._begun = self._begun or bool(turns)
+        return turns
 
     def _turns(self, message: Message) -> Iterator[tuple[bytes, list[bytes]]]:
         kinship = self._kinship(message)
         if message.role == "assistant":
             if any(self._results.values()):
                 yield _USER, self._answers()
-            yield _MODEL, self._model_parts(message, kinship)
+            blocks = self._model_parts(message, kinship)
+            if not self._begun and self._results:
+                # A call must follow a user's turn, and what came before this one was cut away.
+                yield _USER, [dumps({"text": UNSEEN})]
+            yield _MODEL, blocks
             return
         for result in message.results:
             if result.call_id in self._results:
@@ -121,6 +138,8 @@ class MessageWriter:
         chosen = call.wire_id if kinship is Kinship.OWN else ""
         if chosen in self._used:
             chosen = call.id
+            while chosen in self._used:
+                chosen += "_"
         if chosen:
             self._used.add(chosen)
         sent = _Sent(id=chosen, name=wire_name(call.name))
@@ -179,8 +198,9 @@ def continuation(messages: Sequence[Message], endpoint: Endpoint) -> tuple[Seque
 
 def _token(message: Message, endpoint: Endpoint) -> str:
     origin = message.origin
-    if message.role != "assistant" or origin is None:
+    if origin is None or (origin.family, origin.endpoint) != (FAMILY, endpoint.name):
         return ""
-    if (origin.family, origin.endpoint) != (FAMILY, endpoint.name):
-        return ""
-    return next((part.native for part in message.parts if isinstance(part, Opaque) and part.kind == "continuation"), "")
+    for part in message.parts:
+        if isinstance(part, Opaque) and part.kind == CONTINUATION:
+            return str(loads(part.native)[CONTINUATION_TOKEN])
+    return ""

@@ -63,6 +63,10 @@ def legacy_call(wire: object, *, cut: bool = False) -> ToolCall | None:
     )
 
 
+def is_legacy(call: ToolCall) -> bool:
+    return native_in(call).get("in") == "function_call"
+
+
 def arguments_in(function: Block, *, cut: bool = False) -> str:
     """Text, an object where text belongs, or nothing at all."""
     given: Any = function.get("arguments")

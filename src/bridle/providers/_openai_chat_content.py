@@ -118,13 +118,13 @@ def _media(kind: str, block: Block) -> tuple[Media, Block] | None:
         return None
     media_kind, place = _PLACES[kind]
     inner = block.get(kind)
-    nested = isinstance(inner, dict)
-    value = inner.get(place) if isinstance(inner, dict) else inner
+    members: Block = inner if isinstance(inner, dict) else {place: inner}
+    value = members.get(place)
     if not isinstance(value, str) or not value:
         return None
-    rest = said({**block, kind: said({**inner, place: None}) if isinstance(inner, dict) else None})
+    rest = said({**block, kind: said({**members, place: None}) if isinstance(inner, dict) else None})
     if kind == "input_audio":
-        media_type = _AUDIO_TYPES.get(word(inner.get("format")) if nested else "", "")
+        media_type = _AUDIO_TYPES.get(word(members.get("format")), "")
         return Media(kind="audio", media_type=media_type, data=mended(value)), rest
     name = word(block.get("document_name"))
     if found := _DATA.match(value):

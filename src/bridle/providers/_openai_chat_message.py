@@ -9,22 +9,31 @@ Members we have no place for are kept with the first part, under `message`, and 
 they came from.  In a refused message the last text is the refusal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import Raw
 
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ._json import dumps, mended
-from ._openai_chat_calls import call_of, legacy_call, wire_call, wire_legacy
-from ._openai_chat_content import Block, block_of, left_out, native_in, native_of, object_in, part_of, said, word
+from ._openai_chat_calls import call_of, is_legacy, legacy_call, wire_call, wire_legacy
+from ._openai_chat_content import (
+    Block,
+    block_of,
+    left_out,
+    native_in,
+    native_of,
+    object_in,
+    part_of,
+    said,
+    word,
+)
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_thoughts import (
     DETAILS,
     FIELDS,
     chunk_of,
     chunk_part,
-    in_content,
     put_thoughts,
     tagged,
     thoughts_of,
@@ -104,9 +113,9 @@ def message_of(
     *,
     own: bool,
     refused: bool = False,
-    sent_id: Callable[[ToolCall], str],
+    sent_ids: Sequence[str] = (),
 ) -> Block:
-    """A message with these parts; empty when they say nothing.
+    """A message with these parts; empty when they say nothing.  `sent_ids` are the ids of its calls.
 
     `own`: they came from this very server, so what only it can read goes back.  Reasoning that must not
     be sent is left out by the caller.
@@ -121,7 +130,7 @@ def message_of(
     put_thoughts(message, [part for part in parts if isinstance(part, Reasoning)])
     if own and (sound := _sound_id(parts)):
         message["audio"] = sound
-    _put_calls(message, [part for part in parts if isinstance(part, ToolCall)], own=own, sent_id=sent_id)
+    _put_calls(message, [part for part in parts if isinstance(part, ToolCall)], sent_ids, own=own)
     if own:
         fields = fields_of(parts)
         message.update((name, value) for name, value in fields.items() if name not in dialect.unsent)
@@ -175,15 +184,15 @@ def _refusal_apart(parts: Sequence[Part]) -> tuple[list[Part], str]:
     return list(parts), ""
 
 
-def _put_calls(
-    message: Block, calls: Sequence[ToolCall], *, own: bool, sent_id: Callable[[ToolCall], str]
-) -> None:
-    legacy = [call for call in calls if own and native_in(call).get("in") == "function_call"]
-    listed = [wire_call(call, sent_id(call), own=own) for call in calls if call not in legacy]
+def _put_calls(message: Block, calls: Sequence[ToolCall], sent_ids: Sequence[str], *, own: bool) -> None:
+    listed = []
+    for call, sent_id in zip(calls, sent_ids, strict=True):
+        if own and is_legacy(call):
+            message["function_call"] = wire_legacy(call)
+        else:
+            listed.append(wire_call(call, sent_id, own=own))
     if listed:
         message["tool_calls"] = listed
-    if legacy:
-        message["function_call"] = wire_legacy(legacy[0])
 
 
 def _sound(audio: object) -> list[Part]:

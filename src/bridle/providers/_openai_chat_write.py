@@ -16,6 +16,7 @@ and its result follows it.  The writer therefore sees the whole line, in order, 
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import NamedTuple
 
 from msgspec import Raw
 
@@ -24,7 +25,7 @@ from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
 from ._json import dumps, mended
 from ._kept import Turn
-from ._openai_chat_calls import legal_name
+from ._openai_chat_calls import is_legacy, legal_name
 from ._openai_chat_content import Block, block_of, left_out, native_in, native_of
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import fields_of, joined, message_of
@@ -44,22 +45,25 @@ BLANK_THOUGHT = " "
 """Enough for servers that refuse calls without reasoning, when there is none to give."""
 
 
+class _Asked(NamedTuple):
+    """A call that waits for its answer."""
+
+    call_id: str
+    answer: Block
+    """How the message that answers it begins."""
+
+
 class MessageWriter:
     def __init__(self, endpoint: Endpoint | None, dialect: Dialect) -> None:
         self._endpoint = endpoint
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._dialect = dialect
-        self._sent: dict[str, str] = {}
         self._used: set[str] = set()
-        self._open: dict[str, ToolCall] = {}
-        self._legacy: dict[str, str] = {}
+        self._open: list[_Asked] = []
         self._pictures: list[Block | Raw] = []
 
     def __call__(self, message: Message) -> Sequence[Turn]:
-        origin = message.origin
-        own = origin is not None and origin.family == FAMILY
-        if own and origin is not None and self._endpoint is not None:
-            own = origin.endpoint == self._endpoint.name
+        own = self._is_own(message)
         if message.role == "assistant":
             return self._assistant(message, own=own)
         results = [part for part in message.parts if isinstance(part, ToolResult)]
@@ -70,63 +74,63 @@ class MessageWriter:
             turns.append(turn)
         return turns
 
+    def _is_own(self, message: Message) -> bool:
+        origin = message.origin
+        if origin is None or origin.family != FAMILY:
+            return False
+        return self._endpoint is None or origin.endpoint == self._endpoint.name
+
     def _assistant(self, message: Message, *, own: bool) -> Sequence[Turn]:
-        self._settle()
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
-        parts = self._with_thoughts(message.parts, own=own, calls=bool(calls))
+        sent_ids = [self._id(call, own=own) for call in calls]
         wire = message_of(
-            parts,
+            self._with_thoughts(message.parts, own=own, calls=bool(calls)),
             self._dialect,
             own=own,
             refused=message.stop is Stop.REFUSED,
-            sent_id=lambda call: self._id(call, own=own),
+            sent_ids=sent_ids,
         )
         if not wire:
             return ()
-        for call in calls:
-            self._open[call.id] = call
-            if own and native_in(call).get("in") == "function_call":
-                self._legacy[call.id] = legal_name(call.name)
+        self._settle()
+        for call, sent_id in zip(calls, sent_ids, strict=True):
+            answer: Block = {"role": "tool", "tool_call_id": sent_id}
+            if own and is_legacy(call):
+                answer = {"role": "function", "name": legal_name(call.name)}
+            self._open.append(_Asked(call.id, answer))
         return (Turn(b"", dumps(wire), b"", owed=self._owed()),)
 
     def _with_thoughts(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
         """The parts with the reasoning this server is to have, and no other."""
-        thoughts = [part for part in parts if isinstance(part, Reasoning)] if own else []
-        if self._policy == "strip":
-            thoughts = []
-        elif self._policy == "signed":
-            thoughts = [thought for thought in thoughts if thought.signature]
-        elif self._policy == "must_echo" and calls and not any(map(_tells, thoughts)):
-            shown = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
-            text = "\n\n".join(filter(str.strip, shown)) if not own else ""
-            place = native_of(fields=[self._dialect.reasoning_field])
-            thoughts = [Reasoning(text=text or BLANK_THOUGHT, native=place)]
-        if all(isinstance(part, Reasoning) for part in parts):
+        kept = [part for part in parts if not isinstance(part, Reasoning) or (own and self._echoes(part))]
+        if all(isinstance(part, Reasoning) for part in kept):
             return []  # thoughts alone are no message
-        kept = [part for part in parts if not isinstance(part, Reasoning) or part in thoughts]
-        return kept if own and len(thoughts) == sum(isinstance(p, Reasoning) for p in kept) else [
-            *thoughts,
-            *(part for part in parts if not isinstance(part, Reasoning)),
-        ]
+        if self._policy != "must_echo" or not calls or any(map(_tells, kept)):
+            return kept
+        shown = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
+        text = "\n\n".join(filter(str.strip, shown)) or BLANK_THOUGHT
+        stand_in = Reasoning(text=text, native=native_of(fields=[self._dialect.reasoning_field]))
+        return [stand_in, *(part for part in kept if not isinstance(part, Reasoning))]
+
+    def _echoes(self, thought: Reasoning) -> bool:
+        return self._policy != "strip" and (self._policy != "signed" or bool(thought.signature))
 
     def _results(self, results: Sequence[ToolResult], *, own: bool) -> list[Turn]:
-        written = [self._result(result, own=own) for result in results if result.call_id in self._open]
-        items = b",".join(data for data in written if data)
-        if not items:
+        written = [data for result in results if (data := self._result(result, own=own))]
+        if not written:
             return []
+        items = b",".join(written)
         return [Turn(b"", items, b"", mark_at=self._mark_at(items), owed=self._owed(), pays=True)]
 
     def _result(self, result: ToolResult, *, own: bool) -> bytes:
-        if self._open.pop(result.call_id, None) is None:
-            return b""  # the second answer to one call
+        """Nothing, when no call waits for it: it was answered already, or never made."""
+        asked = next((asked for asked in self._open if asked.call_id == result.call_id), None)
+        if asked is None:
+            return b""
+        self._open.remove(asked)
         blocks = [block for part in result.parts if (block := self._inside(part, own=own)) is not None]
-        message: Block = {"role": "tool", "tool_call_id": self._sent[result.call_id]}
-        if result.call_id in self._legacy:
-            message = {"role": "function", "name": self._legacy[result.call_id]}
-        message["content"] = self._form(_told(blocks, result.outcome))
-        if own:
-            message.update(fields_of([result]))
-        return dumps(message)
+        fields = fields_of([result]) if own else {}
+        return dumps({**asked.answer, "content": self._form(_told(blocks, result.outcome)), **fields})
 
     def _inside(self, part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:
         block = block_of(part, self._dialect, own=own)
@@ -176,16 +180,11 @@ class MessageWriter:
         self._pictures.clear()
 
     def _owed(self) -> bytes:
-        owed = [
-            dumps({"role": "function", "name": self._legacy[call_id], "content": UNANSWERED})
-            if call_id in self._legacy
-            else dumps({"role": "tool", "tool_call_id": self._sent[call_id], "content": UNANSWERED})
-            for call_id in self._open
-        ]
+        owed: list[Block] = [{**asked.answer, "content": UNANSWERED} for asked in self._open]
         if self._pictures:
             lead: Block = {"type": "text", "text": "What the results above refer to, in order:"}
-            owed.append(dumps({"role": "user", "content": [lead, *self._pictures]}))
-        return b"".join(b"," + message for message in owed)
+            owed.append({"role": "user", "content": [lead, *self._pictures]})
+        return b"".join(b"," + dumps(message) for message in owed)
 
     def _id(self, call: ToolCall, *, own: bool) -> str:
         length = self._dialect.id_length
@@ -199,12 +198,11 @@ class MessageWriter:
             more += 1
             chosen = _fitted(f"{ours}_{more}", length)
         self._used.add(chosen)
-        self._sent[call.id] = chosen
         return chosen
 
 
-def _tells(thought: Reasoning) -> bool:
-    return bool(thought.text.strip() or thought.signature)
+def _tells(part: Part) -> bool:
+    return isinstance(part, Reasoning) and bool(part.text.strip() or part.signature)
 
 
 def _told(blocks: list[Block | Raw], outcome: Outcome) -> list[Block | Raw]:

@@ -54,9 +54,7 @@ def piece_of(piece: Block, role: str, *, refused: bool = False) -> Text | Media 
     return Opaque(kind=OPAQUE_CONTENT + kind, native=dumps(piece).decode())
 
 
-def content_of(
-    part: Text | Media, native: Mapping[str, Any], role: str, *, refused: bool = False
-) -> Block:
+def content_of(part: Text | Media, native: Mapping[str, Any], role: str, *, refused: bool = False) -> Block:
     """A piece of content with its native members, where it has any."""
     if isinstance(part, Media):
         return {**_media_piece(part, role), **native}

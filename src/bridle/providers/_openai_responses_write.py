@@ -98,19 +98,173 @@ class ItemWriter:
         self._item_ids: set[str] = set()
 
     def __call__(self, message: Message) -> Sequence[Turn]:
-        own = self.is_own(message)
-        results = [part for part in message.parts if isinstance(part, ToolResult)]
-        items = [item for result in results if (item := self._result(result, own=own)) is not None]
-        unanswered = dict(self._open)
-        if message.role == "assistant":
-            items += self._said(message, own=own)
-        else:
-            items += self._told(message, own=own)
+        own = self._is_own(message)
+        outputs = [part for part in message.parts if _is_output(part, message.role)]
+        rest = [part for part in message.parts if not _is_output(part, message.role)]
+        items = [item for part in outputs if (item := self._output(part, own=own)) is not None]
+        unanswered = list(self._open)
+        words = (
+            self._said(message, rest, own=own)
+            if message.role == "assistant"
+            else self._told(message, rest, own=own)
+        )
+        if words:
+            items += [*map(self._stand_in, unanswered), *words]
+            for call_id in unanswered:
+                del self._open[call_id]
         if not items:
             return ()
-        if len(results) < len(message.parts):
-            items = [*map(self._stand_in, unanswered), *items] if not results else items
-            for call_id in unanswered:
-                self._open.pop(call_id, None)
         closing = b"".join(b"," + dumps(self._stand_in(call_id)) for call_id in self._open)
         return (Turn(b"", b",".join(map(dumps, items)), closing, merges=True),)
+
+    def _is_own(self, message: Message) -> bool:
+        origin = message.origin
+        if origin is None or origin.family != FAMILY:
+            return False
+        return self._endpoint is None or origin.endpoint == self._endpoint.name
+
+    def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
+        usable = _led_to_something([part for part in parts if not is_blank(part)])
+        thoughts = [part for part in usable if isinstance(part, Reasoning)]
+        whole = own and all(map(self._echoes, thoughts))
+        if own:
+            self._look_for_references(usable)
+            ids = [id_ for part in usable if (id_ := id_in(part))]
+            blanks = any(map(is_blank, parts))
+            repeated = len({*ids} - self._item_ids) < len(ids)
+            whole = whole and not repeated and not (blanks and thoughts)
+            if whole:
+                self._item_ids.update(ids)
+        if not whole:
+            echoed = not own and self._manner.reasoning == "must_echo"
+            usable = [
+                part for part in usable if not isinstance(part, Reasoning) or (echoed and part.text.strip())
+            ]
+        items = items_of(
+            _led_to_something(usable),
+            own=own,
+            refused=own and message.stop is Stop.REFUSED,
+            with_ids=whole and self._manner.with_ids,
+            sent_id=lambda call: self._call_id(call, own=own),
+        )
+        return [_shortest(item) for item in items]
+
+    def _echoes(self, part: Reasoning) -> bool:
+        policy = self._manner.reasoning
+        return policy != "strip" and (policy != "signed" or bool(part.signature))
+
+    def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
+        role = "user" if message.role == "tool" else message.role
+        content: list[Any] = []
+        fields: Block = {}
+        items: list[Block | Raw] = []
+        for part in parts:
+            native: Block = loads(part.native) if own and part.native is not None else {}
+            match part:
+                case Text() | Media() if not is_blank(part):
+                    content.append(content_of(part, native.get("part", {}), role))
+                    fields = fields or native.get("message", {})
+                case Opaque(kind=kind) if own and kind.startswith(OPAQUE_CONTENT):
+                    content.append(native)
+                case Opaque() if (
+                    own and (item := opaque_item(part, with_ids=self._manner.with_ids)) is not None
+                ):
+                    items.append(item)
+        if own:
+            self._look_for_references(parts)
+        if not content:
+            return items
+        if not self._manner.with_ids:
+            fields = {name: value for name, value in fields.items() if name != "id"}
+        return [_shortest({"type": "message", "role": role, "content": content, **fields}), *items]
+
+    def _look_for_references(self, parts: Sequence[Part]) -> None:
+        self._holds_more |= any(isinstance(part, Opaque) and part.kind in _HOLDS_MORE for part in parts)
+
+    def _output(self, part: Part, *, own: bool) -> Block | Raw | None:
+        if isinstance(part, Opaque):
+            return opaque_item(part, with_ids=self._manner.with_ids) if own else None
+        assert isinstance(part, ToolResult)
+        native: Block = loads(part.native) if own and part.native is not None else {}
+        if part.call_id in self._sent:
+            if part.call_id not in self._open:
+                return None
+            del self._open[part.call_id]
+            id_, kind = self._sent[part.call_id]
+        elif self._holds_more:
+            id_, kind = _legal(part.call_id), native.get("type", OUTPUTS[CALL])
+            self._sent[part.call_id] = (id_, kind)
+        else:
+            return None
+        if not self._manner.with_ids:
+            native.pop("id", None)
+        return {"type": kind, "call_id": id_, "output": _output_of(part, own=own), **native}
+
+    def _stand_in(self, call_id: str) -> Block:
+        id_, kind = self._sent[call_id]
+        return {"type": kind, "call_id": id_, "output": NEVER_ANSWERED}
+
+    def _call_id(self, call: ToolCall, *, own: bool) -> str:
+        offered = call.wire_id if own and _LEGAL_ID.fullmatch(call.wire_id) else ""
+        chosen = offered if offered and offered not in self._used else _legal(call.id)
+        while chosen in self._used:
+            chosen = chosen[: ID_LENGTH_MAX - len(tail := f"_{len(self._used)}")] + tail
+        self._used.add(chosen)
+        custom = own and call.native is not None and loads(call.native).get("type") == CUSTOM_CALL
+        self._sent[call.id] = (chosen, OUTPUTS[CUSTOM_CALL if custom else CALL])
+        self._open[call.id] = None
+        return chosen
+
+
+def _is_output(part: Part, role: str) -> bool:
+    return isinstance(part, ToolResult) or (role == "tool" and isinstance(part, Opaque))
+
+
+def _led_to_something(parts: Sequence[Part]) -> list[Part]:
+    """The parts without reasoning that nothing follows: it would be refused."""
+    end = len(parts)
+    while end and isinstance(parts[end - 1], Reasoning):
+        end -= 1
+    return list(parts[:end])
+
+
+def _output_of(result: ToolResult, *, own: bool) -> str | list[Any]:
+    pieces: list[Any] = []
+    for part in result.parts:
+        if isinstance(part, Opaque):
+            if own:
+                pieces.append(raw(part.native))
+        elif not is_blank(part):
+            native = loads(part.native).get("part", {}) if own and part.native is not None else {}
+            pieces.append(content_of(part, native, "tool"))
+    if result.is_error:
+        mark = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"
+        first = pieces[0] if pieces else None
+        if isinstance(first, dict) and first["type"] == "input_text":
+            pieces[0] = {**first, "text": f"{mark} {first['text']}"}
+        else:
+            pieces.insert(0, {"type": "input_text", "text": mark})
+    if not pieces:
+        return ""
+    only = pieces[0] if len(pieces) == 1 else None
+    return only["text"] if isinstance(only, dict) and only.keys() == {"type", "text"} else pieces
+
+
+def _shortest(item: Block | Raw) -> Block | Raw:
+    """A message of plain words as a string: the one form every server takes from every speaker."""
+    if isinstance(item, dict) and item.keys() == {"type", "role", "content"} and len(item["content"]) == 1:
+        piece = item["content"][0]
+        plain = isinstance(piece, dict) and {**piece, "annotations": []}.keys() == {
+            "type",
+            "text",
+            "annotations",
+        }
+        if plain and piece["type"] in ("input_text", "output_text") and not piece.get("annotations"):
+            return {**item, "content": piece["text"]}
+    return item
+
+
+def _legal(name: str) -> str:
+    if _LEGAL_ID.fullmatch(name):
+        return name
+    return _ILLEGAL_IN_ID.sub("_", name)[:ID_LENGTH_MAX] or "_"

@@ -50,7 +50,7 @@ class Driver:
         choose: Callable[[int], ToolChoice] | None = None,
         object_to: Callable[[str], str] | None = None,
     ) -> None:
-        """`choose` picks the tool choice of a step; `object_to` is the say of the type an answer must have."""
+        """`choose` gives the tool choice of a step; `object_to` is the say of the type an answer must have."""
         self.session = session
         self.state = State()
         self._line, self._store, self._clock, self._tools = line, store, clock, tools

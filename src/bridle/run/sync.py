@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Coroutine
 from concurrent.futures import CancelledError, Future
+from contextlib import suppress
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -33,10 +34,8 @@ def wait_for(coroutine: Coroutine[None, None, T]) -> T:
         return future.result()
     except KeyboardInterrupt:
         background.cancel(coroutine, future)
-        try:
+        with suppress(CancelledError):
             future.result()
-        except CancelledError:
-            pass
         raise
 
 

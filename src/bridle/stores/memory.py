@@ -37,11 +37,12 @@ class MemoryStore:
                 raise behind(session, line.length, after)
             if line.head != records[0].prev:
                 raise diverged(session, after)
-            for name in names:
-                if line.has(name):
-                    raise repeated(session, name)
+            if names:
+                for name in names:
+                    if line.has(name):
+                        raise repeated(session, name)
+                line.names.update(names)
             line.own.extend(records)
-            line.names.update(names)
             line.length = after + len(records)
             line.head = records[-1].hash
             self._touch(line)
@@ -103,6 +104,8 @@ class _Line:
             line = line.parent
 
     def has(self, name: str) -> bool:
+        if self.parent is None:
+            return name in self.names
         return any(line.names.get(name, last + 1) <= last for line, last in self.segments())
 
     def record(self, seq: int) -> Record | None:

@@ -1,8 +1,8 @@
-"""For tests of what is built on Bridle: conformance checks for every port, a scripted model, a clock that obeys.
+"""For testing what is built on Bridle: a check for every port, a scripted model, a clock that obeys.
 
-    check_codec, check_store, check_tool    write an edge, run its check, and it fits
-    scripted(reply, reply, …)               a model that says what it is told to
-    FakeClock                               time that moves only when told to
+check_codec, check_store, check_tool    write an edge, run its check, and it fits
+scripted(reply, reply, …)               a model that says what it is told to
+FakeClock                               time that moves only when told to
 """
 
 from .clock import FakeClock as FakeClock

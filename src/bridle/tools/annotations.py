@@ -20,7 +20,7 @@ _BOUNDS = ("ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "p
 _WRAPPERS = {"Required", "NotRequired", "ReadOnly", "Final"}
 
 
-class NoJsonForm(Exception):  # noqa: N818 - never leaves the package: it becomes a `MisuseError` with a name in it
+class NoJsonForm(Exception):
     """An annotation that cannot be offered to a model, and what to write instead."""
 
     def __init__(self, what: str, path: str = "") -> None:

@@ -22,7 +22,7 @@ Load = Callable[[Any], Any]
 SHOWN_CHARS_MAX = 60
 
 
-class Mismatch(ValueError):  # noqa: N818 - it reads as what it is
+class Mismatch(ValueError):
     """A JSON value that its type refuses; says which field, and what was expected there."""
 
     def __init__(self, what: str, path: tuple[str | int, ...] = ()) -> None:

@@ -1,1 +1,1 @@
-"""What things are: frozen, tagged, comparable values.  Knows the standard library and msgspec, nothing else."""
+"""What things are: frozen, tagged, comparable.  Knows the standard library and msgspec only."""

@@ -1,0 +1,128 @@
+"""What Gemini does not tell apart: requests brought to one form, to be compared.
+
+Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
+provider, taken from its documentation and its recorded traffic:
+
+  - names may be written with capitals or with underscores; enumerations in either case
+  - one object stands for a list of one; a content without a role is the user's, as is one of `function`
+  - neighbouring contents of one side are one content; responses are found wherever they stand in it
+  - null, `thought: false`, empty objects and lists, and blank texts without a signature say nothing
+  - the role of the system instruction says nothing; choosing `AUTO`, or anything without tools, is no choice
+  - in which of the tool objects a tool stands makes no difference
+  - the model and the stream are named by the path; how the stream is framed is no part of the question
+
+It is used by checks, never on the way to the provider.
+"""
+
+from itertools import groupby
+from typing import Any
+
+from ..ports.codec import HttpRequest
+from ._gemini_parts import SIGNATURE, Block, camel
+from ._gemini_read import place_of
+from ._gemini_tools import DECLARATIONS
+from ._json import loads
+
+_FREE = frozenset(
+    {
+        "args",
+        "response",
+        "parameters",
+        "parametersJsonSchema",
+        "responseSchema",
+        "responseJsonSchema",
+        "labels",
+    }
+)
+"""Members whose inside is the user's own and spelled as it is."""
+_EMPTY: tuple[object, ...] = (None, [], {}, "")
+
+
+def meaning(request: HttpRequest) -> object:
+    body: Block = _plain(loads(request.body))
+    body["model"], body["stream"] = place_of(request.path)
+    system = body.get("systemInstruction")
+    system = {"parts": [{"text": system}]} if isinstance(system, str) else system or {}
+    body["systemInstruction"] = _parts(system.get("parts"))
+    body["contents"] = _contents(body.get("contents"))
+    body["tools"] = _tools(body.get("tools"))
+    body["toolConfig"] = _tool_config(body.get("toolConfig", {}), body["tools"])
+    body["generationConfig"] = _generation(body.get("generationConfig", {}))
+    return {name: value for name, value in body.items() if value not in _EMPTY}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    named = {camel(name): inner for name, inner in value.items() if inner is not None}
+    return {name: inner if name in _FREE else _plain(inner) for name, inner in named.items()}
+
+
+def _contents(contents: Any) -> list[Block]:
+    said = [
+        ("model" if content.get("role") == "model" else "user", _parts(content.get("parts")))
+        for content in _listed(contents)
+    ]
+    turns = []
+    for role, group in groupby((turn for turn in said if turn[1]), lambda turn: turn[0]):
+        parts = [part for _, each in group for part in each]
+        turns.append({"role": role, "parts": sorted(parts, key=lambda part: "functionResponse" not in part)})
+    return turns
+
+
+def _parts(parts: Any) -> list[Block]:
+    return [plain for part in _listed(parts) if (plain := _part(part))]
+
+
+def _part(part: Block) -> Block | None:
+    plain = {name: value for name, value in part.items() if not (name == "thought" and value is False)}
+    if plain.keys() == {"text"} and not plain["text"].strip():
+        return None
+    if plain.keys() == {"text", SIGNATURE} and plain["text"] == "":
+        del plain["text"]
+    for name in ("functionCall", "functionResponse"):
+        if isinstance(inner := plain.get(name), dict):
+            plain[name] = {key: value for key, value in inner.items() if value not in _EMPTY}
+    return plain
+
+
+def _tools(tools: Any) -> list[Any]:
+    declared: list[Any] = []
+    hosted: list[Any] = []
+    for tool in _listed(tools):
+        for name, value in tool.items():
+            if name == DECLARATIONS:
+                declared += [_without_empty(each) for each in _listed(value)]
+            else:
+                hosted.append({name: value})
+    return declared + sorted(hosted, key=lambda tool: next(iter(tool)))
+
+
+def _tool_config(config: Block, tools: list[Any]) -> Block:
+    plain = dict(config)
+    choice = _without_empty(plain.pop("functionCallingConfig", {}))
+    if isinstance(choice.get("mode"), str):
+        choice["mode"] = choice["mode"].upper()
+    if choice.get("mode") in ("AUTO", "MODE_UNSPECIFIED"):
+        del choice["mode"]
+    if choice and tools:
+        plain["functionCallingConfig"] = choice
+    return plain
+
+
+def _generation(config: Block) -> Block:
+    plain = _without_empty(config)
+    if isinstance(thinking := plain.get("thinkingConfig"), dict):
+        if isinstance(level := thinking.get("thinkingLevel"), str):
+            plain["thinkingConfig"] = {**thinking, "thinkingLevel": level.upper()}
+    return plain
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if isinstance(value, dict) else list(value or ())
+
+
+def _without_empty(members: Block) -> Block:
+    return {name: value for name, value in members.items() if value not in _EMPTY}

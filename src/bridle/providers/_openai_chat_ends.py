@@ -1,0 +1,181 @@
+"""How a reply of Chat Completions ends: why it stopped and what it used, both ways.
+
+The reason given is often wrong (`stop` beside calls is common), so the content decides first.  Reasons
+that mean the server gave up are failures and never reach this file's table of stops.
+
+Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
+overlap.  One group of servers leaves reasoning out of the answer's count: their sum shows it.  The same
+number has half a dozen names, tried in order.  No counts at all is not the same as having used nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..values.errors import FailureKind
+from ..values.message import Reply, Stop
+from ..values.model import Model, Origin
+from ..values.parts import Part, Text, ToolCall
+from ..values.usage import Usage
+from ._openai_chat_content import Block, word
+from ._openai_chat_dialect import FAMILY, Dialect
+from ._openai_chat_message import is_refusal, parts_of, with_fields
+
+STOPS = {
+    "stop": Stop.DONE,
+    "eos": Stop.DONE,
+    "end_turn": Stop.DONE,
+    "stop_sequence": Stop.DONE,
+    "tool_calls": Stop.TOOLS,
+    "tool_call": Stop.TOOLS,
+    "tool_use": Stop.TOOLS,
+    "function_call": Stop.TOOLS,
+    "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+    "safety": Stop.FILTERED,
+    "sensitive": Stop.FILTERED,
+    "refusal": Stop.REFUSED,
+    "model_length": Stop.CONTEXT,
+    "model_context_window_exceeded": Stop.CONTEXT,
+}
+GAVE_UP: dict[str, FailureKind] = {
+    "error": "server",
+    "network_error": "server",
+    "insufficient_system_resource": "overloaded",
+    "abort": "cut",
+}
+"""Reasons under which a reply is broken off by the server and not finished by the model."""
+_WORDS = {
+    Stop.DONE: "stop",
+    Stop.TOOLS: "tool_calls",
+    Stop.LENGTH: "length",
+    Stop.PAUSED: "stop",
+    Stop.REFUSED: "stop",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: "content_filter",
+    Stop.MALFORMED: "stop",
+    Stop.OTHER: None,
+}
+_LEAKED = re.compile(
+    r"\s*(?:<tool_call>|<function=|<function_calls>|<\|?tool_calls?_?(?:begin|section_begin)?\|?>"
+    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<｜tool▁calls?▁begin｜>|<\|channel\|>commentary to=)"
+)
+"""How calls look that a server should have taken out of the text."""
+LEAKED = "a call was written out as text"
+_REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
+"""Members of a whole reply that belong to what it says."""
+
+
+def reply_of(
+    message: Block, reason: str, meta: Block, model: Model, dialect: Dialect, *, tools: bool
+) -> Reply:
+    """`tools`: some were offered, so a call that is only text is a mistake and no answer."""
+    parts = parts_of(message, dialect, cut=STOPS.get(reason.lower()) is Stop.LENGTH)
+    parts = with_fields(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
+    refused = is_refusal(message)
+    stop, detail = _stop(parts, reason, refused=refused, tools=tools), reason
+    if refused:
+        detail = f"{reason}: {word(message.get('refusal'))}"
+    elif stop is Stop.MALFORMED:
+        detail = f"{reason}: {LEAKED}"
+    elif stop is Stop.FILTERED and (filtered := _filtered(meta.get("content_filter_results"))):
+        detail = f"{reason}: {filtered}"
+    counts = meta.get("usage")
+    return Reply(
+        parts=tuple(parts),
+        stop=stop,
+        origin=Origin(family=FAMILY, endpoint=model.endpoint.name, model=word(meta.get("model")) or model.id),
+        usage=usage_of(counts) if isinstance(counts, dict) and counts else Usage(incomplete=True),
+        id=word(meta.get("id")),
+        stop_detail=detail,
+    )
+
+
+def wire_reason(reply: Reply) -> str | None:
+    """The server's own word, when the detail kept it and it still leads to this stop; else the usual one."""
+    kept = reply.stop_detail.partition(":")[0]
+    refused = reply.stop is Stop.REFUSED
+    tools = reply.stop is Stop.MALFORMED
+    if kept and _stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
+        return kept
+    return _WORDS[reply.stop]
+
+
+def usage_of(counts: Mapping[str, Any]) -> Usage:
+    prompt, output = _count(counts, "prompt_tokens"), _count(counts, "completion_tokens")
+    details, told = _inner(counts, "prompt_tokens_details"), _inner(counts, "completion_tokens_details")
+    cached = (
+        _count(details, "cached_tokens")
+        or _count(counts, "prompt_cache_hit_tokens")
+        or _count(counts, "cache_read_input_tokens")
+        or _count(details, "cache_read_input_tokens")
+        or _count(counts, "cached_tokens")
+        or _count(counts, "num_cached_tokens")
+    )
+    written = (
+        _count(details, "cache_write_tokens")
+        or _count(counts, "cache_creation_input_tokens")
+        or _count(details, "cache_creation_input_tokens")
+    )
+    written_1h = _count(_inner(counts, "cache_creation"), "ephemeral_1h_input_tokens")
+    reasoning = _count(told, "reasoning_tokens") or _count(counts, "reasoning_tokens")
+    if reasoning and (_count(counts, "total_tokens") == prompt + output + reasoning or output < reasoning):
+        output += reasoning
+    return Usage(
+        # More cached than read: then the prompt is what was not cached.
+        input=prompt - cached - written if prompt >= cached + written else prompt,
+        cache_read=cached,
+        cache_write=written,
+        output=output,
+        reasoning=reasoning,
+        cache_write_1h=min(written_1h, written),
+    )
+
+
+def wire_usage(usage: Usage) -> Block | None:
+    if usage == Usage(incomplete=True):
+        return None
+    counts: Block = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_write,
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+    if usage.cache_write_1h:
+        counts["cache_creation"] = {"ephemeral_1h_input_tokens": usage.cache_write_1h}
+    return counts
+
+
+def _stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: bool) -> Stop:
+    stop = STOPS.get(reason.lower(), Stop.OTHER)
+    if refused:
+        return Stop.REFUSED
+    if any(isinstance(part, ToolCall) for part in parts):
+        return Stop.TOOLS if stop in (Stop.DONE, Stop.OTHER) else stop
+    if tools and stop in (Stop.DONE, Stop.TOOLS, Stop.OTHER):
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        return Stop.MALFORMED if _LEAKED.match(text) else stop
+    return stop
+
+
+def _filtered(results: object) -> str:
+    if not isinstance(results, dict):
+        return ""
+    return ", ".join(
+        word(name) for name, found in results.items() if isinstance(found, dict) and found.get("filtered")
+    )
+
+
+def _inner(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = counts.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _count(counts: Mapping[str, Any], name: str) -> int:
+    value = counts.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

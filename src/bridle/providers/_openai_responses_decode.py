@@ -1,0 +1,253 @@
+"""Replies of the Responses wire, from bytes in any slices: JSON or server-sent events.
+
+A stream is a reply only once `response.completed` or `response.incomplete` has arrived; before that it
+is cut, however much was said.  The JSON of an event says what it is, not the name in front of it; an
+event unlike any known one is passed over, and so are padding, pings and what comes after the end.  An
+event that cannot be read at all is an error, because it may have been part of what was said.
+
+Deltas take a short road of their own: one typed parse, one append, one delta.  Everything else is rare
+and goes through `_happened`, which looks before it touches.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+
+from ..values.delta import Delta, ReasoningDelta, TextDelta
+from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.message import Reply
+from ..values.model import Model
+from ._failures import error_in, one_line
+from ._json import loads, mended
+from ._openai_responses_content import Block
+from ._openai_responses_ends import reply_of
+from ._openai_responses_failures import error_event, failure_from, failure_of
+from ._openai_responses_growing import DELTAS, WHOLES, OpenItem, settled, shown
+from ._openai_responses_items import kind_of
+from ._sse import SseReader
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+"""As for one event of a stream: nothing real comes near it."""
+ERROR_BYTES_MAX = 1024 * 1024
+"""What is read of an error page; the rest would tell nobody more."""
+
+_ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+class _Event(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int = -1
+    delta: str = ""
+
+
+_decode_event = msgspec.json.Decoder(_Event).decode
+_UNREAD = _Event()
+"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+
+
+class ResponsesDecoder:
+    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+        self._model, self._status, self._headers = model, status, headers
+        self._good = 200 <= status < 300
+        self._reader: SseReader | None = None
+        self._sniffed = not self._good
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._begun: dict[int, OpenItem] = {}
+        self._said: list[OpenItem] = []
+        self._done: list[tuple[int, Block]] = []
+        self._places = 0
+        self._end: Block | None = None
+        self._failure: Failure | None = None
+
+    @property
+    def partial(self) -> str:
+        spoken = (item.texts() for item in self._said if item.kind == "message")
+        return mended("".join(chain.from_iterable(spoken)))
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        try:
+            if not self._sniffed:
+                self._sniff(data)
+            if self._reader is None:
+                self._hold(data)
+                return []
+            return self._take(self._reader.feed(data))
+        except ProviderError as error:
+            self._failure = error.failure
+            raise
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        if not self._good:
+            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
+        if self._reader is None:
+            return self._from_json(b"".join(self._body))
+        if self._end is None:
+            self._last_words(self._reader)
+        if self._end is None:
+            raise self._problem("cut", "the stream ended before the reply did: no response.completed arrived")
+        items = settled(self._end.get("output"), self._done, self._begun)
+        return reply_of(self._end, items, self._model)
+
+    def _sniff(self, data: bytes) -> None:
+        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
+        start = data.lstrip(_BLANK)[:1]
+        if start:
+            self._sniffed = True
+            if start not in b'{[<"':
+                self._reader = SseReader()
+                self._body = []
+
+    def _hold(self, data: bytes) -> None:
+        limit = BODY_BYTES_MAX if self._good else ERROR_BYTES_MAX
+        if self._body_size + len(data) <= limit:
+            self._body.append(data)
+            self._body_size += len(data)
+        elif self._good:
+            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, data in events:
+            try:
+                event = _decode_event(data)
+            except (ValueError, RecursionError):
+                event = _UNREAD
+            kind, item, said = DELTAS.get(event.type), self._begun.get(event.output_index), event.delta
+            if item is None or item.kind != kind or not said or self._end is not None:
+                self._read(name, data, deltas)
+                continue
+            item.pieces.append(said)
+            if kind == "message":
+                deltas.append(TextDelta(text=said))
+            elif (seen := shown(item, said)) is not None:
+                deltas.append(seen)
+        return deltas
+
+    def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        if self._end is not None or data.strip() == b"[DONE]":
+            return
+        try:
+            event = loads(data)
+        except ValueError as error:
+            raise self._problem(
+                "garbled", f"the provider sent an event that cannot be read ({error})"
+            ) from None
+        if isinstance(event, dict):
+            kind = event.get("type")
+            self._happened(kind if isinstance(kind, str) else name.decode("utf-8", "replace"), event, deltas)
+
+    def _happened(self, kind: str, event: Block, deltas: list[Delta]) -> None:
+        place = event.get("output_index")
+        index = place if isinstance(place, int) else -1
+        match kind:
+            case "response.output_item.added" if isinstance(event.get("item"), dict):
+                self._begin(index, kind_of(event["item"]), event["item"])
+            case "response.output_item.done" if isinstance(event.get("item"), dict):
+                self._finish(index, event["item"])
+            case "response.content_part.added" if index in self._begun:
+                self._begun[index].next_piece()
+                self._places += 1
+            case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if index in self._begun:
+                if self._begun[index].texts():
+                    deltas.append(ReasoningDelta(reasoning="\n\n"))
+                self._begun[index].next_piece()
+            case _ if kind in DELTAS:
+                self._say(index, kind, event.get("delta"), deltas)
+            case _ if kind in WHOLES:
+                self._say_whole(index, kind, event, deltas)
+            case "error":
+                raise ProviderError(failure_from(error_event(event), self._status))
+            case "response.failed" | "response.completed" | "response.incomplete":
+                self._finally(kind, event.get("response"))
+            case "" if "error" in event:
+                raise ProviderError(failure_from(error_in(event) or {}, self._status))
+
+    def _begin(self, index: int, kind: str, stub: Block) -> OpenItem:
+        item = OpenItem(kind, stub, self._places)
+        self._begun[index] = item
+        self._said.append(item)
+        if kind != "message":
+            self._places += 1
+        return item
+
+    def _finish(self, index: int, item: Block) -> None:
+        if self._done and self._done[-1] == (index, item):
+            return
+        self._done.append((index, item))
+
+    def _say(self, index: int, kind: str, said: object, deltas: list[Delta]) -> None:
+        """A piece off the short road: of an item never announced, or half a character."""
+        item = self._begun.get(index)
+        if item is None or item.kind != DELTAS[kind]:
+            item = self._begin(index, DELTAS[kind], {})
+        if isinstance(said, str) and said:
+            item.refuses = item.refuses or kind == "response.refusal.delta"
+            item.pieces.append(said)
+            if (seen := shown(item, mended(said))) is not None:
+                deltas.append(seen)
+
+    def _say_whole(self, index: int, kind: str, event: Block, deltas: list[Delta]) -> None:
+        of, inside = WHOLES[kind]
+        item = self._begun.get(index)
+        if item is not None and item.kind == of and not item.pieces:
+            item.refuses = item.refuses or inside == "refusal"
+            if isinstance(said := event.get(inside), str) and said:
+                item.pieces.append(said)
+                if (seen := shown(item, mended(said))) is not None:
+                    deltas.append(seen)
+
+    def _finally(self, kind: str, response: object) -> None:
+        if not isinstance(response, dict):
+            raise self._problem("garbled", f"the provider ended its stream with a {kind} that has no response")
+        if kind not in _ENDS or response.get("status") == "failed":
+            raise ProviderError(self._failed(response))
+        self._end = {**response, "status": response.get("status") or _ENDS[kind]}
+
+    def _failed(self, response: Block) -> Failure:
+        error = response.get("error")
+        said = error if isinstance(error, dict) else {"message": "the provider gave no reason"}
+        return failure_from(said, self._status)
+
+    def _from_json(self, body: bytes) -> Reply:
+        try:
+            response = loads(body)
+        except ValueError:
+            if body.lstrip(_BLANK)[:1] in (b"{", b"[", b""):
+                raise self._problem("cut", "the reply ended before it was complete") from None
+            response = None
+        if isinstance(response, dict):
+            if response.get("status") == "failed":
+                raise ProviderError(self._failed(response))
+            if isinstance(response.get("output"), list):
+                return reply_of(response, response["output"], self._model)
+            if (error := error_in(response)) is not None:
+                raise ProviderError(failure_from(error, self._status))
+            if isinstance(kind := response.get("object"), str) and kind != "response":
+                raise self._problem(
+                    "not_found", f"the endpoint answered with a {kind}: it speaks another wire, or serves another path"
+                )
+        said = one_line(body)[:200]
+        raise self._problem(
+            "garbled",
+            f"HTTP {self._status}, but no response of this provider; check the base URL. It said: {said}",
+        )
+
+    def _last_words(self, reader: SseReader) -> None:
+        """An event without its final blank line counts when it is whole."""
+        for name, data in reader.close():
+            try:
+                loads(data)
+            except ValueError:
+                return
+            self._read(name, data, [])
+
+    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
+        return ProviderError(Failure(kind=kind, message=message, status=self._status))

@@ -1,0 +1,118 @@
+"""How a reply of the Responses wire ends: why it stopped and what it used, both ways.
+
+The wire says `completed`, `incomplete` with a reason, or that it is not done at all (an answer made in
+the background); that a reply is a call or a refusal shows only in its items.  Its counts contain one
+another: `input_tokens` has what was read from and written to the cache in it, `output_tokens` the
+reasoning.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..values.message import Reply, Stop
+from ..values.model import Model, Origin
+from ..values.parts import ToolCall
+from ..values.usage import Usage
+from ._openai_responses_content import word
+from ._openai_responses_items import FAMILY, parts_of
+
+REASONS = {
+    "max_output_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+    "max_messages": Stop.PAUSED,
+    "steered": Stop.PAUSED,
+}
+_WORDS = {
+    Stop.LENGTH: "max_output_tokens",
+    Stop.CONTEXT: "max_output_tokens",  # also what it says when the window is full
+    Stop.FILTERED: "content_filter",
+    Stop.PAUSED: "max_messages",
+    Stop.MALFORMED: "other",
+    Stop.OTHER: "other",
+}
+_NOT_DONE = ("queued", "in_progress", "cancelled")
+_DETAIL = re.compile(r"incomplete: (\w+)")
+
+
+def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
+    """A reply from the response object; its items may have arrived elsewhere."""
+    details = response.get("incomplete_details")
+    reason = word(details.get("reason")) if isinstance(details, dict) else ""
+    status = word(response.get("status")) or ("incomplete" if reason else "completed")
+    parts, refused = parts_of(items, runnable=status not in _NOT_DONE)
+    if status in _NOT_DONE:
+        stop, detail = Stop.OTHER, status
+    elif status == "incomplete":
+        stop, detail = REASONS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
+    elif any(isinstance(part, ToolCall) for part in parts):
+        stop, detail = Stop.TOOLS, status
+    else:
+        stop, detail = (Stop.REFUSED, "refusal") if refused else (Stop.DONE, status)
+    return Reply(
+        parts=parts,
+        stop=stop,
+        origin=Origin(
+            family=FAMILY, endpoint=model.endpoint.name, model=word(response.get("model")) or model.id
+        ),
+        usage=usage_of(response.get("usage")),
+        id=word(response.get("id")),
+        stop_detail=detail,
+    )
+
+
+def wire_end(reply: Reply) -> dict[str, Any]:
+    """`status` and what explains it, from the detail kept when the reply came from this wire."""
+    if reply.stop is Stop.OTHER and reply.stop_detail in _NOT_DONE:
+        return {"status": reply.stop_detail, "incomplete_details": None}
+    if reply.stop not in _WORDS:
+        return {"status": "completed", "incomplete_details": None}
+    found = _DETAIL.fullmatch(reply.stop_detail)
+    reason = found.group(1) if found else ""
+    if not reason or REASONS.get(reason, Stop.OTHER) is not reply.stop:
+        reason = _WORDS[reply.stop]
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
+def usage_of(counts: object) -> Usage:
+    if not isinstance(counts, dict):
+        return Usage()
+    details, made = _inside(counts, "input_tokens_details"), _inside(counts, "output_tokens_details")
+    prompt = _count(counts.get("input_tokens"))
+    read = min(_count(details.get("cached_tokens")), prompt)
+    written = min(_count(details.get("cache_write_tokens")), prompt - read)
+    # The longest-lived kind of entry has a price of its own, like the hour elsewhere.
+    long_lived = _count(_inside(details, "cache_write_tokens_details").get("ttl_12h_tokens"))
+    return Usage(
+        input=prompt - read - written,
+        cache_read=read,
+        cache_write=written,
+        output=_count(counts.get("output_tokens")),
+        reasoning=_count(made.get("reasoning_tokens")),
+        cache_write_1h=min(long_lived, written),
+    )
+
+
+def wire_usage(usage: Usage) -> dict[str, Any]:
+    details: dict[str, Any] = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    if usage.cache_write_1h:
+        details["cache_write_tokens_details"] = {
+            "ttl_30m_tokens": usage.cache_write - usage.cache_write_1h,
+            "ttl_12h_tokens": usage.cache_write_1h,
+        }
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": details,
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total,
+    }
+
+
+def _inside(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = counts.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _count(value: object) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0

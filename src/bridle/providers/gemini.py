@@ -1,0 +1,184 @@
+"""Gemini generateContent, our side and theirs.
+
+The body is joined, never written anew: system and tools first, then the contents, each encoded once,
+and behind them everything that may change from one request to the next.  So the bytes of one request
+up to its last content begin the bytes of the following one, whatever changes in between.
+
+Two things other wires have in the body are in the path here: the model, and whether the answer is to
+be streamed.  The digest therefore covers the model beside the body, and not the delivery.
+
+The rest of the family, by what it does (each file is `_gemini_` and this word):
+
+    parts      their parts and ours, both ways         failures   what goes wrong, both ways
+    tools      declarations and choices, both ways     ends       stops and counts, both ways
+    write      messages on their way out               read       requests, as the provider sees them
+    decode     replies, from bytes in any slices       speak      replies, as the provider gives them
+    growing    their parts, while they are said        meaning    which requests it takes for equal
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..values.errors import Failure, MisuseError
+from ..values.message import Reply
+from ..values.model import Abilities
+from ..values.request import Extra, Request, Thinking
+from ._gemini_decode import GeminiDecoder
+from ._gemini_failures import speak_failure
+from ._gemini_meaning import meaning
+from ._gemini_parts import CONTINUATION_TOKEN, FAMILY, Block, Kinship, block_of
+from ._gemini_read import read
+from ._gemini_speak import speak
+from ._gemini_tools import choice_of, tools_of
+from ._gemini_write import MessageWriter, answered, continuation
+from ._json import dumps, is_object, raw
+from ._kept import DIGEST_BYTES, KeptMessages
+
+WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
+CACHE = "cachedContent"
+_SPOKEN_FOR = frozenset({"model", "contents", "systemInstruction", "tools"})
+"""Fields of the body that have a place of their own in a request."""
+BUDGETED = "enabled"
+"""The mode of thinking of models that take an allowance in tokens."""
+_BUDGETS = {"disabled": 0, "adaptive": -1}
+"""Modes of thinking that this wire has a number for."""
+_SHOWN = {"summarized": True, "omitted": False}
+"""Whether the thoughts are to be sent along."""
+
+
+class GeminiCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    def keep(self) -> KeptMessages:
+        return KeptMessages(MessageWriter)
+
+    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+        if kept is None:
+            kept = self.keep()
+        if not isinstance(kept, KeptMessages):
+            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        model = request.model
+        kept.on(model.endpoint)
+        # What is kept in the provider's cache must not be sent again, and is refused when it is.
+        cached = any(extra.name == CACHE for extra in request.extras)
+        kept.head((request.tools, request.system, cached), lambda: _head(request, cached=cached))
+        messages, token = continuation(request.messages, model.endpoint)
+        body, digest = kept.body(answered(messages), _tail(request, token, cached=cached))
+        whole = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES)
+        return HttpRequest(
+            path=_place(model.id) + (STREAMED if request.stream else WHOLE),
+            body=body,
+            headers=_headers(request),
+            digest=whole.hexdigest(),
+        )
+
+    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        return GeminiDecoder(request.model, request.tools, status, headers)
+
+    def read(self, request: HttpRequest) -> Request:
+        return read(request)
+
+    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return speak(reply, stream=stream)
+
+    def speak_failure(self, failure: Failure) -> HttpReply:
+        return speak_failure(failure)
+
+    def meaning(self, request: HttpRequest) -> object:
+        """The request with everything removed that the provider does not tell apart."""
+        return meaning(request)
+
+
+def _place(model_id: str) -> str:
+    """Where the model answers; an id with a slash names its collection itself."""
+    named = model_id if "/" in model_id else f"models/{model_id}"
+    return "/" + quote(named, safe="/-._~@")
+
+
+def _headers(request: Request) -> tuple[tuple[str, str], ...]:
+    headers = {"content-type": "application/json"}
+    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
+    return tuple(headers.items())
+
+
+def _head(request: Request, *, cached: bool) -> bytes:
+    head: Block = {}
+    system = [block for text in request.system if (block := block_of(text, Kinship.FOREIGN)) is not None]
+    if system and not cached:
+        head["systemInstruction"] = {"parts": system}
+    if not cached and (tools := tools_of(request.tools)):
+        head["tools"] = tools
+    return dumps(head)[:-1] + (b"," if head else b"") + b'"contents":['
+
+
+def _tail(request: Request, token: str, *, cached: bool) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    fields: Block = {}
+    if request.tools and not cached and (choice := choice_of(request.tool_choice)):
+        fields["toolConfig"] = {"functionCallingConfig": choice}
+    if config := _generation_config(request):
+        fields["generationConfig"] = config
+    if token:
+        fields[CONTINUATION_TOKEN] = token
+    for extra in request.extras:
+        _add(fields, extra)
+    return b"]" + (b"," + dumps(fields)[1:] if fields else b"}")
+
+
+def _generation_config(request: Request) -> Block:
+    abilities, sampling, output = request.model.abilities, request.sampling, request.output
+    config: Block = {"maxOutputTokens": request.max_tokens}
+    if abilities.sampling:
+        config |= {"temperature": sampling.temperature, "topP": sampling.top_p, "topK": sampling.top_k}
+    config["stopSequences"] = sampling.stop_sequences or None
+    config["thinkingConfig"] = _thinking(request.thinking, abilities) if request.thinking else None
+    if output and output.mode == "native":
+        if not is_object(output.parameters):
+            raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": raw(output.parameters)}
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _thinking(thinking: Thinking, abilities: Abilities) -> Block | None:
+    """A level or an allowance, never both: the provider refuses the two together."""
+    modes, efforts = abilities.thinking, abilities.efforts
+    unknown = not modes and not efforts
+    wire: Block = {}
+    if thinking.effort and (unknown or thinking.effort in efforts):
+        wire["thinkingLevel"] = thinking.effort.upper()
+    elif thinking.budget_tokens is not None and (unknown or BUDGETED in modes):
+        wire["thinkingBudget"] = thinking.budget_tokens
+    elif thinking.mode in _BUDGETS and (unknown or {thinking.mode, BUDGETED} <= {*modes}):
+        wire["thinkingBudget"] = _BUDGETS[thinking.mode]
+    if thinking.display in _SHOWN:
+        wire["includeThoughts"] = _SHOWN[thinking.display]
+    return wire or None
+
+
+def _add(fields: Block, extra: Extra) -> None:
+    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
+    if extra.name in _SPOKEN_FOR:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    try:
+        value: Any = msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    present = fields.get(extra.name)
+    if present is None:
+        fields[extra.name] = raw(extra.json)
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[extra.name] = {**value, **present}
+    else:
+        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+
+
+CODEC = GeminiCodec()
