@@ -121,7 +121,9 @@ def test_one_turn_with_tools():
 
 ONE_OF_EACH = (
     e.Configured(settings=SETTINGS),
+    e.Imported(messages=()),
     e.Prompted(parts=()),
+    e.ViewChanged(changes=(), why=""),
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),

@@ -117,6 +117,19 @@ def test_a_thousand_generations_of_forks_can_be_read(path):
     using(path, act)
 
 
+def test_a_copy_made_while_in_use_is_a_store(path, tmp_path):
+    line = line_of(said("x" * BLOB_BYTES), said("small"))
+
+    async def act(store):
+        await store.append("a", 0, line)
+        sql(path, f"VACUUM INTO '{tmp_path / 'copy.db'}'")
+        await store.append("b", 0, line)
+
+    using(path, act)
+    assert using(tmp_path / "copy.db", lambda store: store.read("a")) == tuple(line)
+    assert using(tmp_path / "copy.db", lambda store: store.read("b")) == ()
+
+
 # Tampering.
 
 TAMPERINGS = {

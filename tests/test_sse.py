@@ -96,3 +96,12 @@ def test_an_event_in_many_slices_costs_its_length_once():
         if ratios[-1] < 8:
             return
     raise AssertionError(f"the cost of a slice grows with the slices before it: {ratios}")
+
+
+def test_an_object_that_stands_bare_among_the_events_is_one():
+    error = b'{\n  "error": {\n    "message": "broken: off"\n  }\n}'
+    body = b"data: a\n\n" + error
+    for size in (1, 7, 100):
+        slices = [body[at : at + size] for at in range(0, len(body), size)]
+        events, last = read(*slices)
+        assert [event for _, event in (*events, *last)] == [b"a", error + b"\n"]

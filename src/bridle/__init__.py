@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from .values.errors import UnknownModel as UnknownModel
     from .values.errors import Unusable as Unusable
     from .values.event import Configured as Configured
+    from .values.event import Imported as Imported
     from .values.event import ModelAsked as ModelAsked
     from .values.event import ModelFailed as ModelFailed
     from .values.event import ModelReplied as ModelReplied
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .values.event import RunEnded as RunEnded
     from .values.event import ToolFinished as ToolFinished
     from .values.event import ToolStarted as ToolStarted
+    from .values.event import ViewChanged as ViewChanged
     from .values.message import Message as Message
     from .values.message import Reply as Reply
     from .values.message import Stop as Stop
@@ -79,8 +81,8 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "Configured", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
-        "RunEnded", "ToolFinished", "ToolStarted",
+        "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
+        "RunEnded", "ToolFinished", "ToolStarted", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

@@ -66,6 +66,11 @@ class Telling:
                 return [("settings", f"{settings.model.name}, {tools}")]
             case e.Prompted(parts=parts):
                 return [("you", _words(parts))]
+            case e.Imported(messages=messages, repairs=repairs):
+                told = f"{len(messages)} messages from elsewhere"
+                return [("imported", told), *(("repaired", repair) for repair in repairs)]
+            case e.ViewChanged(changes=changes, why=why):
+                return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Resumed():
                 return [("resumed", "by a new driver")]
             case e.ModelAsked(attempt=attempt, notes=notes):

@@ -24,7 +24,7 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
         model=settings.model,
         system=(Text(text=settings.instructions),) if settings.instructions else (),
         tools=tools,
-        messages=state.transcript.messages,
+        messages=state.view,
         tool_choice=settled,
         max_tokens=room(state),
         output=settings.output if settings.output and settings.output.mode == "native" else None,

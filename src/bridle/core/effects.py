@@ -4,7 +4,7 @@ An effect's `name` is the same as long as the same thing is wanted, so that a
 driver can tell what it is already doing from what is new.
 """
 
-from ..values.event import RunStop
+from ..values.event import Change, RunStop
 from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
 from ..values.value import Value
@@ -59,6 +59,17 @@ class Nudge(Value):
         return "nudge"
 
 
+class ChangeView(Value):
+    """Send something else than what was said, from here on."""
+
+    changes: tuple[Change, ...]
+    why: str
+
+    @property
+    def name(self) -> str:
+        return "change"
+
+
 class End(Value):
     stop: RunStop
     reason: str = ""
@@ -68,4 +79,4 @@ class End(Value):
         return "end"
 
 
-Effect = AskModel | RunTool | Excuse | Nudge | End
+Effect = AskModel | RunTool | Excuse | Nudge | ChangeView | End

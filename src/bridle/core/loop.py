@@ -25,10 +25,12 @@ from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from .budget import exhausted
 from .context import assemble
 from .dispatch import answered, deadline, effects_for, opened
-from .effects import AskModel, Effect, End, Nudge
+from .effects import AskModel, ChangeView, Effect, End, Nudge
+from .handoff import changed, pictures_in, too_large_in, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, batch_signature, notice
 from .retry import wait_before_next
+from .saying import added, said
 from .state import OpenCall, Phase, Run, Spent, State
 
 CONTINUE = "Continue where you stopped."
@@ -37,9 +39,6 @@ INTERRUPTED = (
     " you repeat it."
 )
 NOT_STARTED = "This call was not run: the run ended first."
-MEDIA_TOKENS = 1_600
-BYTES_PER_TOKEN = 3
-"""Fewer than most text has, so that an estimate errs on the dear side."""
 
 
 def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
@@ -81,6 +80,9 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
+    change = wanted(state)
+    if change:
+        return ChangeView(changes=change[0], why=change[1])
     request, notes = assemble(state)
     return AskModel(
         request=request,
@@ -94,13 +96,32 @@ def _ask_or_end(state: State) -> Effect:
 
 def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
-    return replace(state, phase=phase, settings=event.settings, session=state.session or event.session)
+    image_max = event.settings.model.abilities.image_bytes_max
+    return replace(
+        state,
+        phase=phase,
+        settings=event.settings,
+        session=state.session or event.session,
+        too_large=tuple(change for message in state.view for change in too_large_in(message, image_max)),
+    )
+
+
+def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
+    after = state
+    for message in event.messages:
+        after = said(after, message)
+    return after
+
+
+def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
+    view = changed(state.view, event.changes)
+    return replace(state, view=view, too_large=(), pictures=sum(map(pictures_in, view)))
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at)
     fresh = replace(state, phase=Phase.ASKING, run=Run(budget=event.budget, started_at=at))
-    return _said(fresh, message)
+    return said(fresh, message)
 
 
 def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
@@ -125,7 +146,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         return taken
     asking = replace(taken, phase=Phase.ASKING)
     if state.transcript.messages[-1].role == "assistant":
-        return _said(asking, Message(role="user", parts=(Text(text=CONTINUE),), at=at))
+        return said(asking, Message(role="user", parts=(Text(text=CONTINUE),), at=at))
     return asking
 
 
@@ -167,9 +188,15 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     if not any(_counts(part) for part in parts):
         return after
     message = Message(
-        role="assistant", parts=parts, at=at, origin=reply.origin, usage=reply.usage, stop=reply.stop
+        role="assistant",
+        parts=parts,
+        at=at,
+        origin=reply.origin,
+        usage=reply.usage,
+        stop=reply.stop,
+        reply_id=reply.id,
     )
-    return replace(after, transcript=after.transcript.adding(message))
+    return added(after, message)
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
@@ -202,7 +229,7 @@ def _tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -
         output=output,
         rejections=state.run.rejections + (1 if _rejected(state, calls) else 0),
     )
-    closed = _said(replace(after, run=run, calls=()), _results_message(calls, at))
+    closed = said(replace(after, run=run, calls=()), _results_message(calls, at))
     return replace(closed, phase=Phase.JUDGING if output is not None else Phase.ASKING)
 
 
@@ -216,7 +243,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
         reply=None,
     )
     asking = replace(state, phase=Phase.ASKING, run=run)
-    return _said(asking, Message(role="user", parts=(Text(text=event.words),), at=at))
+    return said(asking, Message(role="user", parts=(Text(text=event.words),), at=at))
 
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
@@ -224,11 +251,11 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     after = state
     if state.calls:
         calls = tuple(_closed(item) for item in state.calls)
-        after = _said(replace(after, calls=()), _results_message(calls, at))
+        after = said(replace(after, calls=()), _results_message(calls, at))
     partial = event.partial.strip()
     if partial:
         words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)
-        after = _said(after, words)
+        after = said(after, words)
     output = state.run.output
     answer = final_text(state) if state.run.reply is not None else output or state.run.said + partial
     if event.stop == "done" and output is None and state.settings.output is not None:
@@ -237,15 +264,6 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         after.run, stop=event.stop, reason=event.reason, answer=answer, output=output, reply=None, said=""
     )
     return replace(after, phase=Phase.RESTING, run=run)
-
-
-def _said(state: State, message: Message) -> State:
-    """The state with a message of ours added and the next prompt's estimate grown by it."""
-    return replace(
-        state,
-        transcript=state.transcript.adding(message),
-        prompt_tokens=(state.prompt_tokens or _overhead(state)) + _tokens(message.parts),
-    )
 
 
 def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
@@ -301,30 +319,12 @@ def _plus(spent: Spent, reply: Reply, usd: Decimal | None) -> Spent:
     return Spent(steps=spent.steps + 1, usage=spent.usage + reply.usage, usd=known)
 
 
-def _overhead(state: State) -> int:
-    settings = state.settings
-    size = len(settings.instructions.encode("utf-8", "replace"))
-    size += sum(len(spec.parameters) + len(spec.description) + len(spec.name) for spec in settings.tools)
-    return size // BYTES_PER_TOKEN
-
-
-def _tokens(parts: tuple[Part, ...]) -> int:
-    total = 0
-    for part in parts:
-        if isinstance(part, Media):
-            total += MEDIA_TOKENS
-        elif isinstance(part, ToolResult):
-            total += _tokens(part.parts)
-        elif isinstance(part, Text):
-            total += len(part.text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + 1
-    return total
-
-
 Handler = Callable[[State, Any, float, str], State]
 
 TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.NEW, e.Configured): _configured,
     (Phase.RESTING, e.Configured): _configured,
+    (Phase.RESTING, e.Imported): _imported,
     (Phase.RESTING, e.Prompted): _prompted,
     (Phase.RESTING, e.Resumed): _resumed,
     (Phase.ASKING, e.Configured): _configured,
@@ -332,11 +332,13 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelAsked): _asked,
     (Phase.ASKING, e.ModelReplied): _replied,
     (Phase.ASKING, e.ModelFailed): _failed,
+    (Phase.ASKING, e.ViewChanged): _view_changed,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
     (Phase.JUDGING, e.Resumed): _resumed,
     (Phase.JUDGING, e.ModelAsked): _asked,
+    (Phase.JUDGING, e.ViewChanged): _view_changed,
     (Phase.JUDGING, e.Nudged): _nudged,
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,

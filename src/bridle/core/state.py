@@ -8,8 +8,8 @@ from decimal import Decimal
 from enum import StrEnum
 
 from ..values.errors import Failure
-from ..values.event import RunStop
-from ..values.message import Reply, Transcript
+from ..values.event import Change, RunStop
+from ..values.message import Message, Reply, Transcript
 from ..values.parts import ToolCall, ToolResult
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
@@ -81,6 +81,12 @@ class State(Value):
     session: str = ""
     settings: Settings = Settings()
     transcript: Transcript = Transcript()
+    view: tuple[Message, ...] = ()
+    """The transcript as models see it: the same messages, with the recorded changes."""
+    pictures: int = 0
+    """How many pictures from tools are in the view."""
+    too_large: tuple[Change, ...] = ()
+    """What in the view the current model would refuse for its size."""
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record that brought the open calls; the keys of the calls are made of it."""

@@ -14,7 +14,8 @@ ELEMENT_BYTES_MAX = 64 * 1024 * 1024
 """As for one event of a stream: nothing real comes near it."""
 
 _IN_STRING = re.compile(rb'["\\]')
-_OUTSIDE = re.compile(rb'["\[\]{}]')
+_OUTSIDE = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(["\[\]{}])', re.DOTALL)
+"""Strings that are complete are passed over at one go; one that is not has its first quote found."""
 _DEEPER, _HIGHER = b"[{", b"]}"
 
 
@@ -37,7 +38,10 @@ class ArrayReader:
             found = (_IN_STRING if self._in_string else _OUTSIDE).search(data, at)
             if found is None:
                 break
-            mark, at = found.group(), found.end()
+            at = found.end()
+            mark = found.group() if self._in_string else found[1]
+            if mark is None:
+                continue
             if mark == b"\\":
                 self._escaped = at == len(data)
                 at += 1

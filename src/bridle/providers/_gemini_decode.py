@@ -31,7 +31,7 @@ from ._gemini_growing import Growing
 from ._gemini_parts import (
     CANDIDATE_FIELDS,
     CONTINUATION,
-    CONTINUATION_TOKEN,
+    CONTINUED_BY,
     Block,
     arguments_of,
     camel,
@@ -52,57 +52,65 @@ _KNOWN = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersi
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
-class _Words(Struct, gc=False, forbid_unknown_fields=True):
+class _Piece(Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
+    pass
+
+
+class _Words(_Piece):
     text: str
     thought: bool = False
 
 
-class _Content(Struct, gc=False, forbid_unknown_fields=True):
+class _Content(_Piece):
     parts: list[_Words]
     role: str = ""
 
 
-class _Candidate(Struct, gc=False, forbid_unknown_fields=True):
+class _Candidate(_Piece):
     content: _Content
     index: int = 0
-    safetyRatings: Raw = Raw()
-    avgLogprobs: Raw = Raw()
+    safety_ratings: Raw = Raw()
+    avg_logprobs: Raw = Raw()
 
 
-class _Chunk(Struct, gc=False, forbid_unknown_fields=True):
+class _Chunk(_Piece):
     """A piece of a reply that holds nothing but words."""
 
     candidates: list[_Candidate]
-    usageMetadata: Raw = Raw()
-    modelVersion: str = ""
-    responseId: str = ""
-    createTime: str = ""
+    usage_metadata: Raw = Raw()
+    model_version: str = ""
+    response_id: str = ""
+    create_time: str = ""
 
 
-class _RawCall(Struct):
+class _Written(Struct, rename="camel"):
+    pass
+
+
+class _WrittenCall(_Written):
     args: Raw = Raw()
 
 
-class _RawPart(Struct):
-    functionCall: _RawCall | None = None
+class _WrittenPart(_Written):
+    function_call: _WrittenCall | None = None
 
 
-class _RawContent(Struct):
-    parts: list[_RawPart] = []
+class _WrittenContent(_Written):
+    parts: list[_WrittenPart] = []
 
 
-class _RawCandidate(Struct):
-    content: _RawContent | None = None
+class _WrittenCandidate(_Written):
+    content: _WrittenContent | None = None
 
 
-class _RawChunk(Struct):
+class _WrittenChunk(_Written):
     """Where the arguments of calls are written, to have them letter by letter."""
 
-    candidates: list[_RawCandidate] = []
+    candidates: list[_WrittenCandidate] = []
 
 
 _decode_words = msgspec.json.Decoder(_Chunk).decode
-_decode_raw = msgspec.json.Decoder(_RawChunk).decode
+_decode_written = msgspec.json.Decoder(_WrittenChunk).decode
 
 
 class GeminiDecoder:
@@ -200,11 +208,11 @@ class GeminiDecoder:
                 if said := part.text:
                     self._growing.say(said, thought=part.thought)
                     deltas.append(ReasoningDelta(reasoning=said) if part.thought else TextDelta(text=said))
-            self._latest_counts = chunk.usageMetadata
-            if chunk.responseId:
-                self._meta["responseId"] = chunk.responseId
-            if chunk.modelVersion:
-                self._meta["modelVersion"] = chunk.modelVersion
+            self._latest_counts = chunk.usage_metadata
+            if chunk.response_id:
+                self._meta["responseId"] = chunk.response_id
+            if chunk.model_version:
+                self._meta["modelVersion"] = chunk.model_version
         return deltas
 
     def _read(self, data: bytes, deltas: list[Delta]) -> None:
@@ -243,8 +251,8 @@ class GeminiDecoder:
         if reason := finish_word(said.get("finishReason")):
             self._meta["finishReason"] = reason
             self._meta["finishMessage"] = said.get("finishMessage")
-        if isinstance(token := said.get(CONTINUATION_TOKEN), str):
-            self._meta[CONTINUATION_TOKEN] = token
+        if isinstance(token := said.get(CONTINUED_BY), str):
+            self._meta[CONTINUED_BY] = token
         content = said.get("content")
         parts = content.get("parts") if isinstance(content, dict) else None
         blocks = [parts] if isinstance(parts, dict) else parts if isinstance(parts, list) else []
@@ -298,8 +306,8 @@ class GeminiDecoder:
             ) from None
         if self._fields and parts:
             parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
-        if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUATION_TOKEN)):
-            parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUATION_TOKEN: token}).decode()))
+        if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUED_BY)):
+            parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUED_BY: token}).decode()))
         return parts
 
     def _called(self, part: Part) -> Part:
@@ -349,10 +357,10 @@ class GeminiDecoder:
 def _arguments(data: bytes, place: int) -> list[str | None]:
     """The arguments of each part's call as they are written; none where it has none, or cannot be told."""
     try:
-        content = _decode_raw(data).candidates[place].content
+        content = _decode_written(data).candidates[place].content
     except (ValueError, RecursionError, IndexError):
         return []
-    calls = [part.functionCall for part in content.parts] if content else []
+    calls = [part.function_call for part in content.parts] if content else []
     return [
         arguments_of(written) if call and (written := bytes(call.args)) not in (b"", b"null") else None
         for call in calls

@@ -117,7 +117,7 @@ def wire_usage(usage: Usage) -> dict[str, int]:
 
 
 def wire_end(reply: Reply) -> dict[str, Any]:
-    """`finishReason` and its message, or `promptFeedback`; from the detail kept when it came from this wire."""
+    """`finishReason` and its message, or `promptFeedback`; from the detail, when it came from this wire."""
     found = _DETAIL.fullmatch(reply.stop_detail)
     blocked, reason, message = found.groups() if found else ("", "", None)
     if blocked and reply.stop is Stop.REFUSED and not reply.parts:

@@ -91,15 +91,14 @@ def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
 
 
 def failure_from(error: Mapping[str, Any], status: int) -> Failure:
-    """An error object, from a body or from the middle of a stream; there it brings a status of its own."""
+    """An error object, from a body or from the middle of a stream; there it brings a code of its own."""
     name, code = word(error.get("status")), error.get("code")
-    if status < 300 and isinstance(code, int) and not isinstance(code, bool) and 400 <= code < 600:
-        status = code
-    message = one_line(word(error.get("message"))) or name or f"HTTP {status}"
+    said = code if status < 300 and isinstance(code, int) and code >= 400 else status
+    message = one_line(word(error.get("message"))) or name or f"HTTP {said}"
     reason = next((word(detail.get("reason")) for detail in _details(error, "ErrorInfo")), "")
     kind = _KINDS.get(name)
-    if kind is None or (kind == "invalid" and status >= 400 and kind_of_status(status) != "invalid"):
-        kind = kind_of_status(status)
+    if kind is None or (kind == "invalid" and said >= 400):
+        kind = kind_of_status(said)
     if kind == "invalid" and _CONTEXT.search(message):
         kind = "context"
     elif kind == "invalid" and _LARGE.search(message):

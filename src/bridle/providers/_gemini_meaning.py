@@ -114,9 +114,9 @@ def _tool_config(config: Block, tools: list[Any]) -> Block:
 
 def _generation(config: Block) -> Block:
     plain = _without_empty(config)
-    if isinstance(thinking := plain.get("thinkingConfig"), dict):
-        if isinstance(level := thinking.get("thinkingLevel"), str):
-            plain["thinkingConfig"] = {**thinking, "thinkingLevel": level.upper()}
+    thinking = plain.get("thinkingConfig")
+    if isinstance(thinking, dict) and isinstance(level := thinking.get("thinkingLevel"), str):
+        plain["thinkingConfig"] = {**thinking, "thinkingLevel": level.upper()}
     return plain
 
 

@@ -33,7 +33,7 @@ CANDIDATE_FIELDS = "candidate.fields"
 """The kind of an `Opaque` that holds what was said beside the content: sources, citations."""
 CONTINUATION = "continuation"
 """The kind of an `Opaque` that holds the token by which a paused reply is gone on with."""
-CONTINUATION_TOKEN = "continuationToken"
+CONTINUED_BY = "continuationToken"
 BESIDE = frozenset({CANDIDATE_FIELDS, CONTINUATION})
 """Kinds that are no parts on the wire."""
 

@@ -24,7 +24,7 @@ from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.value import Value
 from ._gemini_parts import (
     CONTINUATION,
-    CONTINUATION_TOKEN,
+    CONTINUED_BY,
     FAMILY,
     SIGNATURE,
     Block,
@@ -60,8 +60,9 @@ class _Sent(Value):
 
 class MessageWriter:
     def __init__(self, endpoint: Endpoint | None) -> None:
-        self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
-        self._demands_signatures = self._endpoint.reasoning == "signed"
+        """Without an endpoint, everything of this family is taken to have come from where it goes."""
+        self._endpoint = endpoint
+        self._reasoning = endpoint.reasoning if endpoint else "may_echo"
         self._sent: dict[str, _Sent] = {}
         self._used: set[str] = set()
         self._begun = False
@@ -100,7 +101,8 @@ class MessageWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return Kinship.FOREIGN
-        return Kinship.OWN if origin.endpoint == self._endpoint.name else Kinship.FAMILY
+        at_home = self._endpoint is None or origin.endpoint == self._endpoint.name
+        return Kinship.OWN if at_home else Kinship.FAMILY
 
     def _user_part(self, part: Part, kinship: Kinship) -> Block | Raw | None:
         return None if isinstance(part, ToolResult | ToolCall | Reasoning) else block_of(part, kinship)
@@ -121,12 +123,12 @@ class MessageWriter:
                 signed = signed or SIGNATURE in block
             if block is not None:
                 blocks.append(block)
-        if self._demands_signatures and first_call is not None and not signed:
+        if self._reasoning == "signed" and first_call is not None and not signed:
             first_call[SIGNATURE] = DIALECT.unsigned_call
         return [dumps(block) for block in blocks]
 
     def _echoes(self, part: Reasoning, kinship: Kinship) -> bool:
-        match self._endpoint.reasoning:
+        match self._reasoning:
             case "strip":
                 return False
             case "must_echo":
@@ -202,5 +204,5 @@ def _token(message: Message, endpoint: Endpoint) -> str:
         return ""
     for part in message.parts:
         if isinstance(part, Opaque) and part.kind == CONTINUATION:
-            return str(loads(part.native)[CONTINUATION_TOKEN])
+            return str(loads(part.native)[CONTINUED_BY])
     return ""

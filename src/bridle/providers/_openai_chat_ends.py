@@ -59,7 +59,7 @@ _WORDS = {
 }
 _LEAKED = re.compile(
     r"\s*(?:<tool_call>|<function=|<function_calls>|<\|?tool_calls?_?(?:begin|section_begin)?\|?>"
-    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<｜tool▁calls?▁begin｜>|<\|channel\|>commentary to=)"
+    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\uff5ctool\u2581calls?\u2581begin\uff5c>|<\|channel\|>commentary to=)"
 )
 """How calls look that a server should have taken out of the text."""
 LEAKED = "a call was written out as text"

@@ -15,6 +15,7 @@ Each place is told by the part's `native` (`fields`, `detail`, `chunk`, `tag`); 
 import re
 from collections.abc import Sequence
 
+from ..values.delta import Delta, ReasoningDelta, TextDelta
 from ..values.parts import Reasoning
 from ._json import mended
 from ._openai_chat_content import Block, native_in, native_of, word
@@ -24,7 +25,8 @@ FIELD_DEFAULT = FIELDS[0]
 DETAILS = "reasoning_details"
 _WORDS_IN = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _ENCRYPTED = "reasoning.encrypted"
-_TAGGED = re.compile(r"(\s*<think>)(.*?)(</think>|\Z)", re.DOTALL)
+_OPENING, _CLOSING = "<think>", "</think>"
+_TAGGED = re.compile(rf"(\s*{_OPENING})(.*?)({_CLOSING}|\Z)", re.DOTALL)
 
 
 def thoughts_of(message: Block) -> list[Reasoning]:
@@ -131,3 +133,41 @@ def _detail(thought: Reasoning, rest: Block) -> Block:
 
 def _piece(piece: object) -> str:
     return word(piece.get("text")) if isinstance(piece, dict) else word(piece)
+
+
+class ThinkTags:
+    """Tells thoughts from words while a content is streamed that may begin with thoughts in tags."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        self._seek: str | None = _OPENING
+
+    def feed(self, text: str) -> list[Delta]:
+        if self._seek is None:
+            return [TextDelta(text=text)] if text else []
+        self._held += text
+        if self._seek == _OPENING:
+            begun = self._held.lstrip()
+            if _OPENING.startswith(begun):
+                return []
+            if not begun.startswith(_OPENING):
+                return self._words_from(self._held)
+            self._held, self._seek = begun[len(_OPENING) :], _CLOSING
+        thought, closing, words = self._held.partition(_CLOSING)
+        if closing:
+            return [*_thought(thought), *self._words_from(words)]
+        kept = max(at for at in range(len(_CLOSING)) if self._held.endswith(_CLOSING[:at]))
+        thought, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+        return _thought(thought)
+
+    def rest(self) -> list[Delta]:
+        held, self._held = self._held, ""
+        return _thought(held) if self._seek == _CLOSING else self._words_from(held)
+
+    def _words_from(self, words: str) -> list[Delta]:
+        self._held, self._seek = "", None
+        return [TextDelta(text=words)] if words else []
+
+
+def _thought(text: str) -> list[Delta]:
+    return [ReasoningDelta(reasoning=text)] if text else []

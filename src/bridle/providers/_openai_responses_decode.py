@@ -11,7 +11,6 @@ and goes through `_happened`, which looks before it touches.
 
 from collections.abc import Mapping
 from itertools import chain
-from typing import Any
 
 import msgspec
 
@@ -154,8 +153,11 @@ class ResponsesDecoder:
                 self._finish(index, event["item"])
             case "response.content_part.added" if index in self._begun:
                 self._begun[index].next_piece()
+                self._begun[index].refuses |= kind_of(event.get("part") or {}) == "refusal"
                 self._places += 1
-            case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if index in self._begun:
+            case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if (
+                index in self._begun
+            ):
                 if self._begun[index].texts():
                     deltas.append(ReasoningDelta(reasoning="\n\n"))
                 self._begun[index].next_piece()
@@ -206,7 +208,9 @@ class ResponsesDecoder:
 
     def _finally(self, kind: str, response: object) -> None:
         if not isinstance(response, dict):
-            raise self._problem("garbled", f"the provider ended its stream with a {kind} that has no response")
+            raise self._problem(
+                "garbled", f"the provider ended its stream with a {kind} that has no response"
+            )
         if kind not in _ENDS or response.get("status") == "failed":
             raise ProviderError(self._failed(response))
         self._end = {**response, "status": response.get("status") or _ENDS[kind]}
@@ -232,7 +236,8 @@ class ResponsesDecoder:
                 raise ProviderError(failure_from(error, self._status))
             if isinstance(kind := response.get("object"), str) and kind != "response":
                 raise self._problem(
-                    "not_found", f"the endpoint answered with a {kind}: it speaks another wire, or serves another path"
+                    "not_found",
+                    f"the endpoint answered with a {kind}: it speaks another wire, or serves another path",
                 )
         said = one_line(body)[:200]
         raise self._problem(

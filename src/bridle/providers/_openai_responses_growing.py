@@ -88,5 +88,6 @@ def settled(told: object, done: list[tuple[int, Block]], begun: dict[int, OpenIt
     last: list[Any] = told if isinstance(told, list) else []
     if last and len(last) >= len(done):
         return last
-    known = dict(enumerate(item.item() for _, item in sorted(begun.items()))) if not done else {}
-    return [item for _, item in sorted(done, key=lambda each: each[0])] or list(known.values())
+    finished = {index for index, _ in done}
+    grown = [(index, item.item()) for index, item in begun.items() if index not in finished and item.texts()]
+    return [item for _, item in sorted(done + grown, key=lambda each: each[0])]

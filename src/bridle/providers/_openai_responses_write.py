@@ -125,16 +125,11 @@ class ItemWriter:
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _led_to_something([part for part in parts if not is_blank(part)])
-        thoughts = [part for part in usable if isinstance(part, Reasoning)]
-        whole = own and all(map(self._echoes, thoughts))
+        whole = own and self._is_whole(usable, blanks=any(map(is_blank, parts)))
         if own:
             self._look_for_references(usable)
-            ids = [id_ for part in usable if (id_ := id_in(part))]
-            blanks = any(map(is_blank, parts))
-            repeated = len({*ids} - self._item_ids) < len(ids)
-            whole = whole and not repeated and not (blanks and thoughts)
-            if whole:
-                self._item_ids.update(ids)
+        if whole:
+            self._item_ids.update(map(id_in, usable))
         if not whole:
             echoed = not own and self._manner.reasoning == "must_echo"
             usable = [
@@ -149,9 +144,22 @@ class ItemWriter:
         )
         return [_shortest(item) for item in items]
 
-    def _echoes(self, part: Reasoning) -> bool:
+    def _is_whole(self, parts: Sequence[Part], *, blanks: bool) -> bool:
+        """Whether a turn of this endpoint can go back as it came."""
+        thoughts = [part for part in parts if isinstance(part, Reasoning)]
+        ids = {id_ for part in parts if (id_ := id_in(part))}
         policy = self._manner.reasoning
-        return policy != "strip" and (policy != "signed" or bool(part.signature))
+        if thoughts and (blanks or policy == "strip" or not ids.isdisjoint(self._item_ids)):
+            return False
+        if thoughts and policy == "signed":
+            # Where proof is asked for every item has an id, so one without was put there by somebody else.
+            named = all(
+                id_in(part)
+                for part, before in zip(parts, (None, *parts), strict=False)
+                if _begins(part, before)
+            )
+            return all(thought.signature for thought in thoughts) and (named or not ids)
+        return ids.isdisjoint(self._item_ids)
 
     def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role
@@ -218,6 +226,11 @@ class ItemWriter:
 
 def _is_output(part: Part, role: str) -> bool:
     return isinstance(part, ToolResult) or (role == "tool" and isinstance(part, Opaque))
+
+
+def _begins(part: Part, before: Part | None) -> bool:
+    """Whether a part begins an item; words go on in the message before them."""
+    return not isinstance(part, Text | Media) or not isinstance(before, Text | Media)
 
 
 def _led_to_something(parts: Sequence[Part]) -> list[Part]:

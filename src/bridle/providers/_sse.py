@@ -6,8 +6,9 @@ character, inside a line ending or between two of them.  What is not complete is
 it came in and joined once, when the blank line that ends it arrives; no byte is looked at again and
 again, and no event may grow beyond `EVENT_BYTES_MAX`.
 
-It refuses to know what events mean: no JSON, no sentinels, no names with a meaning.  `id:`, `retry:`
-and comments are skipped, and so is an event without data.
+It refuses to know what events mean: no sentinels, no names with a meaning.  `id:`, `retry:` and
+comments are skipped, and so is an event without data.  Only where an object stands bare among the
+events is it handed on as one: servers that fail halfway put their error there, outside of any event.
 
 This is the hottest code of a streaming run, paid for every token.  Nearly every event is a name
 and one line of data, so that shape is recognised as a whole and only others are read by lines.
@@ -93,7 +94,7 @@ def _by_lines(block: bytes) -> SseEvent | None:
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
-    said = b"\n".join(data)
+    said = b"\n".join(data) or (block if block.lstrip().startswith(b"{") else b"")
     return (name, said) if said else None
 
 

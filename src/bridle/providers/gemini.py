@@ -33,7 +33,7 @@ from ..values.request import Extra, Request, Thinking
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
 from ._gemini_meaning import meaning
-from ._gemini_parts import CONTINUATION_TOKEN, FAMILY, Block, Kinship, block_of
+from ._gemini_parts import CONTINUED_BY, FAMILY, Block, Kinship, block_of
 from ._gemini_read import read
 from ._gemini_speak import speak
 from ._gemini_tools import choice_of, tools_of
@@ -128,7 +128,7 @@ def _tail(request: Request, token: str, *, cached: bool) -> bytes:
     if config := _generation_config(request):
         fields["generationConfig"] = config
     if token:
-        fields[CONTINUATION_TOKEN] = token
+        fields[CONTINUED_BY] = token
     for extra in request.extras:
         _add(fields, extra)
     return b"]" + (b"," + dumps(fields)[1:] if fields else b"}")

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from ..core.context import assemble
 from ..core.dispatch import numbered
-from ..core.effects import AskModel, Effect, End, Excuse, Nudge, RunTool
+from ..core.effects import AskModel, ChangeView, Effect, End, Excuse, Nudge, RunTool
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.state import State
@@ -123,6 +123,8 @@ class Driver:
                 await self.record(e.ToolFinished(result=result))
             case Nudge(why=why, words=words):
                 await self.record(e.Nudged(why=why, words=words))
+            case ChangeView(changes=changes, why=why):
+                await self.record(e.ViewChanged(changes=changes, why=why))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 

@@ -131,7 +131,7 @@ class _Link:
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:
         return None
     return status.st_dev, status.st_ino
 

@@ -92,6 +92,8 @@ class Worker:
         atexit.register(self._end)
 
     def _put_stop(self) -> None:
+        if os.getpid() != self._process:
+            return  # a child: the thread is not here, and the lock may have been held when it forked
         with self._lock:
             if not self._stopped:
                 self._stopped = True

@@ -35,7 +35,7 @@ FAILURES = (
 def sample_replies(family: str) -> list[Reply]:
     """Replies as a decoder gives them: calls carry the provider's id and none of ours yet."""
     origin = Origin(family=family, endpoint=family, model=MODEL)
-    used = Usage(input=11, cache_read=7, cache_write=5, output=13)
+    used = Usage(input=11, cache_read=7, output=13)
 
     def reply(*parts: Part, stop: Stop = Stop.DONE) -> Reply:
         return Reply(parts=parts, stop=stop, origin=origin, usage=used, id="reply_1")

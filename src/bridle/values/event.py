@@ -15,7 +15,7 @@ from decimal import Decimal
 from typing import Literal
 
 from .errors import Failure
-from .message import Reply
+from .message import Message, Reply
 from .parts import Media, Text, ToolResult
 from .request import ToolChoice
 from .settings import Settings
@@ -52,6 +52,34 @@ class Prompted(_Quiet, tag="prompted"):
 
     parts: tuple[Text | Media, ...]
     budget: Budget = Budget()
+
+
+class Imported(_Quiet, tag="imported"):
+    """A conversation held elsewhere became the beginning of this one."""
+
+    messages: tuple[Message, ...]
+    repairs: tuple[str, ...] = ()
+    """What had to be put right in it, one sentence each."""
+
+
+class Change(Value):
+    """One part of what is sent, replaced by words, or left out when there are none.
+
+    The log keeps the original; only the view that goes to models changes.
+    """
+
+    message: str
+    part: int
+    inner: int = -1
+    """Which part of a tool result; -1 for the part itself."""
+    words: str = ""
+
+
+class ViewChanged(_Quiet, tag="view_changed"):
+    """What goes to models from here on differs from what was said; decided once, and for a stated reason."""
+
+    changes: tuple[Change, ...]
+    why: str
 
 
 class Resumed(_Quiet, tag="resumed"):
@@ -126,7 +154,9 @@ class RunEnded(_Quiet, tag="run_ended"):
 
 Event = (
     Configured
+    | Imported
     | Prompted
+    | ViewChanged
     | Resumed
     | ModelAsked
     | ModelReplied

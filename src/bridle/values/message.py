@@ -60,6 +60,8 @@ class Message(Value):
     origin: Origin | None = None
     usage: Usage | None = None
     stop: Stop | None = None
+    reply_id: str = ""
+    """The provider's id of this answer, when it is one: what a provider that keeps answers knows it by."""
 
     @property
     def text(self) -> str:
@@ -89,6 +91,7 @@ class Transcript(Value):
             origin=message.origin,
             usage=message.usage,
             stop=message.stop,
+            reply_id=message.reply_id,
         )
         return Transcript(messages=(*self.messages, placed))
 

@@ -27,6 +27,8 @@ class Abilities(Value):
     structured_output: StructuredOutput = "tool"
     sampling: bool = True
     """Whether temperature and its kin are accepted."""
+    image_bytes_max: int = 0
+    """The largest picture a request may carry; 0 when no limit is known."""
     images: bool = True
     documents: bool = True
     cache_marks: int = 0

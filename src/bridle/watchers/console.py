@@ -68,6 +68,8 @@ class Console:
                 self._started[call_id] = at
             case e.ToolFinished(result=result):
                 self._finished(result, at)
+            case e.ViewChanged(changes=changes, why=why):
+                self.note(f"· {len(changes)} parts are no longer sent: {why}", "yellow")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
 

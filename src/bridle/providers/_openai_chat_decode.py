@@ -1,0 +1,279 @@
+"""Replies of Chat Completions, from bytes in any slices: JSON or server-sent events, from any server.
+
+A stream is a reply once the model's reason for stopping has arrived, or the sentinel that ends it;
+before that it is cut, however much was said.  Counts may come with the reason, after it, with every
+piece or not at all; the last ones count.  Of several choices the first is read.  Comments, empty
+choices, unknown members and repeated reasons are passed over; an error is an error wherever it stands.
+An event that cannot be read at all is one too, because it may have been part of what was said.
+
+Plain words take a short road of their own: one typed parse, one append, one delta.  Everything else
+goes through `_happened`, which looks before it touches.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from ..values.delta import Delta
+from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.message import Reply
+from ..values.model import Model
+from ..values.parts import Text
+from ._failures import one_line
+from ._json import loads
+from ._openai_chat_content import Block, word
+from ._openai_chat_dialect import Dialect
+from ._openai_chat_ends import GAVE_UP, reply_of
+from ._openai_chat_failures import error_in, failure_from, failure_of
+from ._openai_chat_growing import GrowingMessage
+from ._openai_chat_message import content_parts
+from ._sse import SseReader
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+"""As for one event of a stream: nothing real comes near it."""
+ERROR_BYTES_MAX = 1024 * 1024
+"""What is read of an error page; the rest would tell nobody more."""
+_SENTINEL = b"[DONE]"
+_BLANK = b" \t\r\n\xef\xbb\xbf"
+
+
+class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Everything a delta of plain words or plain thoughts may have, and nothing else."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: None = None
+    tool_calls: None = None
+    function_call: None = None
+
+
+class _Choice(msgspec.Struct, gc=False):
+    delta: _Delta | None = None
+    index: int = 0
+    finish_reason: None = None
+    error: None = None
+
+
+class _Chunk(msgspec.Struct, gc=False):
+    choices: tuple[_Choice]
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+    base_resp: None = None
+
+
+_decode_chunk = msgspec.json.Decoder(_Chunk).decode
+
+
+class ChatDecoder:
+    def __init__(
+        self, model: Model, dialect: Dialect, status: int, headers: Mapping[str, str], *, tools: bool
+    ) -> None:
+        self._model, self._dialect, self._status, self._headers = model, dialect, status, headers
+        self._tools = tools
+        self._reader: SseReader | None = None
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._sniffed = not 200 <= status < 300
+        self._grown = GrowingMessage(think_tags=dialect.think_tags)
+        self._meta: Block = {}
+        self._choice: int | None = None
+        self._reason = ""
+        self._ended = False
+        self._failure: Failure | None = None
+
+    @property
+    def partial(self) -> str:
+        said = content_parts(self._grown.content, self._dialect)
+        return "".join(part.text for part in said if isinstance(part, Text))
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        try:
+            if not self._sniffed:
+                self._sniff(data)
+            if self._reader is None:
+                self._hold(data)
+                return []
+            return self._take(self._reader.feed(data))
+        except ProviderError as error:
+            self._failure = error.failure
+            raise
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        if not 200 <= self._status < 300:
+            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
+        if self._reader is None:
+            return self._from_json(b"".join(self._body))
+        if not self._ended:
+            self._last_words(self._reader)
+        if not self._is_over():
+            raise self._problem("cut", "the stream ended before the reply did: no reason to stop arrived")
+        return self._reply(self._grown.message())
+
+    def _is_over(self) -> bool:
+        if self._ended:
+            # Some servers give no reason, and some proxies end properly what was cut off behind them.
+            return bool(self._reason) or self._grown.is_whole
+        # Thoughts may end with a reason of their own, before the answer begins.
+        return bool(self._reason) and (self._reason != "stop" or not self._grown.is_silent)
+
+    def _sniff(self, data: bytes) -> None:
+        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
+        start = data.lstrip(_BLANK)[:1]
+        if start:
+            self._sniffed = True
+            if start not in b'{[<"':
+                self._reader = SseReader()
+                self._body = []
+
+    def _hold(self, data: bytes) -> None:
+        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
+        if self._body_size + len(data) <= limit:
+            self._body.append(data)
+            self._body_size += len(data)
+        elif limit == BODY_BYTES_MAX:
+            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+
+    def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for _, data in events:
+            if self._ended:
+                break
+            try:
+                choice = _decode_chunk(data).choices[0]
+            except (ValueError, RecursionError):
+                self._read(data, deltas)
+                continue
+            delta = choice.delta
+            if delta is None or choice.index != self._choice:
+                self._read(data, deltas)
+                continue
+            if delta.reasoning_content:
+                deltas += self._grown.think("reasoning_content", delta.reasoning_content)
+            if delta.reasoning:
+                deltas += self._grown.think("reasoning", delta.reasoning)
+            if delta.content:
+                deltas += self._grown.say(delta.content)
+        return deltas
+
+    def _read(self, data: bytes, deltas: list[Delta]) -> None:
+        if data.strip() == _SENTINEL:
+            self._ended = True
+            deltas += self._grown.rest()
+            return
+        try:
+            event = loads(data)
+        except ValueError as error:
+            raise self._problem(
+                "garbled", f"the provider sent an event that cannot be read ({error}): {one_line(data)[:200]}"
+            ) from None
+        if not isinstance(event, dict):
+            raise self._problem("garbled", f"the provider sent an event of no known kind: {data[:200]!r}")
+        self._happened(event, deltas)
+
+    def _happened(self, event: Block, deltas: list[Delta]) -> None:
+        self._note(event)
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            index = choice.get("index")
+            index = index if isinstance(index, int) else 0
+            if self._choice is None:
+                self._choice = index
+            if index != self._choice:
+                continue
+            self._raise_for(choice)
+            # A few servers send the message so far beside each delta, or only one message at the end.
+            said = choice.get("delta", choice.get("message"))
+            if isinstance(said, dict):
+                deltas += self._grown.take(said)
+            if reason := word(choice.get("finish_reason")):
+                self._finish(reason)
+                self._meta["content_filter_results"] = choice.get("content_filter_results")
+                deltas += self._grown.rest()
+
+    def _note(self, said: Block) -> None:
+        """What stands beside the choices.  The first id and model count: some servers change them midway."""
+        self._raise_for(said)
+        if isinstance(usage := said.get("usage") or _usage_within(said), dict):
+            self._meta["usage"] = usage
+        for name, value in said.items():
+            if name in ("id", "model"):
+                self._meta[name] = self._meta.get(name) or value
+            elif name not in ("usage", "choices") and value:
+                self._meta[name] = value
+
+    def _raise_for(self, said: Block) -> None:
+        if said.get("error"):
+            raise ProviderError(failure_from(error_in(said) or {"message": said["error"]}, self._status))
+        verdict = said.get("base_resp")
+        if isinstance(verdict, dict) and verdict.get("status_code"):
+            error = {"code": verdict["status_code"], "message": verdict.get("status_msg")}
+            raise ProviderError(failure_from(error, self._status))
+
+    def _finish(self, reason: str) -> None:
+        if (kind := GAVE_UP.get(reason.lower())) is not None:
+            raise self._problem(kind, f"the provider broke its reply off: {reason}")
+        self._reason = reason
+
+    def _reply(self, message: Block) -> Reply:
+        return reply_of(message, self._reason, self._meta, self._model, self._dialect, tools=self._tools)
+
+    def _from_json(self, body: bytes) -> Reply:
+        try:
+            whole = loads(body)
+        except ValueError:
+            if not body.strip():
+                raise self._problem("cut", "the provider's reply was empty") from None
+            if body.lstrip(_BLANK)[:1] in (b"{", b"["):
+                raise self._problem("cut", "the reply ended before it was complete") from None
+            raise self._no_reply(body) from None
+        choices = whole.get("choices") if isinstance(whole, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict):
+            if (error := error_in(whole)) is not None:
+                raise ProviderError(failure_from(error, self._status))
+            if isinstance(whole, dict):
+                self._raise_for(whole)
+            raise self._no_reply(body)
+        self._note(whole)
+        self._raise_for(choice)
+        message = choice.get("message")
+        if not isinstance(message, dict):
+            raise self._no_reply(body)
+        if reason := word(choice.get("finish_reason")):
+            self._finish(reason)
+        self._meta["content_filter_results"] = choice.get("content_filter_results")
+        return self._reply(message)
+
+    def _last_words(self, reader: SseReader) -> None:
+        """An event without its final blank line counts when it is whole."""
+        for _, data in reader.close():
+            if data.strip() != _SENTINEL:
+                try:
+                    loads(data)
+                except ValueError:
+                    return
+            self._read(data, [])
+
+    def _no_reply(self, body: bytes) -> ProviderError:
+        said = one_line(body)[:200]
+        return self._problem(
+            "garbled", f"HTTP {self._status}, but no chat completion; check the base URL. It said: {said}"
+        )
+
+    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
+        return ProviderError(Failure(kind=kind, message=message, status=self._status))
+
+
+def _usage_within(said: Block) -> Any:
+    beside = said.get("x_groq")
+    return beside.get("usage") if isinstance(beside, dict) else None

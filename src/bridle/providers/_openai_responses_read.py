@@ -1,0 +1,291 @@
+"""Requests as the Responses wire understands them: the other end of `encode`, for simulating and importing.
+
+Reading is tolerant: what our values have no place for is kept as native members, opaque parts or
+extras, so that the request can be written again and still mean the same.  Only what is not a request
+at all is refused, with the failure the provider would give.
+
+The flat list of items is cut into messages by who speaks: neighbouring items of the model are one turn,
+neighbouring outputs one answer to it, and every other message stands alone.  Messages are numbered
+m1, m2, … and the calls of message n are cn_0, cn_1, …; outputs find their calls by the provider's id,
+repeated ids in order.  An output whose call is not here keeps the provider's id: the provider has it.
+"""
+
+import re
+from collections import defaultdict, deque
+from itertools import count, groupby
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from ..ports.codec import HttpRequest
+from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.message import Message, Role, Stop
+from ..values.model import Abilities, Endpoint, Model, Origin
+from ..values.parts import Opaque, Outcome, Part, Text, ToolCall, ToolResult
+from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
+from ._json import dumps, loads, members
+from ._openai_responses_content import Block, piece_of, said, word
+from ._openai_responses_items import FAMILY, beyond, kind_of, opaque, parts_of
+from ._openai_responses_strict import is_strict
+from ._openai_responses_write import ERROR_MARK, OUTPUTS
+
+MODES = ("standard", "pro")
+STATEFUL = ("previous_response_id", "conversation")
+"""Fields that name what the provider holds itself."""
+
+_RESPONSES_PATH = re.compile(r"(.*/)?responses")
+_ENDINGS_OF_OUTPUTS = ("_output", "_response")
+_TOLD_BY_THE_DEVELOPER = {"additional_tools", "configuration_update", "compaction_trigger"}
+_OUTCOMES = {"ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown"}
+_CHOICES = {"auto": "auto", "none": "none", "required": "any"}
+_TAKEN = frozenset(
+    {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens"}
+    | {"temperature", "top_p", "stream", "store", "reasoning", "text"}
+)
+"""Fields our request has a place for; all others are extras."""
+
+
+def read(request: HttpRequest) -> Request:
+    if not _RESPONSES_PATH.fullmatch(request.path.partition("?")[0].rstrip("/")):
+        raise _refused("not_found", f"{request.path} takes no questions")
+    try:
+        raw = members(request.body)
+        body = {name: loads(value) for name, value in raw.items()}
+    except ValueError as error:
+        raise _refused("invalid", f"We could not parse the JSON body of your request: {error}") from None
+    body = {name: value for name, value in body.items() if value is not None}
+    model_id = body.get("model", "")
+    if not isinstance(model_id, str) or not (model_id or "prompt" in body):
+        raise _refused("invalid", "Missing required parameter: 'model'.")
+    line = _Line(model_id)
+    line.read(_items(body.get("input", [])))
+    extras = {name: value for name, value in body.items() if name not in _TAKEN}
+    _read_store(body, extras)
+    thinking, output = _thinking(body, extras), _output(body, extras)
+    choice = _tool_choice(body, extras)
+    return Request(
+        model=Model(
+            id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY), abilities=_abilities(thinking)
+        ),
+        system=_system(body.get("instructions", ""), extras),
+        tools=_tools(body.get("tools", [])),
+        messages=tuple(line.messages),
+        tool_choice=choice,
+        max_tokens=_number(body.get("max_output_tokens")),
+        output=output,
+        thinking=thinking,
+        sampling=Sampling(temperature=_float(body.get("temperature")), top_p=_float(body.get("top_p"))),
+        stream=body.get("stream") is True,
+        extras=tuple(Extra(name=name, json=dumps(value).decode()) for name, value in extras.items()),
+    )
+
+
+class _Line:
+    """The messages read so far, and the calls that wait for an output."""
+
+    def __init__(self, model_id: str) -> None:
+        self.messages: list[Message] = []
+        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
+        self._waiting: dict[str, deque[str]] = defaultdict(deque)
+
+    def read(self, items: list[Block]) -> None:
+        for role, group in groupby(items, _speaker):
+            if role == "assistant":
+                parts, refused = parts_of(list(group))
+                self._place(role, parts, Stop.REFUSED if refused else None)
+            elif role == "tool":
+                self._place(role, tuple(map(self._result, group)))
+            else:
+                for item in group:
+                    self._place(role, _told(item, role))
+
+    def _place(self, role: Role, parts: tuple[Part, ...], stop: Stop | None = None) -> None:
+        place, number = len(self.messages), len(self.messages) + 1
+        numbered: list[Part] = []
+        ids = (f"c{number}_{calls}" for calls in count())
+        for part in parts:
+            if isinstance(part, ToolCall):
+                call = replace(part, id=next(ids))
+                self._waiting[call.wire_id].append(call.id)
+                numbered.append(call)
+            else:
+                numbered.append(part)
+        self.messages.append(
+            Message(
+                role=role,
+                parts=tuple(numbered),
+                id=f"m{number}",
+                parent=f"m{place}" if place else "",
+                origin=self._origin,
+                stop=stop,
+            )
+        )
+
+    def _result(self, item: Block) -> Part:
+        kind = kind_of(item)
+        content = said(item.get("output"), "input_text")
+        if kind not in OUTPUTS.values() or content is None:
+            return opaque(kind, item)
+        wire_id = word(item.get("call_id"))
+        waiting = self._waiting[wire_id]
+        call_id = waiting.popleft() if waiting else wire_id
+        shown = (
+            {"call_id", "output"} if kind == OUTPUTS["custom_tool_call"] else {"type", "call_id", "output"}
+        )
+        more = beyond(shown, item)
+        parts = [cast("Text", piece_of(piece, "tool")) for piece in content]
+        parts, outcome = _outcome([part for part in parts if not isinstance(part, Text) or part.text])
+        return ToolResult(
+            call_id=call_id,
+            parts=tuple(parts),
+            outcome=outcome,
+            native=dumps(more).decode() if more else None,
+        )
+
+
+def _items(given: object) -> list[Block]:
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    if not isinstance(given, list) or not all(isinstance(item, dict) for item in given):
+        raise _refused("invalid", "Invalid type for 'input': expected a string or a list of objects.")
+    return given
+
+
+def _speaker(item: Block) -> Role:
+    kind, role = kind_of(item), item.get("role")
+    if kind == "message" and role in ("user", "assistant"):
+        return cast("Role", role)
+    if role in ("system", "developer") or kind in _TOLD_BY_THE_DEVELOPER:
+        return "system"
+    if kind == "message":
+        return "user"
+    return "tool" if kind.endswith(_ENDINGS_OF_OUTPUTS) else "assistant"
+
+
+def _told(item: Block, role: str) -> tuple[Part, ...]:
+    kind = kind_of(item)
+    content = said(item.get("content"), "input_text")
+    if kind != "message" or content is None or item["role"] not in ("user", "system", "developer"):
+        return (opaque(kind, item),)
+    parts = [piece_of(piece, role) for piece in content]
+    fields = beyond({"type", "content", "role"}, item)
+    if item["role"] != role:
+        fields["role"] = item["role"]
+    for place, part in enumerate(parts):
+        if fields and not isinstance(part, Opaque):
+            native = loads(part.native) if part.native is not None else {}
+            parts[place] = replace(part, native=dumps({"message": fields, **native}).decode())
+            return tuple(parts)
+    return (opaque(kind, item),) if fields and parts else tuple(parts)
+
+
+def _outcome(parts: list[Text]) -> tuple[list[Text], Outcome]:
+    """What came of a call, from the mark that failures begin with."""
+    first = parts[0] if parts else None
+    found = ERROR_MARK.match(first.text) if isinstance(first, Text) else None
+    outcome = (found.group(1) or "error") if found else "ok"
+    if first is None or found is None or outcome not in _OUTCOMES - {"ok"}:
+        return parts, "ok"
+    rest = first.text[found.end() :]
+    return [*([replace(first, text=rest)] if rest else []), *parts[1:]], cast("Outcome", outcome)
+
+
+def _read_store(body: Block, extras: Block) -> None:
+    """The provider stores by default and we do not, unless what is asked for needs it."""
+    stored = body.get("store") is not False
+    if stored is not any(body.get(name) for name in (*STATEFUL, "background")):
+        extras["store"] = stored
+
+
+def _system(instructions: object, extras: Block) -> tuple[Text, ...]:
+    if not isinstance(instructions, str):
+        raise _refused("invalid", "Invalid type for 'instructions': expected a string.")
+    return (Text(text=word(instructions)),) if instructions.strip() else ()
+
+
+def _tools(tools: object) -> tuple[ToolSpec, ...]:
+    if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
+        raise _refused("invalid", "Invalid type for 'tools': expected a list of objects.")
+    return tuple(map(_tool, tools))
+
+
+def _tool(tool: Block) -> ToolSpec:
+    given = {name: value for name, value in tool.items() if value is not None}
+    name, kind = word(given.get("name")), word(given.get("type"))
+    spec = ToolSpec(name=name or kind, description=word(given.get("description")))
+    plain = kind == "function" and isinstance(given.get("parameters"), dict)
+    if plain:
+        spec = replace(spec, parameters=dumps(given["parameters"]).decode())
+    usual = {
+        "type": "function",
+        "name": name,
+        "parameters": given.get("parameters"),
+        "strict": is_strict(spec.parameters),
+    }
+    if not plain or {**given, "description": ""} != {**usual, "description": ""}:
+        spec = replace(spec, native=dumps(given).decode())
+    return spec
+
+
+def _tool_choice(body: Block, extras: Block) -> ToolChoice:
+    parallel = body.get("parallel_tool_calls") is not False
+    match body.get("tool_choice"):
+        case None:
+            return ToolChoice(parallel=parallel)
+        case str(mode) if mode in _CHOICES:
+            return ToolChoice(mode=cast("Any", _CHOICES[mode]), parallel=parallel)
+        case {"type": "function" | "custom" as kind, "name": str(name), **rest} if not rest:
+            kinds = {tool.get("type") for tool in body.get("tools", []) if tool.get("name") == name}
+            if kinds <= {kind}:
+                return ToolChoice(mode="tool", name=name, parallel=parallel)
+    extras["tool_choice"] = body["tool_choice"]
+    return ToolChoice(parallel=parallel)
+
+
+def _thinking(body: Block, extras: Block) -> Thinking | None:
+    reasoning = body.get("reasoning")
+    if not isinstance(reasoning, dict):
+        return None
+    given = {name: value for name, value in reasoning.items() if value is not None}
+    mode = given.pop("mode") if given.get("mode") in MODES else ""
+    effort = given.pop("effort") if isinstance(given.get("effort"), str) else ""
+    display = given.pop("summary") if isinstance(given.get("summary"), str) else ""
+    if given:
+        extras["reasoning"] = given
+    return Thinking(mode=mode, effort=effort, display=display) if mode or effort or display else None
+
+
+def _abilities(thinking: Thinking | None) -> Abilities:
+    """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
+    effort = thinking.effort if thinking else ""
+    return Abilities(thinking=MODES, efforts=(effort,) if effort else ())
+
+
+def _output(body: Block, extras: Block) -> OutputSpec | None:
+    text = body.get("text")
+    if not isinstance(text, dict):
+        return None
+    rest = {name: value for name, value in text.items() if value is not None}
+    output = None
+    match rest.get("format"):
+        case {"type": "json_schema", "name": str(name), "schema": dict(schema), "strict": strict, **more}:
+            written = dumps(schema).decode()
+            if more.keys() <= {"description"} and strict is is_strict(written):
+                output = OutputSpec(name=name, parameters=written, description=word(more.get("description")))
+                del rest["format"]
+    if rest:
+        extras["text"] = rest
+    return output
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _refused(kind: FailureKind, message: str) -> ProviderError:
+    status = 404 if kind == "not_found" else 400
+    return ProviderError(Failure(kind=kind, message=message, status=status, code="invalid_request_error"))

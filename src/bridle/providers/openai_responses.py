@@ -1,0 +1,272 @@
+"""OpenAI Responses, our side and theirs.
+
+The body is joined, never written anew: model, instructions and tools first, then the items, each encoded
+once, and behind them everything that may change from one request to the next.  So the bytes of one
+request up to its last item begin the bytes of the following one, whatever changes in between.
+
+Three ways to keep a conversation, one stateless call:
+
+  - Everything is sent every time and nothing is stored (`store: false`); this is the default.  Reasoning
+    travels encrypted, inside the items.
+  - With the extra `previous_response_id` only what came after the reply of that id is sent; the provider
+    holds the rest.  A parent nobody here has heard of (a conversation begun elsewhere) holds all that went
+    before the first message.
+  - With the extra `conversation` only what came after this endpoint's last reply is sent.
+
+Without either extra the same messages go out in full again, so falling back when the provider has
+forgotten its part is asking once more without it.
+
+The rest of the family by what it does: `_openai_responses_items` and `_content` (parts and items),
+`_write` (messages out), `_decode` and `_growing` (replies in), `_ends` (stops and counts), `_failures`,
+`_read` and `_speak` (the provider's side), `_strict` (which schemas are), `_meaning` (what the provider
+takes for equal).
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..values.errors import BadTool, Failure, MisuseError
+from ..values.message import Reply
+from ..values.model import ReasoningPolicy
+from ..values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
+from ..values.value import Value
+from ._json import dumps, is_object, loads, mended, raw
+from ._openai_responses_content import Block
+from ._openai_responses_decode import ResponsesDecoder
+from ._openai_responses_failures import speak_failure
+from ._openai_responses_items import FAMILY, legal_name
+from ._openai_responses_meaning import meaning
+from ._openai_responses_read import MODES, STATEFUL, read
+from ._openai_responses_speak import speak
+from ._openai_responses_strict import is_strict
+from ._openai_responses_write import KeptItems, Manner
+
+PATH = "/responses"
+OUTPUT_TOKENS_MIN = 16
+"""Fewer are refused."""
+FORMAT_NAME_LENGTH_MAX = 64
+
+_SPOKEN_FOR = frozenset({"model", "input", "instructions", "tools", "stream"})
+"""Fields of the body that have a place of their own in a request."""
+_DELIVERY = "stream_options"
+_ENCRYPTED = "reasoning.encrypted_content"
+
+
+class Dialect(Value):
+    """What servers of this wire do differently."""
+
+    with_ids: bool = True
+    """Whether items may come back under the ids they were given; some bind those to one connection."""
+
+
+PLAIN = Dialect()
+
+
+class ResponsesCodec:
+    def __init__(self, dialect: Dialect = PLAIN) -> None:
+        self._dialect = dialect
+
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    def keep(self) -> KeptItems:
+        return KeptItems()
+
+    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+        """`digest` covers the whole body but its delivery, and costs only what is new to `kept`."""
+        if kept is None:
+            kept = self.keep()
+        if not isinstance(kept, KeptItems):
+            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        extras = _extras(request.extras)
+        stored = _stored(extras)
+        manner = Manner(
+            reasoning=_policy(request.model.endpoint.reasoning, stored=stored),
+            with_ids=self._dialect.with_ids,
+            held=any(name in extras for name in STATEFUL),
+        )
+        kept.going(request.model.endpoint, manner)
+        kept.head((request.model.id, request.tools, request.system), lambda: _head(request))
+        body, digest = kept.body_since(
+            _start(request, extras),
+            request.messages,
+            _tail(request, extras, stored=stored),
+            ending=_ending(request, extras),
+        )
+        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+
+    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        return ResponsesDecoder(request.model, status, headers)
+
+    def read(self, request: HttpRequest) -> Request:
+        return read(request)
+
+    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return speak(reply, stream=stream)
+
+    def speak_failure(self, failure: Failure) -> HttpReply:
+        return speak_failure(failure)
+
+    def meaning(self, request: HttpRequest) -> object:
+        """The body with everything removed that the provider does not tell apart."""
+        return meaning(request)
+
+
+def _headers(request: Request) -> tuple[tuple[str, str], ...]:
+    headers = {"content-type": "application/json"}
+    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
+    return tuple(headers.items())
+
+
+def _head(request: Request) -> bytes:
+    # A prompt kept by the provider may name the model itself.
+    head: Block = {"model": request.model.id} if request.model.id else {}
+    if instructions := "\n\n".join(mended(text.text) for text in request.system if text.text.strip()):
+        head["instructions"] = instructions
+    if request.tools:
+        head["tools"] = [_tool(spec) for spec in request.tools]
+    return dumps({**head, "input": []})[:-2]
+
+
+def _tool(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    tool: Block = {"type": "function", "name": spec.name}
+    if spec.description:
+        tool["description"] = spec.description
+    # Said either way: left out, the provider would try to make the schema strict by rewriting it.
+    return {**tool, "parameters": raw(spec.parameters), "strict": is_strict(spec.parameters)}
+
+
+def _extras(extras: tuple[Extra, ...]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for extra in extras:
+        if extra.name in _SPOKEN_FOR:
+            raise MisuseError(
+                f"extra {extra.name!r} would replace part of the request: set it on the request"
+            )
+        try:
+            given[extra.name] = loads(extra.json)
+        except ValueError as error:
+            raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _stored(extras: Mapping[str, Any]) -> bool:
+    """Whether the provider is to keep the reply: only when asked, or when what is asked for needs it."""
+    default = any(extras.get(name) for name in (*STATEFUL, "background"))
+    return bool(extras.get("store", default))
+
+
+def _policy(policy: ReasoningPolicy, *, stored: bool) -> ReasoningPolicy:
+    """What is stored can be named by its id, so it need not carry its proof."""
+    return "may_echo" if policy == "signed" and stored else policy
+
+
+def _start(request: Request, extras: Mapping[str, Any]) -> int:
+    """How many of the messages the provider holds by itself."""
+    named = [name for name in STATEFUL if name in extras]
+    if len(named) > 1:
+        raise MisuseError(f"{' and '.join(named)} exclude each other: remove one of these extras")
+    if not named:
+        return 0
+    parent = extras.get("previous_response_id")
+    for place in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[place]
+        here = message.origin is not None and message.origin.endpoint == request.model.endpoint.name
+        if here and message.reply_id and parent in (None, message.reply_id):
+            return place + 1
+    return 0
+
+
+def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    abilities, sampling = request.model.abilities, request.sampling
+    fields: Block = {}
+    if request.max_tokens is not None:
+        fields["max_output_tokens"] = max(request.max_tokens, OUTPUT_TOKENS_MIN)
+    if abilities.sampling:
+        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        fields.update((name, value) for name, value in chosen.items() if value is not None)
+    if request.tools and (choice := _tool_choice(request)) != "auto":
+        fields["tool_choice"] = choice
+    if request.tools and not request.tool_choice.parallel:
+        fields["parallel_tool_calls"] = False
+    reasons = bool(abilities.thinking or abilities.efforts)
+    if request.thinking and reasons and (reasoning := _reasoning(request.thinking, abilities.efforts)):
+        fields["reasoning"] = reasoning
+    if request.output and request.output.mode == "native":
+        fields["text"] = {"format": _format(request.output)}
+    fields["store"] = stored
+    if reasons and not stored and request.model.endpoint.reasoning == "signed":
+        fields["include"] = [_ENCRYPTED]
+    for name, value in extras.items():
+        if name not in ("store", _DELIVERY):
+            _add(fields, name, value)
+    return b"]," + dumps(fields)[1:-1]
+
+
+def _ending(request: Request, extras: Mapping[str, Any]) -> bytes:
+    """How the reply is to be delivered: no part of what is asked."""
+    if not request.stream:
+        return b"}"
+    options = {_DELIVERY: extras[_DELIVERY]} if _DELIVERY in extras else {}
+    return b"," + dumps({"stream": True, **options})[1:]
+
+
+def _tool_choice(request: Request) -> str | Block:
+    choice = request.tool_choice
+    if choice.mode != "tool":
+        return "required" if choice.mode == "any" else choice.mode
+    kind = "function"
+    for spec in request.tools:
+        if spec.name == choice.name and spec.native is not None and is_object(spec.native):
+            kind = loads(spec.native).get("type", kind)
+    named = {"name": choice.name} if kind in ("function", "custom") else {}
+    return {"type": kind, **named}
+
+
+def _reasoning(thinking: Thinking, efforts: tuple[str, ...]) -> Block:
+    wire: Block = {}
+    if thinking.effort and (not efforts or thinking.effort in efforts):
+        wire["effort"] = thinking.effort
+    if thinking.display:
+        wire["summary"] = thinking.display
+    if thinking.mode in MODES:
+        wire["mode"] = thinking.mode
+    return wire
+
+
+def _format(output: OutputSpec) -> Block:
+    if not is_object(output.parameters):
+        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+    wire: Block = {"type": "json_schema", "name": legal_name(output.name)[:FORMAT_NAME_LENGTH_MAX]}
+    if output.description:
+        wire["description"] = output.description
+    return {**wire, "schema": raw(output.parameters), "strict": is_strict(output.parameters)}
+
+
+def _add(fields: Block, name: str, value: Any) -> None:
+    """An extra may add to a list or an object, never change what is set."""
+    present = fields.get(name)
+    if present is None:
+        fields[name] = value
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[name] = {**value, **present}
+    elif isinstance(present, list) and isinstance(value, list):
+        fields[name] = [*present, *(each for each in value if each not in present)]
+    else:
+        raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
+
+
+CODEC = ResponsesCodec()
