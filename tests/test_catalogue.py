@@ -38,6 +38,7 @@ def test_a_vendor_and_a_model():
         forced_tools=False,
         structured_output="native",
         sampling=False,
+        image_bytes_max=5_242_880,
         cache_marks=4,
         automatic_cache=True,
     )
