@@ -20,5 +20,9 @@ def test_what_is_no_object_travels_in_one_and_comes_out_again(arguments):
 
 
 def test_an_object_that_only_looks_like_it_is_left_alone():
-    for written in (f'{{"{INVALID_JSON}":1}}', f'{{"{INVALID_JSON}":"x","more":1}}', f'{{"a":"{INVALID_JSON}"}}'):
+    for written in (
+        f'{{"{INVALID_JSON}":1}}',
+        f'{{"{INVALID_JSON}":"x","more":1}}',
+        f'{{"a":"{INVALID_JSON}"}}',
+    ):
         assert text_of(written) == written

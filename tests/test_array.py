@@ -33,7 +33,7 @@ def test_an_element_is_handed_out_with_its_last_brace_and_not_before():
     reader = ArrayReader()
     assert reader.feed(b'[{"a":{"b":1}') == []
     assert reader.feed(b"}") == [(b"", b'{"a":{"b":1}}')]
-    assert reader.feed(b" , null, 7, \"[{\", {}") == [(b"", b"{}")]
+    assert reader.feed(b' , null, 7, "[{", {}') == [(b"", b"{}")]
     assert not reader.closed
     assert reader.feed(b"] {}") == []
     assert reader.closed

@@ -19,6 +19,7 @@ COMMANDS = {
     "run": "put a prompt to an agent and watch it work",
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
+    "wire": "put recorded provider traffic to the codecs",
 }
 
 MISUSE, CANCELLED = 2, 130

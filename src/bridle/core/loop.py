@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Reply, Stop
-from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.parts import Part, Reasoning, Text, ToolCall, ToolResult
 from .budget import exhausted
 from .context import assemble
 from .dispatch import answered, deadline, effects_for, opened

@@ -19,7 +19,7 @@ from ..values.parts import Part, Text, ToolCall
 from ..values.usage import Usage
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import FAMILY, Dialect
-from ._openai_chat_message import is_refusal, parts_of, with_fields
+from ._openai_chat_message import is_refusal, parts_of, with_members
 
 STOPS = {
     "stop": Stop.DONE,
@@ -72,7 +72,7 @@ def reply_of(
 ) -> Reply:
     """`tools`: some were offered, so a call that is only text is a mistake and no answer."""
     parts = parts_of(message, dialect, cut=STOPS.get(reason.lower()) is Stop.LENGTH)
-    parts = with_fields(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
+    parts = with_members(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
     refused = is_refusal(message)
     stop, detail = _stop(parts, reason, refused=refused, tools=tools), reason
     if refused:

@@ -62,7 +62,7 @@ def parts_of(message: Block, dialect: Dialect, *, cut: bool = False) -> list[Par
     ]
     if call := legacy_call(message.get("function_call"), cut=cut):
         parts.append(call)
-    return with_fields(parts, beside(message, _TAKEN | _NOISE))
+    return with_members(parts, beside(message, _TAKEN | _NOISE))
 
 
 def is_refusal(message: Block) -> bool:
@@ -92,7 +92,7 @@ def beside(message: Block, taken: set[str]) -> Block:
     return {name: value for name, value in message.items() if name not in taken and value not in _EMPTY}
 
 
-def with_fields(parts: Sequence[Part], fields: Block, member: str = "message") -> list[Part]:
+def with_members(parts: Sequence[Part], fields: Block, member: str = "message") -> list[Part]:
     """The parts, the first of which keeps these members of the message; without a part nothing is kept."""
     for place, part in enumerate(parts):
         if fields and not isinstance(part, Opaque):
@@ -100,7 +100,7 @@ def with_fields(parts: Sequence[Part], fields: Block, member: str = "message") -
     return list(parts)
 
 
-def fields_of(parts: Sequence[Part]) -> Block:
+def members_of(parts: Sequence[Part]) -> Block:
     fields: Block = {}
     for part in parts:
         fields.update(native_in(part).get("message", {}))
@@ -132,7 +132,7 @@ def message_of(
         message["audio"] = sound
     _put_calls(message, [part for part in parts if isinstance(part, ToolCall)], sent_ids, own=own)
     if own:
-        fields = fields_of(parts)
+        fields = members_of(parts)
         message.update((name, value) for name, value in fields.items() if name not in dialect.unsent)
     if message and "content" not in message and dialect.empty_content != "absent":
         message = {"content": None if dialect.empty_content == "null" else "", **message}

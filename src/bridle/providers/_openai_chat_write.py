@@ -28,7 +28,7 @@ from ._kept import Turn
 from ._openai_chat_calls import is_legacy, legal_name
 from ._openai_chat_content import Block, block_of, left_out, native_in, native_of
 from ._openai_chat_dialect import FAMILY, Dialect
-from ._openai_chat_message import fields_of, joined, message_of
+from ._openai_chat_message import joined, members_of, message_of
 
 _OWN_ID = re.compile(r"[!-~]{1,256}")
 _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
@@ -129,7 +129,7 @@ class MessageWriter:
             return b""
         self._open.remove(asked)
         blocks = [block for part in result.parts if (block := self._inside(part, own=own)) is not None]
-        fields = fields_of([result]) if own else {}
+        fields = members_of([result]) if own else {}
         return dumps({**asked.answer, "content": self._form(_told(blocks, result.outcome)), **fields})
 
     def _inside(self, part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:
@@ -155,7 +155,7 @@ class MessageWriter:
         if not blocks:
             return None
         self._settle()
-        fields = fields_of(parts) if own else {}
+        fields = members_of(parts) if own else {}
         if role == "user" and self._dialect.alternates and not fields:
             items = b",".join(dumps(block) for block in blocks)
             return Turn(_USER_PARTS, items, b"]}", mark_at=self._mark_at(items), merges=True)

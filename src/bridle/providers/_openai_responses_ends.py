@@ -83,12 +83,13 @@ def usage_of(counts: object) -> Usage:
     written = min(_count(details.get("cache_write_tokens")), prompt - read)
     # The longest-lived kind of entry has a price of its own, like the hour elsewhere.
     long_lived = _count(_inside(details, "cache_write_tokens_details").get("ttl_12h_tokens"))
+    reasoning = _count(made.get("reasoning_tokens"))
     return Usage(
         input=prompt - read - written,
         cache_read=read,
         cache_write=written,
-        output=_count(counts.get("output_tokens")),
-        reasoning=_count(made.get("reasoning_tokens")),
+        output=max(_count(counts.get("output_tokens")), reasoning),
+        reasoning=reasoning,
         cache_write_1h=min(long_lived, written),
     )
 

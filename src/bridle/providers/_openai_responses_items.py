@@ -133,13 +133,13 @@ def opaque(kind: str, item: Block) -> Opaque:
 
 
 def opaque_item(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
-    """An item to the letter, but for what the provider does not take back."""
+    """An item to the letter, but for what the provider does not take back; None when nothing is left."""
     if not is_object(part.native):
         raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    if not part.kind or (not with_ids and part.kind == "item_reference"):
+        return None
     if with_ids and part.kind not in _ONLY_OUT_OF and not any(name in part.native for name in _ONLY_OUT):
         return raw(part.native)
-    if not with_ids and part.kind == "item_reference":
-        return None
     return _going_back(part.kind, loads(part.native), with_ids=with_ids)
 
 

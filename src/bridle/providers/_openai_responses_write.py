@@ -125,12 +125,12 @@ class ItemWriter:
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _led_to_something([part for part in parts if not is_blank(part)])
-        whole = own and self._is_whole(usable, blanks=any(map(is_blank, parts)))
+        whole = own and self._is_whole(message, usable)
         if own:
             self._look_for_references(usable)
         if whole:
-            self._item_ids.update(map(id_in, usable))
-        if not whole:
+            self._item_ids |= _ids(usable)
+        else:
             echoed = not own and self._manner.reasoning == "must_echo"
             usable = [
                 part for part in usable if not isinstance(part, Reasoning) or (echoed and part.text.strip())
@@ -144,22 +144,22 @@ class ItemWriter:
         )
         return [_shortest(item) for item in items]
 
-    def _is_whole(self, parts: Sequence[Part], *, blanks: bool) -> bool:
+    def _is_whole(self, message: Message, parts: Sequence[Part]) -> bool:
         """Whether a turn of this endpoint can go back as it came."""
+        ids = _ids(parts)
         thoughts = [part for part in parts if isinstance(part, Reasoning)]
-        ids = {id_ for part in parts if (id_ := id_in(part))}
-        policy = self._manner.reasoning
-        if thoughts and (blanks or policy == "strip" or not ids.isdisjoint(self._item_ids)):
+        if not ids.isdisjoint(self._item_ids):
             return False
-        if thoughts and policy == "signed":
-            # Where proof is asked for every item has an id, so one without was put there by somebody else.
-            named = all(
-                id_in(part)
-                for part, before in zip(parts, (None, *parts), strict=False)
-                if _begins(part, before)
-            )
-            return all(thought.signature for thought in thoughts) and (named or not ids)
-        return ids.isdisjoint(self._item_ids)
+        if not thoughts:
+            # It did think, and what it thought is not here any more.
+            return not (message.usage and message.usage.reasoning)
+        if self._manner.reasoning == "strip" or any(map(is_blank, message.parts)):
+            return False
+        if self._manner.reasoning != "signed":
+            return True
+        # Where proof is asked for every item has an id, so one without was put there by somebody else.
+        begin = [part for part, before in zip(parts, (None, *parts), strict=False) if _begins(part, before)]
+        return all(thought.signature for thought in thoughts) and (all(map(id_in, begin)) or not ids)
 
     def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role
@@ -226,6 +226,10 @@ class ItemWriter:
 
 def _is_output(part: Part, role: str) -> bool:
     return isinstance(part, ToolResult) or (role == "tool" and isinstance(part, Opaque))
+
+
+def _ids(parts: Sequence[Part]) -> set[str]:
+    return {id_ for part in parts if (id_ := id_in(part))}
 
 
 def _begins(part: Part, before: Part | None) -> bool:

@@ -14,9 +14,11 @@ Recordings are JSON lines, gzipped; the format is described beside them.
 import gzip
 import json
 from base64 import b64decode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
+
+from msgspec.structs import replace
 
 from ..ports.codec import Codec, HttpRequest
 from ..values.errors import Failure, ProviderError
@@ -27,6 +29,8 @@ from ..values.value import Value
 
 CUT_TAG = "truncated_stream"
 """What recordings are tagged with whose recorder stopped listening early."""
+FAITHFUL = ("raw", "parsed", "redacted")
+"""Recordings of these kinds mean what was on the wire, whatever else a recorder did to them."""
 SLICES_DEFAULT = (1, 7, 61, 4096)
 BYTEWISE_MAX = 8_192
 """Longer replies are not fed byte by byte: it shows nothing more, and takes long."""
@@ -49,6 +53,12 @@ class Recording(Value):
     headers: dict[str, str]
     body: bytes
     tags: tuple[str, ...] = ()
+    family: str = ""
+    host: str = ""
+    stop: str = ""
+    """The provider's own word for the end of the reply, as the recorder noted it."""
+    strict: bool = True
+    """Whether the bytes are those of a real exchange; others show shapes only."""
 
 
 class Verdict(Value):
@@ -60,12 +70,17 @@ class Verdict(Value):
     problems: tuple[str, ...] = ()
     differences: tuple[str, ...] = ()
     """Where the request, written again, does not mean the same."""
+    reason: str = ""
+    """Why those differences are right; empty when nobody can say."""
 
 
 def recordings(path: Path) -> Iterator[Recording]:
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
+    """Every recording in a file of JSON lines, gzipped or not; raises `ValueError` for anything else."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
         for line in lines:
-            yield _recording(json.loads(line))
+            if line.strip():
+                yield _recording(json.loads(line))
 
 
 def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_DEFAULT) -> Verdict:
@@ -73,10 +88,12 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
         model=Model(id=recording.model, endpoint=Endpoint(name=codec.family, family=codec.family))
     )
     changed: tuple[str, ...] = ()
+    reason = ""
     if recording.request is not None:
         try:
             request = codec.read(recording.request)
             changed = tuple(request_differences(codec, recording.request))
+            reason = _reason(codec, recording.request) if changed else ""
         except ProviderError as error:
             if error.failure.kind == "not_found":
                 return Verdict(id=recording.id, answer="other")
@@ -98,7 +115,9 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
             problems.append(f"HTTP {recording.status} became {whole}")
     elif recording.status >= 300:
         problems.append(f"HTTP {recording.status} became a reply")
-    return Verdict(id=recording.id, answer=answer, problems=tuple(problems), differences=changed)
+    return Verdict(
+        id=recording.id, answer=answer, problems=tuple(problems), differences=changed, reason=reason
+    )
 
 
 def decoded(codec: Codec, request: Request, recording: Recording, size: int | None = None) -> Reply | Failure:
@@ -119,6 +138,43 @@ def request_differences(codec: Codec, request: HttpRequest) -> Iterable[str]:
         raise TypeError(f"the codec of family {codec.family!r} does not say what its requests mean")
     again = codec.encode(codec.read(request))
     return differences(codec.meaning(request), codec.meaning(again))
+
+
+def _reason(codec: Codec, request: HttpRequest) -> str:
+    """The rule of ours that the differences follow from: with it applied to the recording, none is left."""
+    assert isinstance(codec, Meaningful)
+    ours = codec.meaning(codec.encode(codec.read(request)))
+    for rule, reason in RULES:
+        ruled = replace(request, body=json.dumps(rule(json.loads(request.body))).encode())
+        if not list(differences(codec.meaning(ruled), ours)):
+            return reason
+    return ""
+
+
+def without_blank_text(value: Any) -> Any:
+    """JSON without text that says nothing, and without what then holds nothing."""
+    if isinstance(value, list):
+        kept = [without_blank_text(each) for each in value if not _is_blank(each)]
+        return [each for each in kept if not (isinstance(each, dict) and _emptied(each))]
+    if isinstance(value, dict):
+        return {name: without_blank_text(each) for name, each in value.items()}
+    return value
+
+
+def _is_blank(value: object) -> bool:
+    text = value.get("text", value.get("content")) if isinstance(value, dict) else None
+    plain = isinstance(value, dict) and not set(value) - {"type", "text", "role", "content", "cache_control"}
+    return plain and isinstance(text, str) and not text.strip()
+
+
+def _emptied(value: dict[str, Any]) -> bool:
+    return not set(value) - {"role", "content", "parts"} and [] in (value.get("content"), value.get("parts"))
+
+
+RULES: tuple[tuple[Callable[[Any], Any], str], ...] = (
+    (without_blank_text, "blank text is never sent: providers refuse it"),
+)
+"""What we do to requests on purpose, each as a change of their JSON, and the reason for it."""
 
 
 def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
@@ -162,6 +218,10 @@ def _recording(record: dict[str, Any]) -> Recording:
         headers={name.lower(): value for name, value in answered["headers"].items()},
         body=_body(answered),
         tags=tuple(record["features"]),
+        family=record.get("provider", "").replace("-", "_"),
+        host=record.get("endpoint_host_kind") or "",
+        stop=record.get("stop") or "",
+        strict=record.get("fidelity") in FAITHFUL and record.get("provenance") == "recorded",
     )
 
 

@@ -24,6 +24,10 @@ class Abilities(Value):
     efforts: tuple[str, ...] = ()
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
+    unforced_while: tuple[str, ...] = ()
+    """Thinking modes in which a call cannot be forced."""
+    effort_with_tools: bool = True
+    """Whether an effort may be asked for beside tools."""
     structured_output: StructuredOutput = "tool"
     sampling: bool = True
     """Whether temperature and its kin are accepted."""

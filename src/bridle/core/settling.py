@@ -1,0 +1,121 @@
+"""What a model would refuse, settled before it is sent.
+
+Providers answer a combination they do not take with an error, and the errors come one at
+a time.  What this model takes is known from its abilities, so each conflict is resolved
+here, as close to the wish as it gets, and noted in words.  `RULES` can be printed: one
+line a conflict, what is done about it, and the function that does it.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from ..values.request import Sampling, Thinking, ToolChoice
+from ..values.settings import Settings
+from ..values.value import Value
+
+
+class Wish(Value):
+    """What is asked of a model besides the conversation itself."""
+
+    choice: ToolChoice
+    thinking: Thinking | None
+    sampling: Sampling
+    notes: tuple[str, ...] = ()
+
+    def noted(self, note: str) -> "Wish":
+        return replace(self, notes=(*self.notes, note))
+
+
+def settle(settings: Settings, choice: ToolChoice) -> Wish:
+    wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling)
+    for _, _, rule in RULES:
+        wish = rule(wish, settings)
+    return wish
+
+
+def _answer_by_call(wish: Wish, settings: Settings) -> Wish:
+    output = settings.output
+    if output is None or output.mode != "tool" or wish.choice.mode != "auto":
+        return wish
+    only = not settings.tools
+    name = output.name if only else ""
+    forced = ToolChoice(mode="tool" if only else "any", name=name, parallel=wish.choice.parallel)
+    # Where it cannot be forced, asking again for the call does: nothing anybody wished for is lost.
+    able = settings.model.abilities.forced_tools and not _clashes(wish.thinking, settings)
+    return replace(wish, choice=forced) if able else wish
+
+
+def _no_tools(wish: Wish, settings: Settings) -> Wish:
+    by_call = settings.output is not None and settings.output.mode == "tool"
+    return wish if settings.tools or by_call else replace(wish, choice=ToolChoice())
+
+
+def _unforced(wish: Wish, settings: Settings) -> Wish:
+    forced = wish.choice.mode in ("any", "tool")
+    if not forced or settings.model.abilities.forced_tools:
+        return wish
+    note = f"tool choice {_called(wish.choice)} became 'auto': {settings.model.id} cannot be forced"
+    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
+
+
+def _unforced_while_thinking(wish: Wish, settings: Settings) -> Wish:
+    if wish.choice.mode not in ("any", "tool") or not _clashes(wish.thinking, settings):
+        return wish
+    note = f"tool choice {_called(wish.choice)} became 'auto': {settings.model.id} cannot be forced while it thinks"
+    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
+
+
+def _thinking_mode(wish: Wish, settings: Settings) -> Wish:
+    thinking, modes = wish.thinking, settings.model.abilities.thinking
+    if thinking is None or not thinking.mode or thinking.mode in modes:
+        return wish
+    can = f"it knows {', '.join(modes)}" if modes else "it has none"
+    left = replace(thinking, mode="", budget_tokens=None)
+    note = f"thinking mode {thinking.mode!r} was left out: of {settings.model.id}, {can}"
+    return replace(wish, thinking=left if left.effort else None).noted(note)
+
+
+def _effort(wish: Wish, settings: Settings) -> Wish:
+    thinking, abilities = wish.thinking, settings.model.abilities
+    if thinking is None or not thinking.effort:
+        return wish
+    if thinking.effort not in abilities.efforts:
+        can = f"it takes {', '.join(abilities.efforts)}" if abilities.efforts else "it takes none"
+        note = f"effort {thinking.effort!r} was left out: of {settings.model.id}, {can}"
+    elif settings.tools and not abilities.effort_with_tools:
+        note = f"effort {thinking.effort!r} was left out: {settings.model.id} takes none beside tools here"
+    else:
+        return wish
+    left = replace(thinking, effort="")
+    return replace(wish, thinking=left if left != Thinking() else None).noted(note)
+
+
+def _sampling(wish: Wish, settings: Settings) -> Wish:
+    sampling = wish.sampling
+    given = [name for name in ("temperature", "top_p", "top_k") if getattr(sampling, name) is not None]
+    if not given or settings.model.abilities.sampling:
+        return wish
+    note = f"{', '.join(given)} left out: {settings.model.id} does not take sampling settings"
+    return replace(wish, sampling=Sampling(stop_sequences=sampling.stop_sequences)).noted(note)
+
+
+def _clashes(thinking: Thinking | None, settings: Settings) -> bool:
+    return thinking is not None and thinking.mode in settings.model.abilities.unforced_while
+
+
+def _called(choice: ToolChoice) -> str:
+    return repr(choice.name or choice.mode)
+
+
+Rule = Callable[[Wish, Settings], Wish]
+
+RULES: tuple[tuple[str, str, Rule], ...] = (
+    ("a thinking mode the model does not have", "left out", _thinking_mode),
+    ("an effort the model does not take, or not beside tools", "left out", _effort),
+    ("sampling settings the model does not take", "left out", _sampling),
+    ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
+    ("a tool choice without tools", "left out", _no_tools),
+    ("a forced tool on a model that cannot be forced", "`auto`", _unforced),
+    ("a forced tool while the model thinks", "`auto`", _unforced_while_thinking),
+)

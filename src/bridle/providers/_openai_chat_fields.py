@@ -1,0 +1,155 @@
+"""What a request to Chat Completions asks for beside its messages.
+
+All of it stands behind the messages, in a fixed order, because it may differ from one request to the
+next.  A field the model or the server would refuse is not sent: abilities and dialect decide, never a
+name.  Extras come last; they may add to what is there and never change it.
+"""
+
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from ..values.errors import BadTool, MisuseError
+from ..values.model import Abilities
+from ..values.request import Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from ._json import is_object, loads, mended, raw
+from ._openai_chat_calls import legal_name
+from ._openai_chat_content import Block
+from ._openai_chat_dialect import Dialect
+from ._openai_chat_strict import is_strict
+
+DELIVERY = frozenset({"stream", "stream_options"})
+"""How the answer is delivered; no part of what is asked."""
+_PLACED = frozenset({"model", "tools", "messages", "stream"})
+
+
+def tool_of(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    function: Block = {"name": spec.name}
+    if spec.description:
+        function["description"] = mended(spec.description)
+    function["parameters"] = raw(spec.parameters)
+    return {"type": "function", "function": function}
+
+
+def fields_of(request: Request, dialect: Dialect) -> Block:
+    abilities, sampling = request.model.abilities, request.sampling
+    fields: Block = {}
+    if request.max_tokens is not None:
+        fields[dialect.max_tokens] = request.max_tokens
+    if sampling.stop_sequences:
+        fields["stop"] = sampling.stop_sequences
+    if abilities.sampling:
+        top_k = sampling.top_k if dialect.top_k else None
+        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": top_k}
+        fields.update((name, value) for name, value in chosen.items() if value is not None)
+    if request.tools:
+        fields.update(_choice(request.tool_choice, abilities, dialect))
+    if request.output and request.output.mode == "native":
+        fields["response_format"] = _response_format(request.output)
+    if request.thinking:
+        _think(fields, request.thinking, abilities, dialect)
+    for extra in request.extras:
+        if extra.name not in DELIVERY:
+            _add(fields, extra)
+    for extra in dialect.always:
+        if extra.name not in fields:
+            _add(fields, extra)
+    if request.output and request.output.mode == "native" and dialect.strict:
+        _mark_strict(fields["response_format"])
+    return fields
+
+
+def delivery_of(request: Request, dialect: Dialect) -> Block:
+    """A stream, and the counts at its end, which come only when they are asked for."""
+    options: Any = {"include_usage": True} if request.stream and dialect.stream_usage else None
+    for extra in request.extras:
+        if extra.name == "stream_options":
+            options = _value(extra)
+        elif extra.name == "stream":
+            raise MisuseError("extra 'stream' would replace part of the request: set it on the request")
+    delivery: Block = {"stream": True} if request.stream else {}
+    return {**delivery, "stream_options": options} if options is not None else delivery
+
+
+def merged(present: Any, more: Any, name: str) -> Any:
+    """Two halves of one object, neither of which may take anything back."""
+    if isinstance(present, dict) and isinstance(more, dict):
+        both = dict(present)
+        for inner, value in more.items():
+            both[inner] = merged(both[inner], value, f"{name}.{inner}") if inner in both else value
+        return both
+    raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
+
+
+def _choice(choice: ToolChoice, abilities: Abilities, dialect: Dialect) -> Block:
+    fields: Block = {}
+    forced = abilities.forced_tools
+    match choice.mode:
+        case "none":
+            fields["tool_choice"] = "none"
+        case "any" if forced:
+            fields["tool_choice"] = dialect.tool_required
+        case "tool" if forced:
+            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+    if not choice.parallel and choice.mode != "none" and dialect.parallel_switch:
+        fields["parallel_tool_calls"] = False
+    return fields
+
+
+def _response_format(output: OutputSpec) -> Block:
+    if not is_object(output.parameters):
+        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+    shape: Block = {"name": legal_name(output.name)} if output.name else {}
+    if output.description:
+        shape["description"] = mended(output.description)
+    return {"type": "json_schema", "json_schema": {**shape, "schema": raw(output.parameters)}}
+
+
+def _mark_strict(response_format: Block) -> None:
+    shape: Block = response_format["json_schema"]
+    if "strict" not in shape and is_strict(loads(bytes(shape["schema"]))):
+        response_format["json_schema"] = {**shape, "strict": True}
+
+
+def _think(fields: Block, thinking: Thinking, abilities: Abilities, dialect: Dialect) -> None:
+    """Empty abilities say that nothing is known of the model, not that it takes nothing."""
+    if thinking.effort and (not abilities.efforts or thinking.effort in abilities.efforts):
+        _put(fields, dialect.effort_at, thinking.effort)
+    if thinking.mode and (not abilities.thinking or thinking.mode in abilities.thinking):
+        wire = dict(dialect.modes).get(thinking.mode)
+        _put(fields, dialect.mode_at, thinking.mode if wire is None else msgspec.json.decode(wire))
+    if thinking.budget_tokens is not None:
+        _put(fields, dialect.budget_at, thinking.budget_tokens)
+
+
+def _put(fields: Block, path: str, value: Any) -> None:
+    if not path:
+        return
+    *outer, last = path.split(".")
+    for name in outer:
+        fields = fields.setdefault(name, {})
+    fields[last] = value
+
+
+def _add(fields: Block, extra: Extra) -> None:
+    if extra.name in _PLACED:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    value = _value(extra)
+    if extra.name in fields:
+        fields[extra.name] = merged(fields[extra.name], value, extra.name)
+    else:
+        fields[extra.name] = value if isinstance(value, dict) else raw(extra.json)
+
+
+def _value(extra: Extra) -> Any:
+    try:
+        return msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None

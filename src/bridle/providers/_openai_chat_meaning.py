@@ -1,0 +1,84 @@
+"""What servers of Chat Completions do not tell apart: requests brought to one form, to be compared.
+
+Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
+protocol, taken from its documentation:
+
+  - a string as content is one text part, no content is an empty one, and blank texts say nothing
+  - a picture's address may stand in an object or by itself
+  - null, `stream: false`, empty lists and `strict: false` are the same as nothing
+  - a call without arguments has an empty object of them; the number of a call is its place in the list
+  - the choice `auto` and parallel calls are the default; a choice without tools is none
+  - the limit of an answer has two names
+  - one stop sequence may stand outside a list
+  - a path that names the model says it as well as the body does
+
+It is used by checks, never on the way to a server.
+"""
+
+from typing import Any
+
+from ..ports.codec import HttpRequest
+from ._json import loads
+from ._openai_chat_content import Block, said
+from ._openai_chat_read import model_of
+
+_EMPTY: tuple[object, ...] = (None, [], {}, "")
+_NO_ARGUMENTS = ("", None)
+
+
+def meaning(request: HttpRequest) -> object:
+    body = said(loads(request.body))
+    body.setdefault("model", model_of(request.path))
+    body["stream"] = body.get("stream") is True or None
+    body["messages"] = [told for message in body["messages"] if (told := _message(said(message)))]
+    body["tools"] = [said(tool) for tool in body.get("tools", [])]
+    if not body["tools"] or body.get("tool_choice") == "auto":
+        body.pop("tool_choice", None)
+    if not body["tools"] or body.get("parallel_tool_calls") is True:
+        body.pop("parallel_tool_calls", None)
+    if "max_completion_tokens" not in body and "max_tokens" in body:
+        body["max_completion_tokens"] = body.pop("max_tokens")
+    if isinstance(body.get("stop"), str):
+        body["stop"] = [body["stop"]]
+    shape = body.get("response_format")
+    if isinstance(shape, dict) and isinstance(shape.get("json_schema"), dict):
+        inner = said(shape["json_schema"])
+        if inner.get("strict") is False:
+            del inner["strict"]
+        body["response_format"] = {**shape, "json_schema": inner}
+    return {name: value for name, value in body.items() if value not in _EMPTY}
+
+
+def _message(message: Block) -> Block | None:
+    """None for a message that says nothing."""
+    plain = {name: value for name, value in message.items() if value not in _EMPTY and name != "content"}
+    if content := _content(message.get("content")):
+        plain["content"] = content
+    if "tool_calls" in plain:
+        plain["tool_calls"] = [_call(said(call)) for call in plain["tool_calls"]]
+    return plain if plain.keys() - {"role"} else None
+
+
+def _content(content: Any) -> list[Any]:
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content or []
+    return [block for each in blocks if (block := _block(each)) is not None]
+
+
+def _block(block: Any) -> Any:
+    if not isinstance(block, dict):
+        return block
+    plain = said(block)
+    if plain.get("type") == "text" and isinstance(plain.get("text"), str) and not plain["text"].strip():
+        return None
+    if plain.get("type") == "image_url" and isinstance(plain.get("image_url"), str):
+        plain["image_url"] = {"url": plain["image_url"]}
+    return plain
+
+
+def _call(call: Block) -> Block:
+    plain = {"type": "function", **call}
+    plain.pop("index", None)
+    function = plain.get("function")
+    if isinstance(function, dict) and function.get("arguments") in _NO_ARGUMENTS:
+        plain["function"] = {**function, "arguments": "{}"}
+    return plain

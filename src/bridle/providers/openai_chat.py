@@ -1,0 +1,161 @@
+"""OpenAI Chat Completions, our side and theirs, for every server that speaks it.
+
+The body is joined, never written anew: model, tools and instructions first, then the messages, each
+encoded once, and behind them everything that may change from one request to the next.  So the bytes of
+one request up to its last message begin the bytes of the following one, whatever changes in between.
+
+Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` for each
+endpoint, handed to the codec; an endpoint without one gets the protocol as it is documented.
+
+The rest of the family, by what it does (each file is `_openai_chat_` and this word):
+
+    dialect    how servers differ, as data             failures   what goes wrong, both ways
+    content    parts of content, both ways             ends       stops and counts, both ways
+    thoughts   reasoning, wherever it is put           fields     what is asked beside the messages
+    calls      calls of tools, both ways               strict     which shapes may be enforced
+    message    a model's whole message, both ways      read       requests, as a server sees them
+    write      messages on their way out               speak      replies, as a server gives them
+    decode     replies, from bytes in any slices       meaning    which requests a server takes for equal
+    growing, growing_calls      a message and its calls, while they are said
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+
+from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..values.errors import Failure, MisuseError
+from ..values.message import Reply
+from ..values.model import Endpoint
+from ..values.request import Mark, Request
+from ._json import dumps, loads
+from ._kept import KeptMessages
+from ._openai_chat_content import Block, block_of
+from ._openai_chat_decode import ChatDecoder
+from ._openai_chat_dialect import FAMILY, Dialect
+from ._openai_chat_failures import speak_failure
+from ._openai_chat_fields import delivery_of, fields_of, tool_of
+from ._openai_chat_meaning import meaning
+from ._openai_chat_message import joined, members_of
+from ._openai_chat_read import read
+from ._openai_chat_speak import speak
+from ._openai_chat_write import MessageWriter
+
+PATH = "/chat/completions"
+_PROTOCOL = Dialect()
+
+
+class OpenAIChatCodec:
+    def __init__(self, dialects: Mapping[str, Dialect] | None = None) -> None:
+        """`dialects` by the name of the endpoint."""
+        self._dialects = dict(dialects or {})
+
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    def keep(self) -> KeptMessages:
+        return KeptMessages(lambda endpoint: MessageWriter(endpoint, self._dialect(endpoint)))
+
+    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+        """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
+        if kept is None:
+            kept = self.keep()
+        if not isinstance(kept, KeptMessages):
+            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        dialect = self._dialect(request.model.endpoint)
+        kept.on(request.model.endpoint)
+        marks = {mark.place: mark.ttl for mark in request.marks} if dialect.cache_marks else {}
+        tools_ttl, system_ttl = marks.get("tools"), marks.get("system")
+        follows = kept.writes(request.messages)
+        kept.head(
+            (request.model.id, request.tools, request.system, tools_ttl, system_ttl, follows),
+            lambda: _head(request, dialect, tools_ttl, system_ttl, follows=follows),
+        )
+        fields = dumps(fields_of(request, dialect))[1:-1]
+        delivery = dumps(delivery_of(request, dialect))[1:-1]
+        body, digest = kept.body(
+            request.messages,
+            b"]" + (b"," + fields if fields else b""),
+            _message_marks(request, dialect),
+            ending=(b"," + delivery if delivery else b"") + b"}",
+        )
+        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+
+    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        dialect = self._dialect(request.model.endpoint)
+        return ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
+
+    def read(self, request: HttpRequest) -> Request:
+        return read(request)
+
+    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return speak(reply, stream=stream)
+
+    def speak_failure(self, failure: Failure) -> HttpReply:
+        return speak_failure(failure)
+
+    def meaning(self, request: HttpRequest) -> object:
+        """The body with everything removed that a server does not tell apart."""
+        return meaning(request)
+
+    def _dialect(self, endpoint: Endpoint | None) -> Dialect:
+        return self._dialects.get(endpoint.name, _PROTOCOL) if endpoint is not None else _PROTOCOL
+
+
+def _headers(request: Request) -> tuple[tuple[str, str], ...]:
+    headers = {"content-type": "application/json"}
+    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
+    return tuple(headers.items())
+
+
+def _head(
+    request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None, *, follows: bool
+) -> bytes:
+    """Everything up to the first message; the instructions are a message here, and never change."""
+    head: Block = {"model": request.model.id} if request.model.id else {}
+    if request.tools:
+        tools = [tool_of(spec) for spec in request.tools]
+        if tools_ttl:
+            last = tools[-1]
+            tools[-1] = {
+                **(last if isinstance(last, dict) else loads(bytes(last))),
+                "cache_control": _cache_control(tools_ttl),
+            }
+        head["tools"] = tools
+    written = dumps({**head, "messages": []})[:-2]
+    system = [block for text in request.system if (block := block_of(text, dialect, own=True)) is not None]
+    if not system:
+        return written
+    if system_ttl and isinstance(system[-1], dict):
+        system[-1] = {**system[-1], "cache_control": _cache_control(system_ttl)}
+    content = system if dialect.cache_marks else joined(system, dialect)
+    message = {"role": dialect.system_role, "content": content, **members_of(request.system)}
+    return written + dumps(message) + (b"," if follows else b"")
+
+
+def _message_marks(request: Request, dialect: Dialect) -> dict[int, bytes]:
+    if not dialect.cache_marks:
+        return {}
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.marks:
+        if mark.place == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+    end = _mark(request, "end")
+    if end and count:
+        marks[count - 1] = end.ttl
+    return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
+
+
+def _mark(request: Request, place: str) -> Mark | None:
+    return next((mark for mark in request.marks if mark.place == place), None)
+
+
+def _cache_control(ttl: str) -> Block:
+    return {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+
+
+CODEC = OpenAIChatCodec()

@@ -1,0 +1,718 @@
+"""Replies of Gemini: JSON, events and arrays, whole and cut, ordinary and odd."""
+
+import json
+import os
+import time
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.providers import load
+from bridle.testing.codecs import check_codec
+from bridle.values.delta import ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.errors import ProviderError
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall
+from bridle.values.request import Request, ToolSpec
+from bridle.values.usage import Usage
+from wire import corpus
+
+CODEC = load("gemini")
+ASKED = Request(model=Model(id="gemini-x", endpoint=Endpoint(name="here", family="gemini")))
+ORIGIN = Origin(family="gemini", endpoint="gemini", model="model-1")
+CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+SIGNED = '{"thoughtSignature":"c2ln"}'
+
+
+def decode(body, status=200, headers=None, size=None, request=ASKED):
+    decoder = CODEC.decoder(request, status, headers or {})
+    step = size or len(body) or 1
+    deltas = [delta for at in range(0, len(body), step) for delta in decoder.feed(body[at : at + step])]
+    return decoder.close(), deltas
+
+
+def failure(body, status=200, headers=None):
+    with pytest.raises(ProviderError) as failed:
+        decode(body, status, headers)
+    return failed.value.failure
+
+
+def chunk(*parts, finish=None, counts=None, candidate=None, **more):
+    said = {"content": {"parts": list(parts), "role": "model"}, **(candidate or {})}
+    if finish is not None:
+        said["finishReason"] = finish
+    return {"candidates": [said], **({"usageMetadata": counts} if counts else {}), **more}
+
+
+def text(said, **more):
+    return {"text": said, **more}
+
+
+def called(name, args=None, **more):
+    return {"functionCall": {"name": name, **({} if args is None else {"args": args})}, **more}
+
+
+def stream(*chunks):
+    return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in chunks)
+
+
+def streamed(*chunks, **more):
+    return decode(stream(*chunks), **more)
+
+
+def whole(*parts, **more):
+    return decode(json.dumps(chunk(*parts, **more)).encode())[0]
+
+
+# Laws
+
+
+def test_all_laws_hold_for_what_only_this_family_says():
+    used = Usage(input=4, cache_read=2, output=30, reasoning=20)
+    replies = [
+        Reply(
+            parts=(
+                Reasoning(text="Let me think…\n\nAnd again.\n\n\n"),
+                Text(text="As I", native=SIGNED),
+                Text(text=" said "),
+                Text(text="", native=SIGNED),
+                Opaque(
+                    kind="executableCode", native='{"executableCode":{"code":"1"},"thoughtSignature":"eA=="}'
+                ),
+                Opaque(kind="codeExecutionResult", native='{"codeExecutionResult":{"output":"1"}}'),
+                Media(kind="image", media_type="image/png", data="AAAA"),
+                Opaque(kind="tomorrow", native='{"tomorrow":{"x":[null,1.5]}}'),
+                Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}'),
+            ),
+            stop=Stop.DONE,
+            origin=ORIGIN,
+            usage=used,
+        ),
+        Reply(
+            parts=(
+                Reasoning(text="signed thought", signature="cw=="),
+                Reasoning(signature="b25seQ=="),
+                ToolCall(id="", name="look", arguments='{"n": 1.50}', native=SIGNED),
+                ToolCall(id="", name="look", arguments='{"cut', wire_id="x1"),
+            ),
+            stop=Stop.TOOLS,
+            origin=ORIGIN,
+            usage=used,
+            stop_detail="STOP: Model generated function call(s).",
+        ),
+        Reply(
+            parts=(
+                Text(text="half a no"),
+                Opaque(kind="continuation", native='{"continuationToken":"dG9r"}'),
+            ),
+            stop=Stop.PAUSED,
+            origin=ORIGIN,
+            usage=used,
+        ),
+        Reply(parts=(), stop=Stop.REFUSED, origin=ORIGIN, stop_detail="blockReason SAFETY: no"),
+        Reply(parts=(), stop=Stop.MALFORMED, origin=ORIGIN, stop_detail="UNEXPECTED_TOOL_CALL: no such"),
+        Reply(parts=(Text(text="x"),), stop=Stop.FILTERED, origin=ORIGIN, stop_detail="RECITATION"),
+        Reply(parts=(Text(text="x"),), stop=Stop.OTHER, origin=ORIGIN, stop_detail="SOMETHING_NEW: yes"),
+    ]
+    check_codec(CODEC, replies=replies)
+
+
+# Words
+
+
+def test_pieces_of_words_are_one_text_and_thoughts_one_thought():
+    reply, deltas = streamed(
+        chunk(text("**A**", thought=True)),
+        chunk(text(" b\n", thought=True)),
+        chunk(text("Hel"), responseId="r1", modelVersion="gemini-x-001"),
+        chunk(text("lo "), text("you")),
+        chunk(text(""), finish="STOP"),
+    )
+    assert reply.parts == (Reasoning(text="**A** b\n"), Text(text="Hello you"))
+    assert (reply.id, reply.origin.model, reply.stop) == ("r1", "gemini-x-001", Stop.DONE)
+    assert deltas == [
+        ReasoningDelta(reasoning="**A**"),
+        ReasoningDelta(reasoning=" b\n"),
+        TextDelta(text="Hel"),
+        TextDelta(text="lo "),
+        TextDelta(text="you"),
+    ]
+    assert (
+        reply.parts
+        == whole(text("**A** b\n", thought=True), text("Hello "), text("you"), text(""), finish="STOP").parts
+    )
+
+
+def test_a_signed_part_is_never_joined_and_an_empty_one_is_kept():
+    reply, _ = streamed(
+        chunk(text("a")),
+        chunk(text("b", thoughtSignature="Yg==")),
+        chunk(text("c")),
+        chunk(text("d")),
+        chunk(text("", thoughtSignature="ZA=="), finish="STOP"),
+    )
+    assert reply.parts == (
+        Text(text="a"),
+        Text(text="b", native='{"thoughtSignature":"Yg=="}'),
+        Text(text="cd"),
+        Text(text="", native='{"thoughtSignature":"ZA=="}'),
+    )
+    assert reply.text == "abcd"
+
+
+def test_a_character_cut_in_two_is_joined_again():
+    body = b'data: {"candidates":[{"content":{"parts":[{"text":"\\ud83c"}]}}]}\n\n'
+    body += b'data: {"candidates":[{"content":{"parts":[{"text":"\\udf21"}]},"finishReason":"STOP"}]}\n\n'
+    assert decode(body)[0].parts == (Text(text="🌡"),)
+
+
+def test_words_after_a_reason_to_stop_still_count():
+    """One generation stops halfway while its own code runs, another repeats the reason with every piece."""
+    reply, _ = streamed(
+        chunk(text("a"), finish="STOP"), chunk(text("b")), chunk(text("c"), finish="RECITATION")
+    )
+    assert (reply.text, reply.stop, reply.stop_detail) == ("abc", Stop.FILTERED, "RECITATION")
+
+
+def test_only_the_first_candidate_is_read():
+    both = {"candidates": [*chunk(text("a"), finish="STOP")["candidates"], *chunk(text("x"))["candidates"]]}
+    both["candidates"][1]["index"] = 1
+    assert decode(json.dumps(both).encode())[0].text == "a"
+    second = chunk(text("x"), candidate={"index": 1})
+    assert streamed(second, chunk(text("a"), finish="STOP"), second)[0].text == "a"
+
+
+# Calls
+
+
+def test_calls_keep_signature_id_and_spelling():
+    body = b'{"candidates":[{"content":{"parts":[{"functionCall":{"id":"x1","name":"a","args":{"n": 1.50,"s":"\\u00e9"}},'
+    body += b'"thoughtSignature":"c2ln"},{"functionCall":{"name":"b"}}]},"finishReason":"STOP"}]}'
+    reply, _ = decode(body)
+    assert reply.stop is Stop.TOOLS
+    assert reply.parts == (
+        ToolCall(id="", name="a", arguments='{"n": 1.50,"s":"\\u00e9"}', wire_id="x1", native=SIGNED),
+        ToolCall(id="", name="b", arguments="{}"),
+    )
+    events, deltas = decode(b"data: " + body + b"\r\n\r\n")
+    assert events == reply
+    assert deltas == [
+        ToolCallDelta(index=0, name="a", arguments='{"n": 1.50,"s":"\\u00e9"}'),
+        ToolCallDelta(index=1, name="b", arguments="{}"),
+    ]
+
+
+def test_a_reply_spread_over_lines_has_the_arguments_of_one_that_is_not():
+    body = chunk(called("a", {"city": "New\nYork ", "n": [1, {"x": 2}]}), finish="STOP")
+    on_one_line = json.dumps(body, separators=(",", ": ")).encode()
+    assert decode(json.dumps(body, indent=2).encode())[0] == decode(on_one_line)[0]
+    assert decode(on_one_line)[0].calls[0].arguments == '{"city": "New\\nYork ","n": [1,{"x": 2}]}'
+
+
+def test_names_come_back_as_the_tools_have_them():
+    tools = (ToolSpec(name="größe"), ToolSpec(name="plain"))
+    request = replace(ASKED, tools=tools)
+    declared = json.loads(CODEC.encode(request).body)["tools"][0]["functionDeclarations"]
+    sent_name = declared[0]["name"]
+    assert sent_name.isascii()
+    body = stream(chunk(called(sent_name), called("plain"), called("other"), finish="STOP"))
+    reply, deltas = decode(body, request=request)
+    assert [call.name for call in reply.calls] == ["größe", "plain", "other"]
+    assert [delta.name for delta in deltas] == ["größe", "plain", "other"]
+
+
+def piece(path, more=False, last=False, **value):
+    held = {"jsonPath": path, **value, **({"willContinue": True} if more else {})}
+    return {"functionCall": {"partialArgs": [held], **({} if last else {"willContinue": True})}}
+
+
+OPENED = {"functionCall": {"name": "write", "id": "x1", "willContinue": True}, "thoughtSignature": "c2ln"}
+PIECES = [
+    OPENED,
+    piece("$.items[0].name", more=True, stringValue="ap"),
+    piece("$.items[0].name", more=True, stringValue="ple"),
+    piece("$.items[0].name", stringValue=""),
+    piece("$.items[0].price", numberValue=0.5),
+    piece("$.items[1]['full name']", stringValue="x.y[0]"),
+    piece("$.items[1].gone", nullValue="NULL_VALUE"),
+    piece('$["it\\"s"]', boolValue=False),
+    piece("$.count", numberValue=3),
+    {"functionCall": {}},
+]
+ARGUMENTS = {
+    "items": [{"name": "apple", "price": 0.5}, {"full name": "x.y[0]", "gone": None}],
+    'it"s': False,
+    "count": 3,
+}
+
+
+def test_a_call_that_comes_value_by_value():
+    reply, deltas = streamed(
+        chunk(text("ok")),
+        *map(chunk, PIECES),
+        chunk(called("now")),
+        *(chunk(each) for each in [called("b"), {"functionCall": {}}]),
+        chunk(finish="STOP"),
+    )
+    assert [type(part) for part in reply.parts] == [Text, ToolCall, ToolCall, ToolCall]
+    call = reply.calls[0]
+    assert json.loads(call.arguments) == ARGUMENTS
+    assert (call.name, call.wire_id, call.native) == ("write", "x1", SIGNED)
+    assert [each.arguments for each in reply.calls[1:]] == ["{}", "{}"]
+    assert deltas == [
+        TextDelta(text="ok"),
+        ToolCallDelta(index=1, name="write", arguments=call.arguments),
+        ToolCallDelta(index=2, name="now", arguments="{}"),
+        ToolCallDelta(index=3, name="b", arguments="{}"),
+    ]
+
+
+def test_a_call_whose_end_never_came_is_not_valid():
+    for count in range(1, len(PIECES)):
+        reply, deltas = streamed(*map(chunk, PIECES[:count]), chunk(finish="MAX_TOKENS"))
+        assert reply.stop is Stop.LENGTH
+        assert deltas == []
+        with pytest.raises(ValueError, match="Expecting|property name"):
+            json.loads(reply.calls[0].arguments)
+    reply, _ = streamed(*map(chunk, PIECES[:3]), chunk(called("now", {"a": 1})), chunk(finish="STOP"))
+    assert reply.calls[0].arguments == '{"items":[{"name":"apple"}]'
+    assert json.loads(reply.calls[1].arguments) == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        piece("$.items[999999999]", numberValue=1),
+        piece("$[0]", numberValue=1),
+        piece("items", numberValue=1),
+        piece("$.a b[", numberValue=1),
+        piece(None, numberValue=1),
+        {"functionCall": {"partialArgs": "x", "willContinue": True}},
+        {"functionCall": {"partialArgs": ["x"], "willContinue": True}},
+        piece("$" + ".a" * 40_000, numberValue=1),
+    ],
+)
+def test_values_for_places_that_cannot_be_are_garbled(odd):
+    body = stream(
+        *map(chunk, [OPENED, piece("$.items[0]", numberValue=1), odd, {"functionCall": {}}]),
+        chunk(finish="STOP"),
+    )
+    assert failure(body).kind == "garbled"
+
+
+# Ends
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("STOP", Stop.DONE),
+        ("MAX_TOKENS", Stop.LENGTH),
+        ("SAFETY", Stop.REFUSED),
+        ("PROHIBITED_CONTENT", Stop.REFUSED),
+        ("IMAGE_SAFETY", Stop.REFUSED),
+        ("IMAGE_PROHIBITED_CONTENT", Stop.REFUSED),
+        ("BLOCKLIST", Stop.FILTERED),
+        ("SPII", Stop.FILTERED),
+        ("RECITATION", Stop.FILTERED),
+        ("LANGUAGE", Stop.FILTERED),
+        ("MODEL_ARMOR", Stop.FILTERED),
+        ("IMAGE_RECITATION", Stop.FILTERED),
+        ("IMAGE_OTHER", Stop.FILTERED),
+        ("MALFORMED_FUNCTION_CALL", Stop.MALFORMED),
+        ("MALFORMED_RESPONSE", Stop.MALFORMED),
+        ("UNEXPECTED_TOOL_CALL", Stop.MALFORMED),
+        ("TOO_MANY_TOOL_CALLS", Stop.OTHER),
+        ("NO_IMAGE", Stop.OTHER),
+        ("OTHER", Stop.OTHER),
+        ("TOMORROWS_REASON", Stop.OTHER),
+        ("CONTINUATION", Stop.LENGTH),
+    ],
+)
+def test_every_reason_to_stop(reason, stop):
+    reply = whole(text("x"), finish=reason, candidate={"finishMessage": "because"})
+    assert (reply.stop, reply.stop_detail) == (stop, f"{reason}: because")
+    bare = decode(json.dumps({"candidates": [{"finishReason": reason}]}).encode())[0]
+    assert (bare.stop, bare.parts) == (stop, ())
+
+
+@pytest.mark.parametrize(
+    ("number", "stop", "detail"),
+    [
+        (1, Stop.DONE, "STOP"),
+        (2, Stop.LENGTH, "MAX_TOKENS"),
+        (3, Stop.REFUSED, "SAFETY"),
+        (12, Stop.OTHER, "12"),
+    ],
+)
+def test_reasons_by_number(number, stop, detail):
+    reply = whole(text("x"), finish=number)
+    assert (reply.stop, reply.stop_detail) == (stop, detail)
+
+
+def test_a_paused_reply_keeps_the_token_to_go_on_with():
+    reply, _ = streamed(
+        chunk(text("a"), candidate={"continuationToken": "b25l"}),
+        chunk(text("b"), candidate={"continuationToken": "dHdv"}, finish="CONTINUATION"),
+    )
+    assert reply.stop is Stop.PAUSED
+    assert reply.parts == (
+        Text(text="ab"),
+        Opaque(kind="continuation", native='{"continuationToken":"dHdv"}'),
+    )
+    done, _ = streamed(chunk(text("a"), candidate={"continuationToken": "b25l"}), chunk(finish="STOP"))
+    assert done.parts == (Text(text="a"),)
+
+
+def test_a_blocked_prompt_is_a_refusal():
+    blocked = {"promptFeedback": {"blockReason": "SAFETY", "blockReasonMessage": "Reasons"}}
+    for body in (json.dumps(blocked).encode(), stream(blocked), json.dumps([blocked]).encode()):
+        reply, _ = decode(body)
+        assert (reply.stop, reply.parts, reply.stop_detail) == (
+            Stop.REFUSED,
+            (),
+            "blockReason SAFETY: Reasons",
+        )
+    harmless = {**chunk(text("a"), finish="STOP"), "promptFeedback": {"safetyRatings": []}}
+    assert decode(json.dumps(harmless).encode())[0].stop is Stop.DONE
+
+
+def test_a_reply_given_whole_may_leave_out_why_it_stopped():
+    assert whole(text("a")).stop is Stop.OTHER
+    empty = decode(b'{"candidates":[],"usageMetadata":{"promptTokenCount":3}}')[0]
+    assert (empty.parts, empty.stop, empty.usage.input) == ((), Stop.OTHER, 3)
+
+
+def test_sources_are_kept_beside_what_they_are_for():
+    found = {"groundingMetadata": {"webSearchQueries": ["q"]}, "citationMetadata": {}}
+    reply, _ = streamed(chunk(text("a")), chunk(text("b"), finish="STOP", candidate=found))
+    kept = Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}')
+    assert reply.parts == (Text(text="ab"), kept)
+    assert whole(finish="STOP", candidate=found).parts == ()
+
+
+# Counts
+
+
+def test_counts_never_overlap():
+    counts = {
+        "promptTokenCount": 100,
+        "cachedContentTokenCount": 60,
+        "candidatesTokenCount": 10,
+        "thoughtsTokenCount": 30,
+        "toolUsePromptTokenCount": 7,
+        "totalTokenCount": 147,
+    }
+    used = whole(text("a"), finish="STOP", counts=counts).usage
+    assert used == Usage(input=47, cache_read=60, output=40, reasoning=30)
+    assert used.total == counts["totalTokenCount"]
+
+
+def test_counts_of_a_stream_are_totals_so_far():
+    reply, _ = streamed(
+        chunk(text("a"), counts={"promptTokenCount": 9, "totalTokenCount": 9}),
+        chunk(
+            text("b"), counts={"promptTokenCount": 9, "thoughtsTokenCount": 4, "candidatesTokenCount": None}
+        ),
+        chunk(text("c"), finish="STOP", counts={"promptTokenCount": 8, "candidatesTokenCount": 5}),
+    )
+    assert reply.usage == Usage(input=8, output=9, reasoning=4)
+
+
+@pytest.mark.parametrize(
+    "counts", [None, {"promptTokenCount": "3", "candidatesTokenCount": -1}, {"trafficType": "X"}]
+)
+def test_counts_that_are_none(counts):
+    assert whole(text("a"), finish="STOP", counts=counts).usage == Usage()
+
+
+# Ways of delivery
+
+
+CHUNKS = [
+    chunk(text("hm", thought=True), counts={"promptTokenCount": 3}),
+    chunk(text("Ich rufe — ")),
+    chunk(called("a", {"city": "Tōkyō"}, thoughtSignature="c2ln")),
+    chunk(called("b", {"x": [1, {"y": '"'}]}), called("c")),
+    chunk(
+        text("", thoughtSignature="ZW5k"),
+        finish="STOP",
+        counts={"promptTokenCount": 3, "candidatesTokenCount": 9},
+    ),
+]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 64, 1024, None])
+def test_events_arrays_and_all_slices_give_one_reply(size):
+    expected, shown = streamed(*CHUNKS)
+    as_array = json.dumps(CHUNKS, indent=2, ensure_ascii=False).encode()
+    unindented = decode(json.dumps(CHUNKS).encode(), size=size)
+    assert unindented == (expected, shown)
+    assert [part for part in decode(as_array, size=size)[0].parts if not isinstance(part, ToolCall)] == [
+        part for part in expected.parts if not isinstance(part, ToolCall)
+    ]
+    for ending in (b"\n\n", b"\r\r", b"\r\n\r\n"):
+        assert decode(stream(*CHUNKS).replace(b"\r\n\r\n", ending), size=size) == (expected, shown)
+
+
+def test_the_same_reply_whole_and_in_pieces():
+    parts = [part for each in CHUNKS for part in each["candidates"][0]["content"]["parts"]]
+    counts = {"promptTokenCount": 3, "candidatesTokenCount": 9}
+    assert whole(*parts, finish="STOP", counts=counts) == streamed(*CHUNKS)[0]
+
+
+@pytest.mark.parametrize(
+    "body", [stream(*CHUNKS), stream(*map(chunk, PIECES), chunk(finish="STOP")), json.dumps(CHUNKS).encode()]
+)
+def test_cut_after_every_byte_it_is_no_reply_and_offers_no_half_call(body):
+    expected, shown = decode(body)
+    complete = [delta.arguments for delta in shown if isinstance(delta, ToolCallDelta)]
+    for cut in range(len(body)):
+        decoder = CODEC.decoder(ASKED, 200, {})
+        deltas = list(decoder.feed(body[:cut]))
+        offered = [delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta)]
+        assert offered == complete[: len(offered)]
+        assert expected.text.startswith(decoder.partial)
+        try:
+            reply = decoder.close()
+        except ProviderError as error:
+            assert error.failure.kind == "cut", cut
+        else:
+            assert reply == expected, cut
+
+
+# Failures
+
+
+def error(code, message, status=None, *details):
+    said = {"code": code, "message": message}
+    if status:
+        said["status"] = status
+    if details:
+        said["details"] = list(details)
+    return json.dumps({"error": said}).encode()
+
+
+def detail(kind, **more):
+    return {"@type": f"type.googleapis.com/google.rpc.{kind}", **more}
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind"),
+    [
+        (
+            400,
+            error(
+                400, "API key not valid.", "INVALID_ARGUMENT", detail("ErrorInfo", reason="API_KEY_INVALID")
+            ),
+            "unauthorized",
+        ),
+        (
+            400,
+            error(
+                400,
+                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048575).",
+                "INVALID_ARGUMENT",
+            ),
+            "context",
+        ),
+        (
+            400,
+            error(400, "Request payload size exceeds the limit: 20971520 bytes.", "INVALID_ARGUMENT"),
+            "too_large",
+        ),
+        (
+            400,
+            error(400, "Please ensure that function response turn comes immediately", "INVALID_ARGUMENT"),
+            "invalid",
+        ),
+        (400, error(400, "User location is not supported", "FAILED_PRECONDITION"), "invalid"),
+        (401, error(401, "no", "UNAUTHENTICATED"), "unauthorized"),
+        (403, error(403, "no", "PERMISSION_DENIED"), "unauthorized"),
+        (404, error(404, "models/x is not found", "NOT_FOUND"), "not_found"),
+        (429, error(429, "Resource exhausted.", "RESOURCE_EXHAUSTED"), "rate_limited"),
+        (
+            429,
+            error(
+                429,
+                "You exceeded your current quota",
+                "RESOURCE_EXHAUSTED",
+                detail(
+                    "QuotaFailure",
+                    violations=[{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
+                ),
+            ),
+            "quota",
+        ),
+        (
+            429,
+            error(
+                429,
+                "You exceeded your current quota",
+                "RESOURCE_EXHAUSTED",
+                detail("QuotaFailure", violations=[{"quotaId": "GenerateRequestsPerMinutePerProject"}]),
+            ),
+            "rate_limited",
+        ),
+        (500, error(500, "Internal error", "INTERNAL"), "server"),
+        (503, error(503, "The model is overloaded.", "UNAVAILABLE"), "overloaded"),
+        (504, error(504, "slow", "DEADLINE_EXCEEDED"), "timeout"),
+        (429, b"[" + error(429, "no", "RESOURCE_EXHAUSTED") + b"]", "rate_limited"),
+        (502, b"<html><title>Bad Gateway</title></html>", "server"),
+        (413, b"", "too_large"),
+        (418, b'{"error":"tea"}', "invalid"),
+    ],
+)
+def test_kinds_of_failures(status, body, kind):
+    failed = failure(body, status)
+    assert (failed.kind, failed.status) == (kind, status)
+    assert failed.message
+
+
+def test_how_long_to_wait_is_in_the_details():
+    body = error(
+        429,
+        "slow down",
+        "RESOURCE_EXHAUSTED",
+        detail("Help"),
+        detail("RetryInfo", retryDelay="34.074824224s"),
+    )
+    assert failure(body, 429).retry_after_seconds == 34.074824224
+    assert failure(error(429, "x", "RESOURCE_EXHAUSTED"), 429, {"retry-after": "7"}).retry_after_seconds == 7
+    odd = error(
+        429, "x", "RESOURCE_EXHAUSTED", detail("RetryInfo", retryDelay="soon"), "odd", detail("RetryInfo")
+    )
+    assert failure(odd, 429).retry_after_seconds is None
+
+
+def test_an_error_in_the_middle_of_a_stream_is_a_failure():
+    broken = json.loads(error(503, "The model is overloaded.", "UNAVAILABLE"))
+    begun = chunk(text("a"))
+    for body in (
+        stream(begun, broken),
+        json.dumps([begun, broken]).encode(),
+        stream(begun) + json.dumps(broken, indent=2).encode(),
+        stream(begun, chunk(text("b"), finish="STOP")) + json.dumps(broken, indent=2).encode() + b"\n\n",
+        json.dumps(broken).encode(),
+    ):
+        failed = failure(body)
+        assert (failed.kind, failed.status, failed.message) == ("overloaded", 200, "The model is overloaded.")
+    assert failure(stream(begun, {"error": {"code": 429, "message": "x"}})).kind == "rate_limited"
+
+
+def test_a_decoder_that_failed_stays_failed():
+    decoder = CODEC.decoder(ASKED, 200, {})
+    with pytest.raises(ProviderError):
+        decoder.feed(stream({"error": {"message": "x"}}))
+    for again in (decoder.close, lambda: decoder.feed(b"data: {}\n\n")):
+        with pytest.raises(ProviderError, match="x"):
+            again()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"", "cut"),
+        (b" \r\n", "cut"),
+        (b'{"candidates": [', "cut"),
+        (b"[", "cut"),
+        (b'[{"candidates":[{"finishReason":"STOP"}]}', "cut"),
+        (b": only a comment\n\n", "cut"),
+        (b"data:\n\n", "cut"),
+        (b"<html>hello</html>", "garbled"),
+        (b'"text"', "garbled"),
+        (b'{"hello": "you"}', "garbled"),
+        (b'{"totalTokens": 7}', "garbled"),
+        (b'{"message": "wrong door"}', "server"),
+        (b"data: {no json}\n\n", "garbled"),
+        (b'data: {"candidates": [}\n\n', "garbled"),
+    ],
+)
+def test_what_is_no_reply(body, kind):
+    assert failure(body).kind == kind
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"candidates": None},
+        {"candidates": {}},
+        {"candidates": ["x", None, 7]},
+        {"candidates": [{"content": "x"}]},
+        {"candidates": [{"content": {"parts": "x"}}]},
+        {"candidates": [{"content": {"parts": [None, "x", 7, {}]}}]},
+        {"candidates": [{"content": {"parts": [{"text": 7}, {"functionCall": "x"}, {"inlineData": {}}]}}]},
+        {"candidates": [{"content": {"parts": [{"functionCall": {}}]}}]},
+        {"usageMetadata": "x", "responseId": 7, "modelVersion": []},
+        {"promptFeedback": "x"},
+        [],
+        7,
+    ],
+)
+def test_odd_pieces_are_passed_over(odd):
+    reply, _ = streamed(chunk(text("a")), odd, chunk(text("b"), finish="STOP"))
+    assert reply.text == "ab"
+    assert reply.stop is Stop.DONE
+
+
+# Fuzz and cost
+
+
+def mutated(body, random):
+    data = bytearray(body)
+    for _ in range(random.randint(1, 5)):
+        at = random.randrange(len(data) + 1)
+        match random.randrange(5):
+            case 0:
+                data[at : at + 1] = random.randbytes(1)
+            case 1:
+                del data[at : at + random.randint(1, 60)]
+            case 2:
+                data[at:at] = data[at : at + random.randint(1, 120)]
+            case 3:
+                other = random.randrange(len(data) + 1)
+                data[at:at] = data[other : other + random.randint(1, 80)]
+            case _:
+                data[at:at] = random.choice(
+                    (b"\r\n\r\n", b"null", b"{", b"[", b'"', b"\\ud83d", b"\xff", b"7")
+                )
+    return bytes(data)
+
+
+def test_damaged_recordings_give_a_reply_or_a_failure_and_nothing_else():
+    random = Random(20_261_115)
+    bodies = [recording for recording in corpus("gemini") if len(recording.body) < 6_000]
+    bodies += [replace(bodies[0], body=stream(*map(chunk, PIECES), chunk(finish="STOP")))] * 60
+    for _ in range(int(2_500 * CAMPAIGN)):
+        recording = random.choice(bodies)
+        body = mutated(recording.body, random)
+        status = recording.status if random.random() < 0.9 else random.choice((204, 302, 400, 429, 503))
+        size = random.choice((1, 16, 333, len(body) or 1))
+        try:
+            decode(body, status, recording.headers, size)
+        except ProviderError as error:
+            assert error.failure.message
+        except Exception as error:
+            raise AssertionError(f"{type(error).__name__}: {error} from {body!r}") from error
+
+
+def test_a_delta_costs_the_same_however_many_came_before():
+    def cpu_seconds_per_delta(count):
+        said = stream(chunk(text("some words "), counts={"promptTokenCount": 3}, responseId="r"))
+        end = stream(chunk(finish="STOP"))
+        decoder = CODEC.decoder(ASKED, 200, {})
+        start = time.process_time()
+        for _ in range(count):
+            decoder.feed(said)
+        decoder.feed(end)
+        assert len(decoder.close().text) == count * 11
+        return (time.process_time() - start) / count
+
+    ratios = []
+    for _ in range(12):
+        ratios.append(cpu_seconds_per_delta(16_000) / min(cpu_seconds_per_delta(1_000) for _ in range(3)))
+        if ratios[-1] <= 1.2:
+            return
+    raise AssertionError(f"the cost of a delta grows with the stream: {ratios}")
