@@ -18,6 +18,7 @@ from typing import get_args
 from bridle.core.judging import VERDICTS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.retry import TRANSIENT
+from bridle.core.settling import RULES as SETTLED
 from bridle.providers.catalogue import known
 from bridle.sim.rules import families, rules_of, table
 from bridle.values.event import Event
@@ -79,6 +80,11 @@ def rules() -> str:
     return "\n".join(f"### {family}\n\n{table(rules_of(family))}\n" for family in families())
 
 
+def conflicts() -> str:
+    """What a model would refuse, and what is done about it."""
+    return _table(["asked for", "then"], [[asked, then] for asked, then, _ in SETTLED])
+
+
 def events() -> str:
     """Every event, what it means and where it may happen."""
     phases = {kind: [str(phase) for phase, of in TRANSITIONS if of is kind] for kind in get_args(Event)}
@@ -114,6 +120,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),
+    ("models.md", conflicts),
     ("simulator.md", rules),
 ]
 

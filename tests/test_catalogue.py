@@ -36,6 +36,7 @@ def test_a_vendor_and_a_model():
         thinking=("adaptive", "between_tools"),
         efforts=("low", "medium", "high", "xhigh", "max"),
         forced_tools=False,
+        unforced_while=("enabled",),
         structured_output="native",
         sampling=False,
         image_bytes_max=5_242_880,

@@ -8,62 +8,31 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
-from bridle.providers import load
 from bridle.testing.codecs import check_codec
 from bridle.values.delta import ReasoningDelta, TextDelta, ToolCallDelta
-from bridle.values.errors import ProviderError
 from bridle.values.message import Reply, Stop
-from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.model import Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall
-from bridle.values.request import Request, ToolSpec
+from bridle.values.request import ToolSpec
 from bridle.values.usage import Usage
+from gemini_replies import (
+    ASKED,
+    CODEC,
+    called,
+    chunk,
+    decode,
+    failure,
+    outcome,
+    stream,
+    streamed,
+    text,
+    whole,
+)
 from wire import corpus
 
-CODEC = load("gemini")
-ASKED = Request(model=Model(id="gemini-x", endpoint=Endpoint(name="here", family="gemini")))
 ORIGIN = Origin(family="gemini", endpoint="gemini", model="model-1")
 CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 SIGNED = '{"thoughtSignature":"c2ln"}'
-
-
-def decode(body, status=200, headers=None, size=None, request=ASKED):
-    decoder = CODEC.decoder(request, status, headers or {})
-    step = size or len(body) or 1
-    deltas = [delta for at in range(0, len(body), step) for delta in decoder.feed(body[at : at + step])]
-    return decoder.close(), deltas
-
-
-def failure(body, status=200, headers=None):
-    with pytest.raises(ProviderError) as failed:
-        decode(body, status, headers)
-    return failed.value.failure
-
-
-def chunk(*parts, finish=None, counts=None, candidate=None, **more):
-    said = {"content": {"parts": list(parts), "role": "model"}, **(candidate or {})}
-    if finish is not None:
-        said["finishReason"] = finish
-    return {"candidates": [said], **({"usageMetadata": counts} if counts else {}), **more}
-
-
-def text(said, **more):
-    return {"text": said, **more}
-
-
-def called(name, args=None, **more):
-    return {"functionCall": {"name": name, **({} if args is None else {"args": args})}, **more}
-
-
-def stream(*chunks):
-    return b"".join(b"data: " + json.dumps(each).encode() + b"\r\n\r\n" for each in chunks)
-
-
-def streamed(*chunks, **more):
-    return decode(stream(*chunks), **more)
-
-
-def whole(*parts, **more):
-    return decode(json.dumps(chunk(*parts, **more)).encode())[0]
 
 
 # Laws
@@ -188,7 +157,10 @@ def test_only_the_first_candidate_is_read():
 
 
 def test_calls_keep_signature_id_and_spelling():
-    body = b'{"candidates":[{"content":{"parts":[{"functionCall":{"id":"x1","name":"a","args":{"n": 1.50,"s":"\\u00e9"}},'
+    arguments = b'{"n": 1.50,"s":"\\u00e9"}'
+    body = (
+        b'{"candidates":[{"content":{"parts":[{"functionCall":{"id":"x1","name":"a","args":%b},' % arguments
+    )
     body += b'"thoughtSignature":"c2ln"},{"functionCall":{"name":"b"}}]},"finishReason":"STOP"}]}'
     reply, _ = decode(body)
     assert reply.stop is Stop.TOOLS
@@ -269,13 +241,20 @@ def test_a_call_that_comes_value_by_value():
     ]
 
 
+def parses(arguments):
+    try:
+        json.loads(arguments)
+    except ValueError:
+        return False
+    return True
+
+
 def test_a_call_whose_end_never_came_is_not_valid():
     for count in range(1, len(PIECES)):
         reply, deltas = streamed(*map(chunk, PIECES[:count]), chunk(finish="MAX_TOKENS"))
         assert reply.stop is Stop.LENGTH
         assert deltas == []
-        with pytest.raises(ValueError, match="Expecting|property name"):
-            json.loads(reply.calls[0].arguments)
+        assert not parses(reply.calls[0].arguments)
     reply, _ = streamed(*map(chunk, PIECES[:3]), chunk(called("now", {"a": 1})), chunk(finish="STOP"))
     assert reply.calls[0].arguments == '{"items":[{"name":"apple"}]'
     assert json.loads(reply.calls[1].arguments) == {"a": 1}
@@ -391,6 +370,10 @@ def test_sources_are_kept_beside_what_they_are_for():
     kept = Opaque(kind="candidate.fields", native='{"groundingMetadata":{"webSearchQueries":["q"]}}')
     assert reply.parts == (Text(text="ab"), kept)
     assert whole(finish="STOP", candidate=found).parts == ()
+    thought = whole(
+        text("hm", thought=True), text("", thoughtSignature="eA=="), finish="STOP", candidate=found
+    )
+    assert not any(isinstance(part, Opaque) for part in thought.parts)
 
 
 # Counts
@@ -419,6 +402,10 @@ def test_counts_of_a_stream_are_totals_so_far():
         chunk(text("c"), finish="STOP", counts={"promptTokenCount": 8, "candidatesTokenCount": 5}),
     )
     assert reply.usage == Usage(input=8, output=9, reasoning=4)
+    early, _ = streamed(
+        chunk(text("a"), counts={"promptTokenCount": 9}), chunk(text("b")), chunk(finish="STOP")
+    )
+    assert early.usage == Usage(input=9)
 
 
 @pytest.mark.parametrize(
@@ -475,186 +462,7 @@ def test_cut_after_every_byte_it_is_no_reply_and_offers_no_half_call(body):
         offered = [delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta)]
         assert offered == complete[: len(offered)]
         assert expected.text.startswith(decoder.partial)
-        try:
-            reply = decoder.close()
-        except ProviderError as error:
-            assert error.failure.kind == "cut", cut
-        else:
-            assert reply == expected, cut
-
-
-# Failures
-
-
-def error(code, message, status=None, *details):
-    said = {"code": code, "message": message}
-    if status:
-        said["status"] = status
-    if details:
-        said["details"] = list(details)
-    return json.dumps({"error": said}).encode()
-
-
-def detail(kind, **more):
-    return {"@type": f"type.googleapis.com/google.rpc.{kind}", **more}
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "kind"),
-    [
-        (
-            400,
-            error(
-                400, "API key not valid.", "INVALID_ARGUMENT", detail("ErrorInfo", reason="API_KEY_INVALID")
-            ),
-            "unauthorized",
-        ),
-        (
-            400,
-            error(
-                400,
-                "The input token count (1200000) exceeds the maximum number of tokens allowed (1048575).",
-                "INVALID_ARGUMENT",
-            ),
-            "context",
-        ),
-        (
-            400,
-            error(400, "Request payload size exceeds the limit: 20971520 bytes.", "INVALID_ARGUMENT"),
-            "too_large",
-        ),
-        (
-            400,
-            error(400, "Please ensure that function response turn comes immediately", "INVALID_ARGUMENT"),
-            "invalid",
-        ),
-        (400, error(400, "User location is not supported", "FAILED_PRECONDITION"), "invalid"),
-        (401, error(401, "no", "UNAUTHENTICATED"), "unauthorized"),
-        (403, error(403, "no", "PERMISSION_DENIED"), "unauthorized"),
-        (404, error(404, "models/x is not found", "NOT_FOUND"), "not_found"),
-        (429, error(429, "Resource exhausted.", "RESOURCE_EXHAUSTED"), "rate_limited"),
-        (
-            429,
-            error(
-                429,
-                "You exceeded your current quota",
-                "RESOURCE_EXHAUSTED",
-                detail(
-                    "QuotaFailure",
-                    violations=[{"quotaId": "GenerateRequestsPerDayPerProjectPerModel-FreeTier"}],
-                ),
-            ),
-            "quota",
-        ),
-        (
-            429,
-            error(
-                429,
-                "You exceeded your current quota",
-                "RESOURCE_EXHAUSTED",
-                detail("QuotaFailure", violations=[{"quotaId": "GenerateRequestsPerMinutePerProject"}]),
-            ),
-            "rate_limited",
-        ),
-        (500, error(500, "Internal error", "INTERNAL"), "server"),
-        (503, error(503, "The model is overloaded.", "UNAVAILABLE"), "overloaded"),
-        (504, error(504, "slow", "DEADLINE_EXCEEDED"), "timeout"),
-        (429, b"[" + error(429, "no", "RESOURCE_EXHAUSTED") + b"]", "rate_limited"),
-        (502, b"<html><title>Bad Gateway</title></html>", "server"),
-        (413, b"", "too_large"),
-        (418, b'{"error":"tea"}', "invalid"),
-    ],
-)
-def test_kinds_of_failures(status, body, kind):
-    failed = failure(body, status)
-    assert (failed.kind, failed.status) == (kind, status)
-    assert failed.message
-
-
-def test_how_long_to_wait_is_in_the_details():
-    body = error(
-        429,
-        "slow down",
-        "RESOURCE_EXHAUSTED",
-        detail("Help"),
-        detail("RetryInfo", retryDelay="34.074824224s"),
-    )
-    assert failure(body, 429).retry_after_seconds == 34.074824224
-    assert failure(error(429, "x", "RESOURCE_EXHAUSTED"), 429, {"retry-after": "7"}).retry_after_seconds == 7
-    odd = error(
-        429, "x", "RESOURCE_EXHAUSTED", detail("RetryInfo", retryDelay="soon"), "odd", detail("RetryInfo")
-    )
-    assert failure(odd, 429).retry_after_seconds is None
-
-
-def test_an_error_in_the_middle_of_a_stream_is_a_failure():
-    broken = json.loads(error(503, "The model is overloaded.", "UNAVAILABLE"))
-    begun = chunk(text("a"))
-    for body in (
-        stream(begun, broken),
-        json.dumps([begun, broken]).encode(),
-        stream(begun) + json.dumps(broken, indent=2).encode(),
-        stream(begun, chunk(text("b"), finish="STOP")) + json.dumps(broken, indent=2).encode() + b"\n\n",
-        json.dumps(broken).encode(),
-    ):
-        failed = failure(body)
-        assert (failed.kind, failed.status, failed.message) == ("overloaded", 200, "The model is overloaded.")
-    assert failure(stream(begun, {"error": {"code": 429, "message": "x"}})).kind == "rate_limited"
-
-
-def test_a_decoder_that_failed_stays_failed():
-    decoder = CODEC.decoder(ASKED, 200, {})
-    with pytest.raises(ProviderError):
-        decoder.feed(stream({"error": {"message": "x"}}))
-    for again in (decoder.close, lambda: decoder.feed(b"data: {}\n\n")):
-        with pytest.raises(ProviderError, match="x"):
-            again()
-
-
-@pytest.mark.parametrize(
-    ("body", "kind"),
-    [
-        (b"", "cut"),
-        (b" \r\n", "cut"),
-        (b'{"candidates": [', "cut"),
-        (b"[", "cut"),
-        (b'[{"candidates":[{"finishReason":"STOP"}]}', "cut"),
-        (b": only a comment\n\n", "cut"),
-        (b"data:\n\n", "cut"),
-        (b"<html>hello</html>", "garbled"),
-        (b'"text"', "garbled"),
-        (b'{"hello": "you"}', "garbled"),
-        (b'{"totalTokens": 7}', "garbled"),
-        (b'{"message": "wrong door"}', "server"),
-        (b"data: {no json}\n\n", "garbled"),
-        (b'data: {"candidates": [}\n\n', "garbled"),
-    ],
-)
-def test_what_is_no_reply(body, kind):
-    assert failure(body).kind == kind
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"candidates": None},
-        {"candidates": {}},
-        {"candidates": ["x", None, 7]},
-        {"candidates": [{"content": "x"}]},
-        {"candidates": [{"content": {"parts": "x"}}]},
-        {"candidates": [{"content": {"parts": [None, "x", 7, {}]}}]},
-        {"candidates": [{"content": {"parts": [{"text": 7}, {"functionCall": "x"}, {"inlineData": {}}]}}]},
-        {"candidates": [{"content": {"parts": [{"functionCall": {}}]}}]},
-        {"usageMetadata": "x", "responseId": 7, "modelVersion": []},
-        {"promptFeedback": "x"},
-        [],
-        7,
-    ],
-)
-def test_odd_pieces_are_passed_over(odd):
-    reply, _ = streamed(chunk(text("a")), odd, chunk(text("b"), finish="STOP"))
-    assert reply.text == "ab"
-    assert reply.stop is Stop.DONE
+        assert outcome(decoder.close) in ("cut", expected), cut
 
 
 # Fuzz and cost
@@ -691,9 +499,7 @@ def test_damaged_recordings_give_a_reply_or_a_failure_and_nothing_else():
         status = recording.status if random.random() < 0.9 else random.choice((204, 302, 400, 429, 503))
         size = random.choice((1, 16, 333, len(body) or 1))
         try:
-            decode(body, status, recording.headers, size)
-        except ProviderError as error:
-            assert error.failure.message
+            outcome(lambda args=(body, status, recording.headers, size): decode(*args))
         except Exception as error:
             raise AssertionError(f"{type(error).__name__}: {error} from {body!r}") from error
 

@@ -12,7 +12,7 @@ from bridle.testing.wire import Meaningful, decoded, verdict
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Endpoint, Model
-from bridle.values.parts import Text, ToolCall, ToolResult
+from bridle.values.parts import Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Request
 from wire import corpus
 
@@ -23,7 +23,7 @@ ASKED = Request(model=Model(id="m", endpoint=HERE))
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 
 EXPLAINED = {
-    "resp-req_llm-f410c368a5-00": "asks for 10 tokens; fewer than 16 are refused (as here, with HTTP 400), so 16 are sent",
+    "resp-req_llm-f410c368a5-00": "asks for 10 tokens and was refused for it; 16 are the fewest",
 }
 SHORTENED = {"resp-vercel-01c39166c2-00"}
 """Streams whose deltas somebody shortened by hand after recording."""
@@ -134,14 +134,35 @@ def test_recorded_replies_go_back_as_they_came():
     assert checked > 1_200
 
 
-def replayed(reply):
+def test_where_proof_is_asked_for_a_turn_goes_back_whole_or_without_ids():
+    """The provider's four complaints about replayed items, turned into checks over all recorded replies."""
+    strict = replace(ASKED.model, endpoint=replace(HERE, reasoning="signed"))
+    whole = bare = 0
+    for recording in corpus(FILE):
+        reply = decoded(CODEC, ASKED, recording)
+        if not isinstance(reply, Reply):
+            continue
+        items = replayed(reply, strict)
+        thoughts = [place for place, item in enumerate(items) if item["type"] == "reasoning"]
+        assert all(items[place].get("encrypted_content") for place in thoughts), recording.id
+        assert not items or items[-1]["type"] != "reasoning", recording.id
+        if any(isinstance(part, Reasoning) for part in reply.parts[:-1]):
+            whole += bool(thoughts)
+            bare += not thoughts
+            named = [item for item in items if "id" in item and item["type"] != "mcp_approval_request"]
+            assert thoughts or not named, recording.id
+    assert whole > 100
+    assert bare > 100
+
+
+def replayed(reply, model=ASKED.model):
     parts = tuple(
         replace(part, id=f"c2_{place}") if isinstance(part, ToolCall) else part
         for place, part in enumerate(reply.parts)
     )
     said = Message(role="assistant", parts=parts, origin=reply.origin, stop=reply.stop)
     answers = tuple(ToolResult(call_id=call.id, parts=(Text(text="x"),)) for call in said.calls)
-    request = replace(ASKED, messages=(said, Message(role="tool", parts=answers)))
+    request = replace(ASKED, model=model, messages=(said, Message(role="tool", parts=answers)))
     sent = json.loads(CODEC.encode(request).body)["input"]
     ours = [item for item in sent if item["type"] not in ("function_call_output", "custom_tool_call_output")]
     outputs = [item["call_id"] for item in sent if item not in ours]

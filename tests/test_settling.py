@@ -30,7 +30,7 @@ def settings(abilities=None, **more):
             {"thinking": Thinking(mode="enabled", budget_tokens=2000)},
             ANY,
             {"choice": ToolChoice()},
-            "while it thinks",
+            "not to be forced while",
         ),
         (
             {"thinking": ("adaptive",)},

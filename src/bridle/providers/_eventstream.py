@@ -1,61 +1,115 @@
-"""Binary event streams as one large cloud frames them, from bytes in any slices.
+"""Binary event streams as one large cloud frames them, both ways.
 
-Each message is length, length of headers, checksum, headers, payload, checksum.  The reader checks
-lengths and checksums and returns, like the reader of server-sent events, a name and data for each
-message that is complete.  The name is the type of the event, or of the exception when the sender
-reports one.  It refuses to know what is in a payload.
+Each message is length, length of headers, checksum, headers, payload, checksum.  The reader takes bytes
+in any slices, checks lengths and checksums and hands out each message that is complete: its name, its
+payload, and whether the sender reports trouble with it.  The name is the type of the event, or of the
+exception, or the code of an error; an error says its words in a header, and they are handed out like a
+payload.  `framed` writes what the reader reads.  Neither knows what is in a payload.
 """
 
+from collections.abc import Sequence
+from functools import lru_cache
 from struct import Struct
+from typing import NamedTuple
 from zlib import crc32
 
 from ..values.errors import Failure, ProviderError
+from ._json import dumps
 
+CONTENT_TYPE = "application/vnd.amazon.eventstream"
 MESSAGE_BYTES_MAX = 64 * 1024 * 1024
 """As for server-sent events: no real message comes near it."""
 
 _PRELUDE = Struct(">III")
+_LENGTHS = Struct(">II")
 _CHECKSUM = Struct(">I")
 _STRING_LENGTH = Struct(">H")
+_AROUND = _PRELUDE.size + _CHECKSUM.size
+"""What a message has beside headers and payload."""
 _STRING = 7
 _SIZES = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 8: 8, 9: 16}
 """Bytes of a header's value by its type; strings and byte arrays carry their length."""
+_KINDS_REMEMBERED = 64
+"""A stream has a handful of different headers and thousands of messages."""
+
+
+class Frame(NamedTuple):
+    name: bytes
+    data: bytes
+    failed: bool = False
+    """Whether this is an exception or an error, and no event."""
 
 
 class EventStreamReader:
     def __init__(self) -> None:
         self._buffer = bytearray()
+        self._needed = _PRELUDE.size
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """Names and payloads of the messages these bytes completed, in order."""
+        return [(frame.name, frame.data) for frame in self.frames(data)]
+
+    def frames(self, data: bytes) -> list[Frame]:
         """The messages these bytes completed, in order."""
         self._buffer += data
-        events: list[tuple[bytes, bytes]] = []
-        start = 0
-        while len(self._buffer) - start >= _PRELUDE.size:
-            total, headers, checksum = _PRELUDE.unpack_from(self._buffer, start)
-            prelude = self._buffer[start : start + _PRELUDE.size - _CHECKSUM.size]
-            if crc32(prelude) != checksum or not headers + 16 <= total <= MESSAGE_BYTES_MAX:
+        if len(self._buffer) < self._needed:
+            return []
+        whole = bytes(self._buffer)
+        view = memoryview(whole)
+        frames: list[Frame] = []
+        start, end = 0, len(whole)
+        self._needed = _PRELUDE.size
+        while end - start >= _PRELUDE.size:
+            total, headers, checksum = _PRELUDE.unpack_from(whole, start)
+            prelude = view[start : start + _LENGTHS.size]
+            if crc32(prelude) != checksum or not headers + _AROUND <= total <= MESSAGE_BYTES_MAX:
                 raise _garbled("a message does not begin as one must")
-            if len(self._buffer) - start < total:
+            if end - start < total:
+                self._needed = total
                 break
-            events.append(_message(bytes(self._buffer[start : start + total]), headers))
+            checked = start + total - _CHECKSUM.size
+            if crc32(view[start:checked]) != _CHECKSUM.unpack_from(whole, checked)[0]:
+                raise _garbled("a message does not match its checksum")
+            payload_at = start + _PRELUDE.size + headers
+            name, failed, words = _kind(whole[start + _PRELUDE.size : payload_at])
+            payload = whole[payload_at:checked]
+            frames.append(Frame(name, payload or words, failed))
             start += total
         del self._buffer[:start]
-        return events
+        return frames
 
     def close(self) -> list[tuple[bytes, bytes]]:
         """Nothing: a message that is not complete is none."""
         return []
 
 
-def _message(message: bytes, headers: int) -> tuple[bytes, bytes]:
-    end = len(message) - _CHECKSUM.size
-    if crc32(message[:end]) != _CHECKSUM.unpack_from(message, end)[0]:
-        raise _garbled("a message does not match its checksum")
-    payload_at = _PRELUDE.size + headers
-    named = _headers(message[_PRELUDE.size : payload_at])
-    name = named.get(b":exception-type") or named.get(b":error-code") or named.get(b":event-type", b"")
-    return name, message[payload_at:end]
+def framed(headers: Sequence[tuple[str, str]], payload: bytes) -> bytes:
+    """One message, its headers as strings in the order given."""
+    named = b"".join(_header(name.encode(), value.encode()) for name, value in headers)
+    lengths = _LENGTHS.pack(_AROUND + len(named) + len(payload), len(named))
+    message = b"".join((lengths, _CHECKSUM.pack(crc32(lengths)), named, payload))
+    return message + _CHECKSUM.pack(crc32(message))
+
+
+def framed_event(name: str, payload: bytes) -> bytes:
+    """An event with a JSON payload, under the headers such events have."""
+    kind = ((":event-type", name), (":content-type", "application/json"), (":message-type", "event"))
+    return framed(kind, payload)
+
+
+def _header(name: bytes, value: bytes) -> bytes:
+    return b"%c%b%c%b%b" % (len(name), name, _STRING, _STRING_LENGTH.pack(len(value)), value)
+
+
+@lru_cache(maxsize=_KINDS_REMEMBERED)
+def _kind(headers: bytes) -> tuple[bytes, bool, bytes]:
+    """The name of a message, whether it reports trouble, and what stands for a payload it may not have."""
+    named = _headers(headers)
+    trouble = named.get(b":exception-type") or named.get(b":error-code")
+    failed = bool(trouble) or named.get(b":message-type") in (b"exception", b"error")
+    said = named.get(b":error-message")
+    words = dumps({"message": said.decode("utf-8", "replace")}) if said else b""
+    return trouble or named.get(b":event-type", b""), failed, words
 
 
 def _headers(data: bytes) -> dict[bytes, bytes]:

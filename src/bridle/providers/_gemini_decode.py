@@ -50,6 +50,7 @@ _KEPT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 """What a candidate says beside its content that is worth keeping."""
 _KNOWN = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 _BLANK = b" \t\r\n\xef\xbb\xbf"
+_NOTHING = Raw()
 
 
 class _Piece(Struct, gc=False, forbid_unknown_fields=True, rename="camel"):
@@ -69,15 +70,15 @@ class _Content(_Piece):
 class _Candidate(_Piece):
     content: _Content
     index: int = 0
-    safety_ratings: Raw = Raw()
-    avg_logprobs: Raw = Raw()
+    safety_ratings: Raw = _NOTHING
+    avg_logprobs: Raw = _NOTHING
 
 
 class _Chunk(_Piece):
     """A piece of a reply that holds nothing but words."""
 
     candidates: list[_Candidate]
-    usage_metadata: Raw = Raw()
+    usage_metadata: Raw = _NOTHING
     model_version: str = ""
     response_id: str = ""
     create_time: str = ""
@@ -88,7 +89,7 @@ class _Written(Struct, rename="camel"):
 
 
 class _WrittenCall(_Written):
-    args: Raw = Raw()
+    args: Raw = _NOTHING
 
 
 class _WrittenPart(_Written):
@@ -127,7 +128,7 @@ class GeminiDecoder:
         self._meta: dict[str, Any] = {}
         self._fields: dict[str, Any] = {}
         self._counts: dict[str, Any] = {}
-        self._latest_counts = Raw()
+        self._latest_counts = _NOTHING
         self._failure: Failure | None = None
 
     @property
@@ -208,7 +209,8 @@ class GeminiDecoder:
                 if said := part.text:
                     self._growing.say(said, thought=part.thought)
                     deltas.append(ReasoningDelta(reasoning=said) if part.thought else TextDelta(text=said))
-            self._latest_counts = chunk.usage_metadata
+            if chunk.usage_metadata is not _NOTHING:
+                self._latest_counts = chunk.usage_metadata
             if chunk.response_id:
                 self._meta["responseId"] = chunk.response_id
             if chunk.model_version:
@@ -292,9 +294,9 @@ class GeminiDecoder:
 
     def _note_counts(self) -> None:
         """Later counts replace earlier ones, and null takes nothing back: they are totals so far."""
-        if data := bytes(self._latest_counts):
-            self._latest_counts = Raw()
-            if isinstance(counts := loads(data), dict):
+        if self._latest_counts is not _NOTHING:
+            counts, self._latest_counts = loads(bytes(self._latest_counts)), _NOTHING
+            if isinstance(counts, dict):
                 self._counts.update((name, value) for name, value in counts.items() if value is not None)
 
     def _parts(self) -> list[Part]:
@@ -304,7 +306,7 @@ class GeminiDecoder:
             raise self._problem(
                 "garbled", f"the provider sent a call that cannot be read ({error})"
             ) from None
-        if self._fields and parts:
+        if self._fields and any(map(_says, parts)):
             parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
         if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUED_BY)):
             parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUED_BY: token}).decode()))
@@ -354,6 +356,11 @@ class GeminiDecoder:
         return ProviderError(Failure(kind=kind, message=mended(message), status=self._status))
 
 
+def _says(part: Part) -> bool:
+    """Whether there is something in it that could have a source: thoughts and signatures alone have none."""
+    return bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning)
+
+
 def _arguments(data: bytes, place: int) -> list[str | None]:
     """The arguments of each part's call as they are written; none where it has none, or cannot be told."""
     try:
@@ -362,6 +369,6 @@ def _arguments(data: bytes, place: int) -> list[str | None]:
         return []
     calls = [part.function_call for part in content.parts] if content else []
     return [
-        arguments_of(written) if call and (written := bytes(call.args)) not in (b"", b"null") else None
+        arguments_of(bytes(call.args)) if call and bytes(call.args) not in (b"", b"null") else None
         for call in calls
     ]

@@ -35,6 +35,7 @@ _FREE = frozenset(
     }
 )
 """Members whose inside is the user's own and spelled as it is."""
+_USERS = {None: "user", "function": "user"}
 _EMPTY: tuple[object, ...] = (None, [], {}, "")
 
 
@@ -62,7 +63,7 @@ def _plain(value: Any) -> Any:
 
 def _contents(contents: Any) -> list[Block]:
     said = [
-        ("model" if content.get("role") == "model" else "user", _parts(content.get("parts")))
+        (_USERS.get(role := content.get("role"), role), _parts(content.get("parts")))
         for content in _listed(contents)
     ]
     turns = []

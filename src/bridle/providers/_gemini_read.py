@@ -80,10 +80,11 @@ def read(request: HttpRequest) -> Request:
 
 def place_of(path: str) -> tuple[str, bool]:
     """The model a path names, and whether it asks for a stream."""
-    found = _PLACE.fullmatch(unquote(path.partition("?")[0]))
+    found = _PLACE.fullmatch(path.partition("?")[0])
     if found is None:
         raise refused("not_found", f"Not found: {path} generates no content")
-    model = found["model"] if found["collection"] == "models" else f"{found['collection']}/{found['model']}"
+    name = unquote(found["model"])
+    model = name if found["collection"] == "models" else f"{found['collection']}/{name}"
     return model, found["streams"] == "streamG"
 
 

@@ -128,12 +128,10 @@ class MessageWriter:
         return [dumps(block) for block in blocks]
 
     def _echoes(self, part: Reasoning, kinship: Kinship) -> bool:
-        match self._reasoning:
-            case "strip":
-                return False
-            case "must_echo":
-                return kinship is not Kinship.FOREIGN and bool(part.text or kinship is Kinship.OWN)
-        return kinship is Kinship.OWN
+        if self._reasoning == "strip" or not (part.text or part.signature):
+            return False
+        must = self._reasoning == "must_echo" and kinship is Kinship.FAMILY and bool(part.text)
+        return kinship is Kinship.OWN or must
 
     def _send(self, call: ToolCall, kinship: Kinship) -> _Sent:
         """Give the call the id and the name it goes out with, and wait for its result."""
@@ -179,7 +177,7 @@ def answered(messages: Sequence[Message]) -> Sequence[Message]:
         elif message.role == "tool" and not asked:
             given.update(result.call_id for result in message.results)
         else:
-            break
+            break  # anybody else who spoke made the writer answer what was open
     open_calls = [call_id for call_id in asked if call_id not in given]
     if not open_calls:
         return messages

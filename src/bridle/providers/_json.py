@@ -14,6 +14,7 @@ import msgspec
 
 _decode = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -33,6 +34,17 @@ def members(data: bytes | str) -> dict[str, bytes]:
         if not isinstance(whole, dict):
             raise ValueError("not a JSON object") from None
         return {name: dumps(value) for name, value in whole.items()}
+
+
+def elements(data: bytes | str) -> list[bytes]:
+    """The elements of a JSON array, each still as the text it arrived in."""
+    try:
+        return [bytes(raw) for raw in _decode_elements(data)]
+    except (ValueError, RecursionError):
+        whole = _tolerant(data)
+        if not isinstance(whole, list):
+            raise ValueError("not a JSON array") from None
+        return [dumps(value) for value in whole]
 
 
 def dumps(value: Any) -> bytes:

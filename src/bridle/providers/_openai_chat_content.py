@@ -68,11 +68,8 @@ def part_of(block: object) -> Text | Media | Opaque:
 def block_of(part: Text | Media | Opaque, dialect: Dialect, *, own: bool = False) -> Block | Raw | None:
     """A part of content, or None when it has nothing to say here.  `own`: it came from this very server."""
     if isinstance(part, Opaque):
-        if not own or not part.kind or part.kind in UNPLACED:
-            return None
-        if not is_object(part.native):
-            raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
-        return raw(part.native)
+        placed = own and part.kind not in UNPLACED and is_object(part.native)
+        return raw(part.native) if placed else None
     kept = native_in(part).get("part", {}) if own else {}
     if isinstance(part, Text):
         return {"type": "text", "text": mended(part.text), **kept} if part.text.strip() else None

@@ -6,12 +6,12 @@ piece or not at all; the last ones count.  Of several choices the first is read.
 choices, unknown members and repeated reasons are passed over; an error is an error wherever it stands.
 An event that cannot be read at all is one too, because it may have been part of what was said.
 
-Plain words take a short road of their own: one typed parse, one append, one delta.  Everything else
-goes through `_happened`, which looks before it touches.
+Plain words, thoughts and arguments take a short road of their own: one typed parse, one append, one
+delta.  Everything else goes through `_happened`, which looks before it touches.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,7 +25,7 @@ from ._json import loads
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_ends import GAVE_UP, reply_of
-from ._openai_chat_failures import error_in, failure_from, failure_of
+from ._openai_chat_failures import error_in, failure_by_verdict, failure_from, failure_of
 from ._openai_chat_growing import GrowingMessage
 from ._openai_chat_message import content_parts
 from ._sse import SseReader
@@ -35,18 +35,34 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 1024 * 1024
 """What is read of an error page; the rest would tell nobody more."""
 _SENTINEL = b"[DONE]"
+_FRAME = frozenset({"choices", "usage", "object", "id"})
+"""What shows that an event is a piece of a reply, whatever else it holds."""
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
+class _Function(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    arguments: str
+    name: None = None
+
+
+class _Piece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A further piece of a call's arguments."""
+
+    index: int
+    function: _Function
+    id: Literal[""] | None = None
+    type: str | None = None
+
+
 class _Delta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Everything a delta of plain words or plain thoughts may have, and nothing else."""
+    """Everything a delta of plain words, thoughts or arguments may have, and nothing else."""
 
     role: str | None = None
     content: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: None = None
-    tool_calls: None = None
+    tool_calls: tuple[_Piece] | None = None
     function_call: None = None
 
 
@@ -118,11 +134,8 @@ class ChatDecoder:
         return self._reply(self._grown.message())
 
     def _is_over(self) -> bool:
-        if self._ended:
-            # Some servers give no reason, and some proxies end properly what was cut off behind them.
-            return bool(self._reason) or self._grown.is_whole
-        # Thoughts may end with a reason of their own, before the answer begins.
-        return bool(self._reason) and (self._reason != "stop" or not self._grown.is_silent)
+        # Some servers give no reason, and some proxies end properly what was cut off behind them.
+        return bool(self._reason) or (self._ended and self._grown.is_whole)
 
     def _sniff(self, data: bytes) -> None:
         """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
@@ -143,27 +156,36 @@ class ChatDecoder:
 
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
-        for _, data in events:
+        for name, data in events:
             if self._ended:
                 break
             try:
                 choice = _decode_chunk(data).choices[0]
             except (ValueError, RecursionError):
-                self._read(data, deltas)
+                self._read(name, data, deltas)
                 continue
-            delta = choice.delta
-            if delta is None or choice.index != self._choice:
-                self._read(data, deltas)
-                continue
-            if delta.reasoning_content:
-                deltas += self._grown.think("reasoning_content", delta.reasoning_content)
-            if delta.reasoning:
-                deltas += self._grown.think("reasoning", delta.reasoning)
-            if delta.content:
-                deltas += self._grown.say(delta.content)
+            if choice.index != self._choice or not self._say(choice.delta, deltas):
+                self._read(name, data, deltas)
         return deltas
 
-    def _read(self, data: bytes, deltas: list[Delta]) -> None:
+    def _say(self, delta: _Delta | None, deltas: list[Delta]) -> bool:
+        """Whether this was all there is to say; if not, nothing has been said."""
+        if delta is None:
+            return False
+        if delta.tool_calls:
+            piece = delta.tool_calls[0]
+            if (grown := self._grown.argue(piece.index, piece.function.arguments)) is None:
+                return False
+            deltas.append(grown)
+        if delta.reasoning_content:
+            deltas += self._grown.think("reasoning_content", delta.reasoning_content)
+        if delta.reasoning:
+            deltas += self._grown.think("reasoning", delta.reasoning)
+        if delta.content:
+            deltas += self._grown.say(delta.content)
+        return True
+
+    def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
         if data.strip() == _SENTINEL:
             self._ended = True
             deltas += self._grown.rest()
@@ -176,6 +198,11 @@ class ChatDecoder:
             ) from None
         if not isinstance(event, dict):
             raise self._problem("garbled", f"the provider sent an event of no known kind: {data[:200]!r}")
+        if name == b"error" or not _FRAME & event.keys():
+            # Some servers put the bare error where a piece of the reply belongs.
+            error = error_in(event) or ({"message": one_line(data)} if name == b"error" else None)
+            if error is not None:
+                raise ProviderError(failure_from(error, self._status))
         self._happened(event, deltas)
 
     def _happened(self, event: Block, deltas: list[Delta]) -> None:
@@ -191,8 +218,10 @@ class ChatDecoder:
             if index != self._choice:
                 continue
             self._raise_for(choice)
-            # A few servers send the message so far beside each delta, or only one message at the end.
-            said = choice.get("delta", choice.get("message"))
+            said = choice.get("delta")
+            if said is None and self._grown.is_empty:
+                # A few servers stream one whole message; others repeat it at the end, or beside each delta.
+                said = choice.get("message")
             if isinstance(said, dict):
                 deltas += self._grown.take(said)
             if reason := word(choice.get("finish_reason")):
@@ -216,8 +245,7 @@ class ChatDecoder:
             raise ProviderError(failure_from(error_in(said) or {"message": said["error"]}, self._status))
         verdict = said.get("base_resp")
         if isinstance(verdict, dict) and verdict.get("status_code"):
-            error = {"code": verdict["status_code"], "message": verdict.get("status_msg")}
-            raise ProviderError(failure_from(error, self._status))
+            raise ProviderError(failure_by_verdict(verdict, self._status))
 
     def _finish(self, reason: str) -> None:
         if (kind := GAVE_UP.get(reason.lower())) is not None:
@@ -246,23 +274,23 @@ class ChatDecoder:
             raise self._no_reply(body)
         self._note(whole)
         self._raise_for(choice)
-        message = choice.get("message")
-        if not isinstance(message, dict):
+        message, reason = choice.get("message"), word(choice.get("finish_reason"))
+        if not isinstance(message, dict) and not reason:
             raise self._no_reply(body)
-        if reason := word(choice.get("finish_reason")):
+        if reason:
             self._finish(reason)
         self._meta["content_filter_results"] = choice.get("content_filter_results")
-        return self._reply(message)
+        return self._reply(message if isinstance(message, dict) else {})
 
     def _last_words(self, reader: SseReader) -> None:
         """An event without its final blank line counts when it is whole."""
-        for _, data in reader.close():
+        for name, data in reader.close():
             if data.strip() != _SENTINEL:
                 try:
                     loads(data)
                 except ValueError:
                     return
-            self._read(data, [])
+            self._read(name, data, [])
 
     def _no_reply(self, body: bytes) -> ProviderError:
         said = one_line(body)[:200]

@@ -55,6 +55,15 @@ _KINDS: dict[str, FailureKind] = {
     "timeout_error": "timeout",
     "request_timeout": "timeout",
 }
+_VERDICTS: dict[int, FailureKind] = {
+    1001: "timeout",
+    1002: "rate_limited",
+    1004: "unauthorized",
+    1008: "quota",
+    1039: "rate_limited",
+    2013: "invalid",
+    2049: "unauthorized",
+}
 _WIRE: dict[FailureKind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", ""),
     "context": (400, "invalid_request_error", "context_length_exceeded"),
@@ -158,6 +167,14 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     return Failure(
         kind=kind, message=message, status=status, code=code or kind_word, retry_after_seconds=wait
     )
+
+
+def failure_by_verdict(verdict: Mapping[str, Any], status: int) -> Failure:
+    """One group of servers says 200 and puts a number of its own beside the choices; nought is well."""
+    number = verdict.get("status_code")
+    failure = failure_from({"message": verdict.get("status_msg")}, status)
+    kind = _VERDICTS.get(number, failure.kind) if isinstance(number, int) else failure.kind
+    return Failure(kind=kind, message=failure.message, status=status, code=str(number))
 
 
 def speak_failure(failure: Failure) -> HttpReply:

@@ -94,6 +94,14 @@ class GrowingMessage:
         self._thoughts.setdefault(field, []).append(thought)
         return self._show_thought(field, thought)
 
+    def argue(self, index: int, arguments: str) -> Delta | None:
+        """A further piece of arguments; None when it is not known of which call."""
+        call = self._calls.at(index)
+        if call is None:
+            return None
+        call.say(arguments)
+        return ToolCallDelta(index=call.place, name=call.name, arguments=mended(arguments))
+
     def rest(self) -> list[Delta]:
         """What was held back in case it was the beginning of a tag."""
         return self._tags.rest() if self._tags is not None else []
@@ -105,15 +113,14 @@ class GrowingMessage:
         return [run.block() for run in self._runs]
 
     @property
+    def is_empty(self) -> bool:
+        return not (self._runs or self._thoughts or self._details or self._refusal or self._calls.calls)
+
+    @property
     def is_whole(self) -> bool:
         """Whether nothing shows that more was to come: every call has complete arguments, or none."""
         calls = [*self._calls.calls, *self._legacy.calls]
         return all(call.is_complete or not call.arguments.strip() for call in calls)
-
-    @property
-    def is_silent(self) -> bool:
-        """Whether nothing but thoughts has come."""
-        return not (self._runs or self._refusal or self._calls.calls or self._legacy.calls or self._sound)
 
     def message(self) -> Block:
         message: Block = {**self._more, "role": "assistant", "content": self.content}

@@ -85,6 +85,9 @@ class GrowingCalls:
         self._by_index: dict[int, GrowingCall] = {}
         self._by_id: dict[str, GrowingCall] = {}
 
+    def at(self, index: int) -> GrowingCall | None:
+        return self._by_index.get(index)
+
     def take(self, pieces: list[Any]) -> list[tuple[GrowingCall, str]]:
         """The calls these pieces were about, each with the arguments it got."""
         grown: list[tuple[GrowingCall, str]] = []

@@ -7,6 +7,7 @@ protocol, taken from its documentation:
   - a picture's address may stand in an object or by itself
   - null, `stream: false`, empty lists and `strict: false` are the same as nothing
   - a call without arguments has an empty object of them; the number of a call is its place in the list
+  - an empty description or name is none
   - the choice `auto` and parallel calls are the default; a choice without tools is none
   - the limit of an answer has two names
   - one stop sequence may stand outside a list
@@ -23,7 +24,7 @@ from ._openai_chat_content import Block, said
 from ._openai_chat_read import model_of
 
 _EMPTY: tuple[object, ...] = (None, [], {}, "")
-_NO_ARGUMENTS = ("", None)
+_NO_ARGUMENTS = ("", "null", None)
 
 
 def meaning(request: HttpRequest) -> object:
@@ -31,7 +32,7 @@ def meaning(request: HttpRequest) -> object:
     body.setdefault("model", model_of(request.path))
     body["stream"] = body.get("stream") is True or None
     body["messages"] = [told for message in body["messages"] if (told := _message(said(message)))]
-    body["tools"] = [said(tool) for tool in body.get("tools", [])]
+    body["tools"] = [_tool(said(tool)) for tool in body.get("tools", [])]
     if not body["tools"] or body.get("tool_choice") == "auto":
         body.pop("tool_choice", None)
     if not body["tools"] or body.get("parallel_tool_calls") is True:
@@ -42,7 +43,7 @@ def meaning(request: HttpRequest) -> object:
         body["stop"] = [body["stop"]]
     shape = body.get("response_format")
     if isinstance(shape, dict) and isinstance(shape.get("json_schema"), dict):
-        inner = said(shape["json_schema"])
+        inner = _named(shape["json_schema"])
         if inner.get("strict") is False:
             del inner["strict"]
         body["response_format"] = {**shape, "json_schema": inner}
@@ -82,3 +83,14 @@ def _call(call: Block) -> Block:
     if isinstance(function, dict) and function.get("arguments") in _NO_ARGUMENTS:
         plain["function"] = {**function, "arguments": "{}"}
     return plain
+
+
+def _tool(tool: Block) -> Block:
+    function = tool.get("function")
+    return {**tool, "function": _named(function)} if isinstance(function, dict) else tool
+
+
+def _named(members: Block) -> Block:
+    return {
+        name: value for name, value in said(members).items() if value or name not in ("name", "description")
+    }

@@ -87,7 +87,7 @@ def _as_said(parts: tuple[Part, ...], message: Block) -> Iterator[tuple[str, Any
                     held["transcript"] = text
                 case Media(data=data):
                     held["data"] = data
-        yield "audio", {**message["audio"], **held}
+        yield "audio", held or message["audio"]
     calls = [part for part in parts if isinstance(part, ToolCall) and not is_legacy(part)]
     if calls:
         listed = zip(calls, message["tool_calls"], strict=True)

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall
+from ._arguments import object_of
 from ._json import dumps, is_object, loads, mended, raw
 from ._openai_responses_content import Block, content_of, piece_of, said, word
 
@@ -220,7 +221,7 @@ def _call_item(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
         return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": text}
     if not own and not is_object(arguments):
         # Some servers read the arguments of every earlier call, and refuse the request over half of one.
-        arguments = dumps({"INVALID_JSON": arguments}).decode() if arguments.strip() else "{}"
+        arguments = dumps(object_of(arguments)).decode() if arguments.strip() else "{}"
     return {"type": CALL, "call_id": id_, "name": name, "arguments": arguments}
 
 

@@ -42,6 +42,7 @@ from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptMessages
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
+COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
 CACHE = "cachedContent"
 _SPOKEN_FOR = frozenset({"model", "contents", "systemInstruction", "tools"})
 """Fields of the body that have a place of their own in a request."""
@@ -99,8 +100,8 @@ class GeminiCodec:
 
 
 def _place(model_id: str) -> str:
-    """Where the model answers; an id with a slash names its collection itself."""
-    named = model_id if "/" in model_id else f"models/{model_id}"
+    """Where the model answers; an id may name its collection itself."""
+    named = model_id if model_id.startswith(COLLECTIONS) else f"models/{model_id}"
     return "/" + quote(named, safe="/-._~@")
 
 

@@ -1,0 +1,33 @@
+"""How one model behind Bedrock Converse differs from the next one, as data.
+
+The wire is one for all models, but it leaves holes for each maker's own fields, and what one model
+insists on another refuses.  Each difference is a field here, with the value that suits the wire as it
+is documented; code asks for the field and never for a name.
+
+Places of settings are names of members, from the top of the body down, with dots between them; an
+empty place means that the model does not take the setting, and it is not sent.
+"""
+
+from ..values.value import Value
+
+FAMILY = "bedrock_converse"
+MORE = "additionalModelRequestFields"
+"""Where the fields go that only one maker's models understand."""
+
+
+class Dialect(Value):
+    mode_at: str = f"{MORE}.thinking.type"
+    budget_at: str = f"{MORE}.thinking.budget_tokens"
+    display_at: str = f"{MORE}.thinking.display"
+    effort_at: str = "outputConfig.effort"
+    top_k_at: str = ""
+    no_calls: str = ""
+    """JSON laid over the body when no tool may be called, for models that have a switch for it.
+
+    The wire has none.  Without a switch of the model's own the tools are withheld, which is certain
+    and costs the cached prompt; with one they stay where they are."""
+    result_status: bool = True
+    """Whether a result may say that it is an error; where it may not, its first words do."""
+
+
+DIALECT = Dialect()
