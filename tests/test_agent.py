@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass
+from decimal import Decimal
 
 import msgspec
 import pydantic
@@ -19,11 +20,14 @@ from bridle import (
     UnknownModel,
     tool,
 )
+from bridle.run.line import Line
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
+from bridle.values.errors import Failure
 from bridle.values.event import ModelAsked
 from bridle.values.model import Abilities
+from bridle.values.request import Sampling, Thinking
 
 
 @tool(effect="read")
@@ -211,3 +215,120 @@ def test_no_key_ever_reaches_the_log(monkeypatch, tmp_path):
     assert secret.encode() not in told
     for file in tmp_path.iterdir():
         assert secret.encode() not in file.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"instructions": 5},
+        {"budget": 0.5},
+        {"max_tokens": 100.5},
+        {"max_tokens": 0},
+        {"max_tokens": -5},
+        {"repeats_max": "3"},
+        {"repeats_max": 1},
+        {"sampling": Sampling(temperature="hot")},
+        {"thinking": Thinking(budget_tokens="many")},
+    ],
+    ids=str,
+)
+def test_a_setting_of_the_wrong_type_is_refused_before_anything_is_written(wrong):
+    with pytest.raises(MisuseError):
+        Agent(scripted("x"), **wrong)
+
+
+@pytest.mark.parametrize("prompt", [None, 5, b"x", [5], {"a": 1}])
+def test_a_prompt_of_the_wrong_type_is_refused(prompt):
+    with pytest.raises(MisuseError, match="prompt"):
+        Agent(scripted("x")).run_sync(prompt)
+
+
+@pytest.mark.parametrize(
+    ("limits", "kept"),
+    [({"steps": "5"}, 5), ({"seconds": "5"}, 5.0), ({"tokens": 1e6}, 1_000_000), ({"steps": Decimal(3)}, 3)],
+    ids=str,
+)
+def test_a_budget_is_kept_as_what_it_is(limits, kept, tmp_path):
+    (name,) = limits
+    budget = Budget(**limits)
+    assert (getattr(budget, name), type(getattr(budget, name))) == (kept, type(kept))
+    agent = Agent(scripted("x"), budget=budget, store=tmp_path / "log.db")
+    agent.run_sync("hi", session="s")
+    assert asyncio.run(agent.store.read("s"))
+    asyncio.run(agent.store.close())
+
+
+def test_a_part_of_a_step_is_no_limit():
+    with pytest.raises(MisuseError, match="whole"):
+        Budget(steps=2.5)
+
+
+def test_half_a_character_harms_nobody():
+    line = scripted("fine")
+    result = Agent(line, instructions="a \ud800").run_sync("half: \ud83d")
+    assert result.text == "fine"
+    assert line.script.requests[0].messages[0].text == "half: \ufffd"
+
+
+@dataclass
+class Picky:
+    n: int
+
+    def __post_init__(self):
+        if self.n < 5:
+            raise KeyError("\ud800 too small")
+
+
+def test_whatever_a_type_raises_is_an_objection():
+    line = scripted(calls(("Picky", {"n": 3})), calls(("Picky", {"n": 7})))
+    assert Agent(line, output=Picky).run_sync("?").output == Picky(7)
+
+
+def test_an_answer_and_a_tool_of_one_name_are_refused():
+    @tool(name="Weather")
+    def named() -> str:
+        """Say something."""
+        return ""
+
+    with pytest.raises(MisuseError, match="Weather"):
+        Agent(scripted("x"), tools=[named], output=Weather)
+
+
+def test_no_calls_and_an_answer_by_call_are_refused():
+    with pytest.raises(MisuseError, match="none"):
+        Agent(scripted("x"), output=Weather, tool_choice="none")
+
+
+def test_a_limit_in_dollars_is_checked_on_resuming_too():
+    agent = Agent(scripted(calls(("add", {"a": 1, "b": 1})), "x"), tools=[add], budget=Budget(steps=1))
+    first = agent.run_sync("?")
+    with pytest.raises(MisuseError, match="no price"):
+        asyncio.run(agent.resume(first.session, budget=Budget(usd=1)))
+
+
+def test_a_key_that_a_server_repeats_is_not_passed_on():
+    secret = "sk-canary-0123456789"
+    line = scripted(Failure(kind="unauthorized", message=f"bad key Bearer {secret}", status=401, code=secret))
+    keyed = Line(
+        model=line.model,
+        codec=line.codec,
+        transport=line.transport,
+        headers=(("authorization", f"Bearer {secret}"),),
+    )
+    result = Agent(keyed).run_sync("hi")
+    assert result.stop == "failed"
+    assert secret not in repr(result)
+    assert "bad key Bearer [key]" in result.reason
+
+
+@pytest.mark.parametrize(
+    "text", ["!?;:,.", "1 2 3 4 5 6 7 8 9 0 ", "äöü", "日本語", '{"a":[1,2]}', "plain words here "]
+)
+@pytest.mark.parametrize("limit", [{"tokens": 1500}, {"usd": 0.004}])
+def test_a_budget_holds_whatever_the_text_is_made_of(text, limit):
+    """Against the simulator's own counting."""
+    agent = Agent("sim:", budget=Budget(**limit))
+    for size in (10, 60, 200, 500, 1000):
+        result = agent.run_sync(text * size)
+        assert result.usage.total <= limit.get("tokens", 10**9)
+        assert result.cost <= limit.get("usd", 10**9)

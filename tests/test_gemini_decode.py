@@ -153,6 +153,12 @@ def test_only_the_first_candidate_is_read():
     assert streamed(second, chunk(text("a"), finish="STOP"), second)[0].text == "a"
 
 
+def test_a_result_is_not_the_models_to_say():
+    said = {"functionResponse": {"name": "a", "response": {"output": "x"}, "parts": 7}}
+    reply = whole(said, finish="STOP")
+    assert [(type(part), part.kind) for part in reply.parts] == [(Opaque, "functionResponse")]
+
+
 # Calls
 
 

@@ -125,6 +125,15 @@ def test_an_error_in_the_middle_of_a_stream_is_a_failure():
     assert failure(stream(begun, {"error": {"code": 429, "message": "x"}})).kind == "rate_limited"
 
 
+def test_what_comes_before_the_first_event_makes_no_difference():
+    said = b"\xef\xbb\xbf\r\n \n" + stream(chunk(text("a"), finish="STOP"))
+    for size in (1, 2, 5, len(said)):
+        decoder = CODEC.decoder(ASKED, 200, {})
+        for at in range(0, len(said), size):
+            decoder.feed(said[at : at + size])
+        assert decoder.close().text == "a"
+
+
 def test_a_decoder_that_failed_stays_failed():
     decoder = CODEC.decoder(ASKED, 200, {})
     with pytest.raises(ProviderError):

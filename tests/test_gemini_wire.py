@@ -2,11 +2,14 @@
 
 import gzip
 import json
+import os
+from random import Random
 
 from msgspec.structs import replace
 
 from bridle.providers import load
 from bridle.testing.wire import Meaningful, decoded, verdict
+from bridle.values.errors import ProviderError
 from bridle.values.message import Message, Reply
 from bridle.values.model import Endpoint, Model
 from bridle.values.parts import ToolCall
@@ -16,6 +19,7 @@ from wire import PLACE, corpus
 CODEC = load("gemini")
 ASKED = Request(model=Model(id="m", endpoint=Endpoint(name="gemini", family="gemini")))
 MEANT_SHARE_MIN = 0.99
+CAMPAIGN = float(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 JUDGED = ("raw", "parsed", "redacted")
 
 
@@ -134,6 +138,38 @@ def joined(parts):
         if call := part.get("functionCall"):
             found[-1]["functionCall"] = {"args": {}, **call}
     return [part for part in found if part.keys() != {"text"} or part["text"].strip()]
+
+
+ODD = (None, 7, -1.5, "x", "", [], {}, [1], {"a": 1}, True, ["x", None, {}], "\ud83d")
+
+
+def damaged(value, random):
+    if isinstance(value, dict) and value and random.random() < 0.8:
+        member = random.choice(list(value))
+        if random.random() < 0.15:
+            return {name: inner for name, inner in value.items() if name != member}
+        return {**value, member: damaged(value[member], random)}
+    if isinstance(value, list) and value and random.random() < 0.8:
+        at = random.randrange(len(value))
+        return [*value[:at], damaged(value[at], random), *value[at + 1 :]]
+    return random.choice(ODD)
+
+
+def test_damaged_requests_are_refused_or_can_be_written_again():
+    random = Random(20_261_115)
+    asked = [recording.request for recording in corpus("gemini") if recording.request]
+    asked = [request for request in asked if len(request.body) < 4_000]
+    refusals = 0
+    for _ in range(int(1_500 * CAMPAIGN)):
+        request = random.choice(asked)
+        body = damaged(damaged(json.loads(request.body), random), random)
+        try:
+            understood = CODEC.read(replace(request, body=json.dumps(body).encode()))
+        except ProviderError as error:
+            refusals += error.failure.kind in ("invalid", "not_found")
+        else:
+            json.loads(CODEC.encode(understood).body)
+    assert refusals > 0
 
 
 def test_only_what_the_provider_takes_for_equal_goes_unnoticed():

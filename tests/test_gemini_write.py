@@ -2,12 +2,18 @@
 
 import json
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from bridle.core.effects import AskModel
+from bridle.core.loop import apply, next_effects
+from bridle.core.state import State
+from bridle.values import event as e
 from bridle.values.errors import MisuseError
-from bridle.values.message import Message, Stop
+from bridle.values.message import Message, Reply, Stop
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolResult
+from bridle.values.settings import Settings
 from gemini_talk import (
     CODEC,
     COUSIN,
@@ -78,6 +84,18 @@ def test_three_parallel_calls_then_two_steps():
         {"role": "model", "parts": [{"text": "Done."}, {"text": "", "thoughtSignature": "ZW5k"}]},
         {"role": "user", "parts": [{"text": "Thanks."}]},
     ]
+
+
+def test_what_was_stored_and_read_again_goes_out_in_the_same_bytes():
+    line = (
+        user("q"),
+        assistant(Reasoning(text="hm", signature="cw=="), call("c1", "x", native=SIGNED), call("c2")),
+        results(result("c1"), result("c2")),
+        assistant("Done.", Text(text="", native=SIGNED)),
+        user("more"),
+    )
+    stored = msgspec.json.decode(msgspec.json.encode(line), type=tuple[Message, ...])
+    assert CODEC.encode(ask(*stored)) == CODEC.encode(ask(*line))
 
 
 def test_results_go_out_in_the_order_of_the_calls_however_they_came():
@@ -311,6 +329,23 @@ def test_a_paused_reply_is_gone_on_with_by_its_token():
     }
     twice = sent(ask(user("write"), paused("one ", "dG9r"), paused("two ", "dG9s"), max_tokens=5))
     assert twice == {**question, "continuationToken": "dG9s"}
+
+
+def test_the_loop_goes_on_with_a_paused_reply_by_itself():
+    reply = Reply(parts=paused("one ", "dG9r").parts, stop=Stop.PAUSED, origin=OWN)
+    state = State()
+    for event in (
+        e.Configured(settings=Settings(model=MODEL), session="s"),
+        e.Prompted(parts=(Text(text="write"),)),
+        e.ModelAsked(step=1, attempt=1, digest=""),
+        e.ModelReplied(reply=reply),
+    ):
+        state = apply(state, event)
+    (effect,) = next_effects(state)
+    assert isinstance(effect, AskModel)
+    body = sent(effect.request)
+    assert body["contents"] == [{"role": "user", "parts": [{"text": "write"}]}]
+    assert body["continuationToken"] == "dG9r"
 
 
 def test_a_reply_that_was_gone_on_with_is_history_like_any_other():

@@ -75,6 +75,7 @@ def test_no_call_and_no_word_is_lost(history):
     told, repairs = legal(history)
     before = [c for m in history for c in m.calls]
     assert [c for m in told for c in m.calls] == before
+
     def spoken(line):
         return [p.text for m in line for p in m.parts if isinstance(p, Text) and p.text.strip()]
 

@@ -17,7 +17,7 @@ from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
-from bridle.values.request import OutputSpec, ToolChoice, ToolSpec
+from bridle.values.request import OutputSpec, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 
@@ -319,17 +319,101 @@ def test_an_unknown_price_makes_the_sum_unknown():
 
 @pytest.mark.parametrize("kind", list(TRANSIENT))
 def test_a_failure_is_retried_or_ends_the_run(kind):
-    story = Story()
+    story = Story().reply(says("", call("look")))
+    story.perform()
     for attempt in range(1, ATTEMPTS_MAX + 1):
         ask = story.effect()
         assert ask.attempt == attempt
-        story.tell(e.ModelAsked(step=1, attempt=attempt, digest=""))
+        story.tell(e.ModelAsked(step=2, attempt=attempt, digest=""))
         story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))
         if not TRANSIENT[kind]:
             break
     assert story.effect() == End(stop="failed", reason="no")
     story.end()
     assert story.state.transcript.messages[-1].text == "half"
+
+
+def test_who_never_answered_is_not_tried_again_when_unreachable():
+    story = Story()
+    story.tell(e.ModelAsked(step=1, attempt=1, digest=""))
+    story.tell(e.ModelFailed(failure=Failure(kind="unreachable", message="nobody there")))
+    assert story.effect() == End(stop="failed", reason="nobody there")
+
+
+def test_a_reply_that_broke_off_is_paid_for():
+    story = Story()
+    story.tell(e.ModelAsked(step=1, attempt=1, digest=""))
+    counted = Usage(input=1000, output=3, incomplete=True)
+    story.tell(e.ModelFailed(failure=Failure(kind="cut", message=""), usage=counted, usd=Decimal("0.002")))
+    assert story.state.run.spent.usage == counted
+    assert story.state.run.spent.usd == Decimal("0.002")
+    assert story.state.run.spent.steps == 0
+    story.tell(e.ModelAsked(step=1, attempt=2, digest=""))
+    story.tell(e.RunEnded(stop="cancelled", usage=Usage(incomplete=True)))
+    assert story.state.run.spent.usage.input == 1000 + story.state.prompt_tokens
+    assert story.state.total.usd > Decimal("0.002")
+
+
+def test_a_limit_in_dollars_needs_to_know_what_was_spent():
+    story = Story(budget=Budget(usd=1)).reply(says("", call("look")), usd=None)
+    assert story.perform().stop == "budget"
+
+
+@pytest.mark.parametrize("arguments", ["", " ", "{}"])
+def test_a_call_cut_off_at_the_length_limit_never_runs(arguments):
+    anything = ToolSpec(name="wipe")
+    story = Story(replace(SETTINGS, tools=(anything,)))
+    story.reply(says("", call("wipe", "{}"), call("wipe", arguments), stop=Stop.LENGTH))
+    excuse, run = sorted(next_effects(story.state), key=lambda effect: type(effect).__name__)
+    assert isinstance(run, RunTool)
+    assert run.call.id == "c1_0"
+    assert excuse.call.id == "c1_1"
+    assert "truncated" in excuse.why
+
+
+def test_two_calls_in_turn_end_by_themselves_too():
+    story = Story()
+    for turn in range(40):
+        story.reply(says("", call("look", f'{{"n":{turn % 2}}}')))
+        if isinstance(effect := story.perform(), End):
+            break
+    assert effect.stop == "no_progress"
+    assert story.state.run.spent.steps == 2 * SETTINGS.repeats_max
+
+
+def test_different_calls_are_progress():
+    story = Story(replace(SETTINGS, repeats_max=2))
+    for turn in range(20):
+        story.reply(says("", call("look", f'{{"n":{turn}}}')))
+        assert isinstance(story.perform(), AskModel)
+    assert not any(message.role == "user" for message in story.state.transcript.messages[1:])
+
+
+def test_thinking_leaves_room_for_the_answer():
+    thinker = replace(MODEL, abilities=Abilities(output_tokens=64_000, thinking=("enabled",)))
+    thinking = Thinking(mode="enabled", budget_tokens=30_000)
+    story = Story(replace(SETTINGS, model=thinker, thinking=thinking))
+    request = story.effect().request
+    assert request.max_tokens > request.thinking.budget_tokens == 30_000
+    tight = (
+        Story(replace(SETTINGS, model=thinker, thinking=thinking), budget=Budget(tokens=5_000))
+        .effect()
+        .request
+    )
+    assert 1_024 <= tight.thinking.budget_tokens < tight.max_tokens
+    tiny = (
+        Story(replace(SETTINGS, model=thinker, thinking=thinking), budget=Budget(tokens=1_000))
+        .effect()
+        .request
+    )
+    assert tiny.thinking is None
+
+
+def test_one_good_answer_among_several_is_the_answer():
+    story = Story(replace(SETTINGS, output=replace(SHAPE, mode="tool")))
+    story.reply(says("", call("answer", '{"n":"x"}'), call("answer", '{"n":7}')))
+    assert story.perform().stop == "done"
+    assert story.state.run.output == '{"n":7}'
 
 
 def test_the_providers_word_beats_the_table():

@@ -178,7 +178,10 @@ def test_what_a_model_cannot_do_is_not_asked_of_it():
         ask(user("hi"), model=plain, thinking=Thinking(effort="low"), sampling=Sampling(temperature=1.0))
     )
     assert body.keys() == {"model", "input", "store", "stream"}
-    assert "reasoning" not in sent(ask(user("hi"), thinking=Thinking(effort="max", mode="adaptive")))
+    unknown = Thinking(effort="max", mode="adaptive", display="omitted")
+    assert "reasoning" not in sent(ask(user("hi"), thinking=unknown))
+    shown = sent(ask(user("hi"), thinking=Thinking(display="summarized")))
+    assert shown["reasoning"] == {"summary": "auto"}
     assert sent(ask(user("hi"), max_tokens=1))["max_output_tokens"] == 16
 
 

@@ -22,9 +22,6 @@ HERE = Endpoint(name="here", family="openai_responses")
 ASKED = Request(model=Model(id="m", endpoint=HERE))
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 
-EXPLAINED = {
-    "resp-req_llm-f410c368a5-00": "asks for 10 tokens and was refused for it; 16 are the fewest",
-}
 SHORTENED = {"resp-vercel-01c39166c2-00"}
 """Streams whose deltas somebody shortened by hand after recording."""
 
@@ -32,8 +29,10 @@ SHORTENED = {"resp-vercel-01c39166c2-00"}
 def test_every_reply_decodes_and_every_request_survives():
     verdicts = [verdict(CODEC, recording, slices=(7, 61, 4096)) for recording in corpus(FILE)]
     assert [(found.id, found.problems) for found in verdicts if found.problems] == []
-    changed = {found.id: found.differences for found in verdicts if found.differences}
-    assert changed.keys() <= EXPLAINED.keys(), changed
+    assert [
+        (found.id, found.differences) for found in verdicts if found.differences and not found.reason
+    ] == []
+    assert sum(bool(found.differences) for found in verdicts) < len(verdicts) / 100
     assert sum(found.answer == "reply" for found in verdicts) > 1_400
 
 
@@ -160,16 +159,18 @@ def replayed(reply, model=ASKED.model):
         replace(part, id=f"c2_{place}") if isinstance(part, ToolCall) else part
         for place, part in enumerate(reply.parts)
     )
-    said = Message(role="assistant", parts=parts, origin=reply.origin, stop=reply.stop)
+    said = Message(role="assistant", parts=parts, origin=reply.origin, stop=reply.stop, reply_id=reply.id)
     answers = tuple(ToolResult(call_id=call.id, parts=(Text(text="x"),)) for call in said.calls)
     request = replace(ASKED, model=model, messages=(said, Message(role="tool", parts=answers)))
     sent = json.loads(CODEC.encode(request).body)["input"]
-    ours = [item for item in sent if item["type"] not in ("function_call_output", "custom_tool_call_output")]
-    outputs = [item["call_id"] for item in sent if item not in ours]
-    assert outputs == [
-        item["call_id"] for item in ours if item["type"] in ("function_call", "custom_tool_call")
-    ]
+    ours = [item for item in sent if item.get("type") not in OUTPUTS]
+    outputs = [item["call_id"] for item in sent if item.get("type") in OUTPUTS]
+    assert outputs == [item["call_id"] for item in ours if item.get("type") in CALLS]
     return ours
+
+
+CALLS = ("function_call", "custom_tool_call")
+OUTPUTS = ("function_call_output", "custom_tool_call_output")
 
 
 def words_in(item):
@@ -308,3 +309,59 @@ def damaged(body, random):
             case _:
                 del data[at:]
     return bytes(data)
+
+
+JUNK = (
+    None,
+    0,
+    -1,
+    1.5,
+    "",
+    "x",
+    "\ud83d",
+    [],
+    [1],
+    {},
+    {"a": 1},
+    True,
+    [[]],
+    {"type": "x"},
+    "message",
+    ["text"],
+)
+
+
+def test_damaged_requests_are_refused_or_can_be_written():
+    requests = [
+        recording.request
+        for recording in corpus(FILE)
+        if recording.request is not None and len(recording.request.body) < 20_000
+    ]
+    written = 0
+    for number in range(2_000 * CAMPAIGN):
+        random = Random(number)
+        request = random.choice(requests)
+        body = json.loads(request.body)
+        for _ in range(random.randint(1, 3)):
+            body = put(body, random.choice(list(places(body))), random.choice(JUNK))
+        try:
+            read = CODEC.read(replace(request, body=json.dumps(body).encode()))
+        except ProviderError:
+            continue
+        written += 1
+        assert isinstance(json.loads(CODEC.encode(read).body)["input"], list), number
+    assert written > 1_000
+
+
+def places(value, at=()):
+    yield at
+    for name in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from places(value[name], (*at, name))
+
+
+def put(value, at, junk):
+    if not at:
+        return junk
+    changed = dict(value) if isinstance(value, dict) else list(value)
+    changed[at[0]] = put(value[at[0]], at[1:], junk)
+    return changed

@@ -8,7 +8,12 @@ from pathlib import Path
 from bridle.cli.main import COMMANDS
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "ARCHITECTURE.md",
+    ROOT / "CONTRIBUTING.md",
+    *(ROOT / "docs").glob("*.md"),
+]
 
 
 def test_the_example_runs_as_it_stands():
@@ -35,5 +40,7 @@ def test_every_command_is_mentioned():
 
 def test_files_named_in_the_architecture_exist():
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    for name in re.findall(r"`((?:core|run|values|ports|providers|stores|cli|tests|sim)/[\w/]+\.(?:py|toml))`", text):
+    for name in re.findall(
+        r"`((?:core|run|values|ports|providers|stores|cli|tests|sim)/[\w/]+\.(?:py|toml))`", text
+    ):
         assert (ROOT / name).exists() or (ROOT / "src" / "bridle" / name).exists(), name

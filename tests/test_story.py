@@ -272,7 +272,10 @@ def test_cancelled_at_every_await_the_session_stays_legal():
             again = agent(world, store, script=(*SCRIPT, *("more",) * 5))
             result = await again.run("go on", session="s")
             assert result.stop == "done"
-            assert len(world.paid) == len(set(world.paid)) or result.text == "All done: five."
+            paid = [r.call_id for m in result.messages for r in m.results if r.text.startswith("paid")]
+            assert len(world.paid) <= len(paid) + sum(
+                r.outcome == "unknown" for m in result.messages for r in m.results
+            )
             assert_legal(await store.read("s"))
         else:
             pytest.fail("the run never ended")

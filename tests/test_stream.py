@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, FinalAnswer, TextDelta, tool
+from bridle import Agent, FinalAnswer, MisuseError, TextDelta, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls
@@ -101,13 +101,26 @@ def test_what_went_wrong_reaches_the_viewer():
     asyncio.run(main())
 
 
-def test_a_watcher_can_never_change_a_run():
+def test_a_watcher_can_never_change_a_run(caplog):
     class Bad:
         def saw(self, session, happening):
             raise ValueError("oops")
 
-    with pytest.warns(RuntimeWarning, match="Bad raised ValueError"):
-        assert Agent(scripted("fine"), watchers=[Bad()]).run_sync("?").text == "fine"
+    assert Agent(scripted("fine"), watchers=[Bad()]).run_sync("?").text == "fine"
+    (told,) = caplog.messages
+    assert "Bad raised ValueError('oops')" in told
+
+
+def test_a_stream_is_iterated_once():
+    async def main():
+        stream = Agent(scripted("x")).stream("?")
+        async for _ in stream:
+            pass
+        with pytest.raises(MisuseError, match="once"):
+            async for _ in stream:
+                pass
+
+    asyncio.run(main())
 
 
 def test_the_partial_reply_of_a_cut_stream_is_kept():

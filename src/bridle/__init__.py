@@ -81,8 +81,8 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
-        "RunEnded", "ToolFinished", "ToolStarted", "ViewChanged",
+        "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted",
+        "Resumed", "RunEnded", "ToolFinished", "ToolStarted", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

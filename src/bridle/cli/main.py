@@ -6,6 +6,7 @@ right (said in one line) · 130 cancelled with Ctrl-C.
 
 import argparse
 import difflib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -35,6 +36,9 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a letter nobody can show is no reason to stop
     try:
         return _dispatch(given)
     except BridleError as error:
@@ -44,6 +48,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return CANCELLED
     except BrokenPipeError:
         # Whoever read us has left.  Python would complain once more while flushing at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        complain(f"cannot write the output: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from ..ports.store import Store
 from ..stores import open_store
+from ..values.errors import MisuseError
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
@@ -21,5 +22,9 @@ def store_path(given: str | None) -> str:
     return str(Path(data) / "bridle" / "log.db")
 
 
-def open_log(given: str | None) -> Store:
-    return open_store(store_path(given))
+def open_log(given: str | None, *, to_read: bool = False) -> Store:
+    """The log; one that is only to be read is not made when it is missing."""
+    path = store_path(given)
+    if to_read and "://" not in path and not Path(path).exists():
+        raise MisuseError(f"there is no log at {path}; `bridle run` makes one, or name another with --store")
+    return open_store(path)

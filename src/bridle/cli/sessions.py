@@ -6,6 +6,7 @@ import asyncio
 import msgspec
 
 from ..ports.store import SessionInfo, Store
+from ..values.errors import Corrupt
 from ..watchers.console import brief, clean, dollars
 from .logs import ending, first_words, fold, local_time
 from .places import add_store_option, open_log
@@ -34,7 +35,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _rows(options: argparse.Namespace) -> list[dict[str, str | int | float | None]]:
-    store = open_log(options.store)
+    store = open_log(options.store, to_read=True)
     try:
         return [await _row(store, info) for info in await store.sessions(limit=options.limit)]
     finally:
@@ -42,7 +43,21 @@ async def _rows(options: argparse.Namespace) -> list[dict[str, str | int | float
 
 
 async def _row(store: Store, info: SessionInfo) -> dict[str, str | int | float | None]:
-    records = await store.read(info.id)
+    try:
+        records = await store.read(info.id)
+    except Corrupt as error:
+        # One damaged session must not hide the others.
+        return {
+            "session": info.id,
+            "updated_at": info.updated_at,
+            "ended": "corrupt",
+            "steps": 0,
+            "tokens": 0,
+            "cost": None,
+            "model": "",
+            "parent": info.parent or None,
+            "prompt": str(error),
+        }
     state = fold(records)
     usd = state.total.usd
     return {

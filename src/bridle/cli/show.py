@@ -31,7 +31,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 async def _read(options: argparse.Namespace) -> Sequence[Record]:
-    store = open_log(options.store)
+    store = open_log(options.store, to_read=True)
     try:
         return await read_session(store, options.session)
     finally:

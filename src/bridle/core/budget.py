@@ -35,12 +35,16 @@ def room(state: State) -> int:
     """The most output tokens the next reply may have."""
     settings, run = state.settings, state.run
     limit = settings.model.abilities.output_tokens
-    wanted = settings.max_tokens or (limit if run.more_room else min(limit, OUTPUT_TOKENS_DEFAULT))
-    rooms = [wanted]
+    allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
+    usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
+    rooms = [settings.max_tokens or (limit if run.more_room else usual)]
     if run.budget.tokens is not None:
         rooms.append(run.budget.tokens - run.spent.usage.total - state.prompt_tokens)
-    if run.budget.usd is not None and settings.model.price is not None and run.spent.usd is not None:
-        rooms.append(_affordable(settings.model.price, run.budget.usd - run.spent.usd, state.prompt_tokens))
+    if run.budget.usd is not None:
+        price, spent = settings.model.price, run.spent.usd
+        if price is None or spent is None:
+            return 0  # what a call costs is unknown, so no limit on it can be held
+        rooms.append(_affordable(price, run.budget.usd - spent, state.prompt_tokens))
     return min(rooms)
 
 

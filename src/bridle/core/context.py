@@ -8,11 +8,16 @@ changes from step to step (tool choice, room for output) is outside the prefix.
 What a model would refuse is settled before it is sent (settling.py), and noted once a run.
 """
 
+from msgspec.structs import replace
+
 from ..values.parts import Text
-from ..values.request import Mark, OutputSpec, Request, ToolChoice, ToolSpec
+from ..values.request import Mark, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from .budget import room
 from .settling import settle
 from .state import State
+
+ALLOWANCE_LEAST = 1_024
+"""No provider takes a smaller allowance for thinking."""
 
 
 def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
@@ -20,15 +25,16 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
     settings = state.settings
     tools = shown_tools(settings.tools, settings.output)
     wish = settle(settings, choice or settings.tool_choice)
+    most = room(state)
     request = Request(
         model=settings.model,
         system=(Text(text=settings.instructions),) if settings.instructions else (),
         tools=tools,
         messages=state.view,
         tool_choice=wish.choice,
-        max_tokens=room(state),
+        max_tokens=most,
         output=settings.output if settings.output and settings.output.mode == "native" else None,
-        thinking=wish.thinking,
+        thinking=_within(wish.thinking, most),
         sampling=wish.sampling,
         marks=_marks(state, tools),
         extras=settings.extras,
@@ -41,6 +47,14 @@ def shown_tools(tools: tuple[ToolSpec, ...], output: OutputSpec | None) -> tuple
         return tools
     description = output.description or "Give your final answer by calling this."
     return (*tools, ToolSpec(name=output.name, description=description, parameters=output.parameters))
+
+
+def _within(thinking: Thinking | None, most: int) -> Thinking | None:
+    """Thinking that leaves room for an answer: providers refuse an allowance as large as the whole reply."""
+    if thinking is None or thinking.budget_tokens is None or thinking.budget_tokens < most:
+        return thinking
+    allowance = most // 2
+    return replace(thinking, budget_tokens=allowance) if allowance >= ALLOWANCE_LEAST else None
 
 
 def _marks(state: State, tools: tuple[ToolSpec, ...]) -> tuple[Mark, ...]:

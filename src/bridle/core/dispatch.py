@@ -9,12 +9,11 @@ may therefore start only when no earlier unfinished call could disturb it; calls
 only read disturb nobody.
 """
 
-from collections.abc import Iterable
 from hashlib import sha256
 
 from msgspec.structs import replace
 
-from ..values.message import Reply
+from ..values.message import Reply, Stop
 from ..values.parts import Part, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from ..values.settings import Settings
@@ -24,6 +23,7 @@ from .state import OpenCall, State
 from .validation import Problem, check_arguments, unknown_tool
 
 ACCEPTED = "Accepted."
+TRUNCATED = "The arguments were truncated: the reply reached its length limit. Nothing was run; call again."
 IN_DOUBT = (
     "This call was started and then interrupted. Whether it took effect is unknown; it was not run again."
     " Find out before you repeat it."
@@ -45,13 +45,18 @@ def numbered(reply: Reply, turn: int) -> Reply:
     return replace(reply, parts=tuple(parts))
 
 
-def opened(calls: Iterable[ToolCall], settings: Settings, objection: str) -> tuple[OpenCall, ...]:
+def opened(reply: Reply, settings: Settings, objection: str) -> tuple[OpenCall, ...]:
     """The calls of a reply, each with what is wrong with it."""
+    calls = reply.calls
     shown = shown_tools(settings.tools, settings.output)
     by_name = {spec.name: spec for spec in shown if spec.native is None}
     answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
     return tuple(
-        OpenCall(call=call, problem=_problem(call, by_name) or (objection if call.name == answer else ""))
+        OpenCall(
+            call=call,
+            problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else _problem(call, by_name))
+            or (objection if call.name == answer else ""),
+        )
         for call in calls
     )
 
@@ -108,6 +113,11 @@ def deadline(state: State) -> float | None:
 def answered(calls: tuple[OpenCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
     """Calls with their results, in the order the model asked, whatever order they finished in."""
     return tuple((item.call, item.result) for item in calls if item.result is not None)
+
+
+def _cut_off(reply: Reply) -> bool:
+    """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
+    return reply.stop is Stop.LENGTH and reply.calls[-1].arguments.strip() in ("", "{}")
 
 
 def _disturbs(earlier: ToolSpec, later: ToolSpec) -> bool:

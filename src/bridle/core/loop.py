@@ -20,15 +20,16 @@ from msgspec.structs import replace
 
 from ..values import event as e
 from ..values.errors import MisuseError
-from ..values.message import Message, Reply, Stop
+from ..values.message import Message, Stop
 from ..values.parts import Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.usage import Usage
 from .budget import exhausted
 from .context import assemble
 from .dispatch import answered, deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
 from .handoff import changed, pictures_in, too_large_in, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
-from .progress import NOTICE_BEFORE_END, batch_signature, notice
+from .progress import NOTICE_BEFORE_END, batch_signature, notice, repetitions
 from .retry import wait_before_next
 from .saying import added, said
 from .state import OpenCall, Phase, Run, Spent, State
@@ -65,18 +66,20 @@ def _ask_or_end(state: State) -> Effect:
     reached = exhausted(state)
     if reached:
         return End(stop=reached[0], reason=reached[1])
-    if limit is not None and run.repeats:
-        names = tuple(part.name for part in _last_calls(state))
-        if run.repeats >= limit:
-            story = f"{', '.join(names)} called {run.repeats} times with the same arguments and result"
+    repeats = repetitions(run.batches) if limit is not None else 0
+    if limit is not None and repeats > 1:
+        names = tuple(call.name for call in _last_calls(state))
+        if repeats >= limit:
+            story = f"{', '.join(names)} called {repeats} times with the same arguments and result"
             return End(stop="no_progress", reason=story)
-        if run.repeats == limit - NOTICE_BEFORE_END and state.transcript.messages[-1].role == "tool":
-            return Nudge(why="repeating", words=notice(run.repeats, names))
+        due = repeats == max(2, limit - NOTICE_BEFORE_END)
+        if due and state.transcript.messages[-1].role == "tool":
+            return Nudge(why="repeating", words=notice(repeats, names))
     if run.rejections > REJECTIONS_MAX:
         return End(stop="failed", reason="no answer had the shape asked for")
     wait = 0.0
     if run.failure is not None:
-        patience = wait_before_next(run.failure, run.attempt)
+        patience = wait_before_next(run.failure, run.attempt, answered=state.replies > 0)
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
@@ -133,7 +136,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         attempt=0,
         failure=None,
         partial="",
-        repeats=0,
+        batches=(),
         nudges=0,
         rejections=0,
         pauses=0,
@@ -164,7 +167,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     acting = bool(calls)
     run = replace(
         state.run,
-        spent=_plus(state.run.spent, reply, event.usd),
+        spent=_plus(state.run.spent, reply.usage, event.usd, steps=1),
         attempt=0,
         failure=None,
         partial="",
@@ -176,10 +179,10 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(calls, state.settings, event.objection),
+        calls=opened(reply, state.settings, event.objection) if acting else (),
         proof=proof,
         run=replace(run, nudges=0, said="") if acting else run,
-        total=_plus(state.total, reply, event.usd),
+        total=_plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
         prompt_tokens=reply.usage.total or state.prompt_tokens,
     )
@@ -200,7 +203,8 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
-    return replace(state, run=replace(state.run, failure=event.failure, partial=event.partial))
+    run = replace(state.run, failure=event.failure, partial=event.partial)
+    return _charged(replace(state, run=run), event.usage, event.usd)
 
 
 def _tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
@@ -220,12 +224,11 @@ def _tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -
     if any(item.result is None for item in calls):
         return after
     signature = batch_signature(answered(calls))
-    repeats = state.run.repeats + 1 if signature == state.run.last_batch else 1
+    remembered = 2 * (state.settings.repeats_max or 0)
     output = _accepted(state, calls)
     run = replace(
         state.run,
-        last_batch=signature,
-        repeats=repeats,
+        batches=(*state.run.batches, signature)[-remembered:] if remembered else (),
         output=output,
         rejections=state.run.rejections + (1 if _rejected(state, calls) else 0),
     )
@@ -248,7 +251,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
-    after = state
+    after = _charged(state, event.usage, event.usd)
     if state.calls:
         calls = tuple(_closed(item) for item in state.calls)
         after = said(replace(after, calls=()), _results_message(calls, at))
@@ -282,22 +285,20 @@ def _closed(item: OpenCall) -> OpenCall:
     return replace(item, result=result)
 
 
-def _output_call(state: State, calls: tuple[OpenCall, ...]) -> OpenCall | None:
+def _output_calls(state: State, calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
     output = state.settings.output
     if output is None or output.mode != "tool":
-        return None
-    return next((item for item in calls if item.call.name == output.name), None)
+        return ()
+    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
 
 
 def _accepted(state: State, calls: tuple[OpenCall, ...]) -> str | None:
-    item = _output_call(state, calls)
-    good = item is not None and item.result is not None and not item.result.is_error
-    return item.call.arguments if good and item is not None else None
+    good = [item for item in _output_calls(state, calls) if item.result and not item.result.is_error]
+    return good[0].call.arguments if good else None
 
 
 def _rejected(state: State, calls: tuple[OpenCall, ...]) -> bool:
-    item = _output_call(state, calls)
-    return item is not None and item.result is not None and item.result.is_error
+    return bool(_output_calls(state, calls)) and _accepted(state, calls) is None
 
 
 def _counts(part: Part) -> bool:
@@ -314,9 +315,24 @@ def _last_calls(state: State) -> tuple[ToolCall, ...]:
     return ()
 
 
-def _plus(spent: Spent, reply: Reply, usd: Decimal | None) -> Spent:
+def _charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
+    """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
+    if usage is None:
+        return state
+    if not usage.total:
+        usage = Usage(input=state.prompt_tokens, incomplete=True)
+        price = state.settings.model.price
+        usd = price.cost(usage) if price else None
+    return replace(
+        state,
+        run=replace(state.run, spent=_plus(state.run.spent, usage, usd)),
+        total=_plus(state.total, usage, usd),
+    )
+
+
+def _plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:
     known = None if spent.usd is None or usd is None else spent.usd + usd
-    return Spent(steps=spent.steps + 1, usage=spent.usage + reply.usage, usd=known)
+    return Spent(steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
 
 
 Handler = Callable[[State, Any, float, str], State]

@@ -13,6 +13,23 @@ from ..values.parts import ToolCall, ToolResult
 
 NOTICE_BEFORE_END = 2
 """How many repetitions before the last one the model is told."""
+PERIODS = (1, 2)
+"""Going round in circles of one batch, or of two in turn."""
+
+
+def repetitions(batches: tuple[str, ...]) -> int:
+    """How often the latest batch, or the latest two in turn, came in a row."""
+    return max((_in_a_row(batches, period) for period in PERIODS), default=0)
+
+
+def _in_a_row(batches: tuple[str, ...], period: int) -> int:
+    latest = batches[-period:]
+    count = 0
+    while latest and batches[len(batches) - (count + 1) * period : len(batches) - count * period] == latest:
+        count += 1
+        if (count + 1) * period > len(batches):
+            break
+    return count
 
 
 def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:

@@ -29,9 +29,15 @@ TRANSIENT: dict[FailureKind, bool] = {
 }
 
 
-def wait_before_next(failure: Failure, attempts: int) -> float | None:
-    """Seconds to wait before asking again after `attempts` tries, or None when it would not help."""
+def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) -> float | None:
+    """Seconds to wait before asking again after `attempts` tries, or None when it would not help.
+
+    Who was never reached and never `answered` in this session has the wrong address more often than a
+    bad moment, and the person who typed it is waiting to be told.
+    """
     willing = TRANSIENT[failure.kind] if failure.should_retry is None else failure.should_retry
+    if failure.kind == "unreachable" and not answered:
+        willing = False
     if not willing or attempts >= ATTEMPTS_MAX:
         return None
     if failure.retry_after_seconds is not None:

@@ -12,9 +12,13 @@ from ..values.parts import Media, Part, Text, ToolResult
 from .handoff import pictures_in, too_large_in
 from .state import State
 
-MEDIA_TOKENS = 1_600
-BYTES_PER_TOKEN = 3
-"""Fewer than most text has."""
+PICTURE_TOKENS = 5_000
+"""What the largest picture a model looks at costs."""
+MESSAGE_TOKENS = 16
+"""What goes around a message: who speaks, where it begins and ends."""
+LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
+LETTERS_PER_TOKEN = 2
+"""Words have four; names and codes have two.  Digits, signs and other scripts are counted one a byte."""
 
 
 def added(state: State, message: Message) -> State:
@@ -33,24 +37,32 @@ def added(state: State, message: Message) -> State:
 
 
 def said(state: State, message: Message) -> State:
-    estimate = (state.prompt_tokens or _overhead(state)) + _tokens(message.parts)
+    estimate = (state.prompt_tokens or _overhead(state)) + _tokens(message.parts) + MESSAGE_TOKENS
     return replace(added(state, message), prompt_tokens=estimate)
 
 
 def _overhead(state: State) -> int:
     settings = state.settings
-    size = len(settings.instructions.encode("utf-8", "replace"))
-    size += sum(len(spec.parameters) + len(spec.description) + len(spec.name) for spec in settings.tools)
-    return size // BYTES_PER_TOKEN
+    texts = [settings.instructions, settings.output.parameters if settings.output else ""]
+    for spec in settings.tools:
+        texts += (spec.name, spec.description, spec.parameters)
+    return sum(text_tokens(text) for text in texts) + MESSAGE_TOKENS
+
+
+def text_tokens(text: str) -> int:
+    data = text.encode("utf-8", "replace")
+    others = len(data.translate(None, LETTERS))
+    return others + (len(data) - others) // LETTERS_PER_TOKEN + 1
 
 
 def _tokens(parts: tuple[Part, ...]) -> int:
     total = 0
     for part in parts:
         if isinstance(part, Media):
-            total += MEDIA_TOKENS
+            # A file is read as text, a picture is looked at: the one grows with its size.
+            total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
         elif isinstance(part, ToolResult):
             total += _tokens(part.parts)
         elif isinstance(part, Text):
-            total += len(part.text.encode("utf-8", "replace")) // BYTES_PER_TOKEN + 1
+            total += text_tokens(part.text)
     return total

@@ -62,7 +62,9 @@ def _unforced(wish: Wish, settings: Settings) -> Wish:
 def _unforced_while_thinking(wish: Wish, settings: Settings) -> Wish:
     if wish.choice.mode not in ("any", "tool") or not _clashes(wish.thinking, settings):
         return wish
-    note = f"tool choice {_called(wish.choice)} became 'auto': not to be forced while {settings.model.id} thinks"
+    note = (
+        f"tool choice {_called(wish.choice)} became 'auto': not to be forced while {settings.model.id} thinks"
+    )
     return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
 
 

@@ -69,8 +69,8 @@ class Run(Value):
     """The last reply ran out of room: ask for the most the model can give."""
     output: str | None = None
     """The accepted structured answer, as JSON text."""
-    last_batch: str = ""
-    repeats: int = 0
+    batches: tuple[str, ...] = ()
+    """Signatures of the latest batches of calls and their results."""
     stop: RunStop | None = None
     reason: str = ""
     answer: str = ""

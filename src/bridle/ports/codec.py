@@ -11,6 +11,7 @@ from ..values.delta import Delta
 from ..values.errors import Failure
 from ..values.message import Message, Reply
 from ..values.request import Request
+from ..values.usage import Usage
 from ..values.value import Value
 
 
@@ -59,6 +60,11 @@ class Decoder(Protocol):
 
     @property
     def partial(self) -> str: ...
+
+    @property
+    def counted(self) -> Usage:
+        """What the provider has counted so far, marked incomplete; nothing when it counts only at the end."""
+        ...
 
 
 class Codec(Protocol):

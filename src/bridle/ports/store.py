@@ -9,6 +9,7 @@ All methods may be called from any task of one event loop at the same time.
 """
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Protocol
 
 from ..values.record import Record
@@ -45,6 +46,13 @@ class Store(Protocol):
 
         Raises `SessionNotFound`; `MisuseError` when there is no record `at`; `Conflict` when there
         is a session `new`.
+        """
+        ...
+
+    def hold(self, session: str) -> AbstractContextManager[None]:
+        """Keep everybody else from driving this session; `Conflict` when somebody alive does already.
+
+        Must be let go of by itself when its holder's process ends, however that happens.
         """
         ...
 

@@ -16,18 +16,20 @@ from itertools import chain
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Part
+from ..values.usage import Usage
 from ._anthropic_blocks import Block, part_of
-from ._anthropic_ends import LENGTH_WORD, reply_of
+from ._anthropic_ends import LENGTH_WORD, reply_of, usage_of
 from ._anthropic_failures import failure_from, failure_of
 from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
 from ._eventstream import EventStreamReader
-from ._failures import error_in, one_line
+from ._failures import error_in, stranger
 from ._json import loads, members, mended
 from ._sse import SseReader
 
@@ -82,6 +84,10 @@ class AnthropicDecoder:
     def partial(self) -> str:
         said = (block.pieces for block in self._blocks if block.delta_type == "text_delta")
         return mended("".join(chain.from_iterable(said)))
+
+    @property
+    def counted(self) -> Usage:
+        return replace(usage_of(self._usage), incomplete=True)
 
     def feed(self, data: bytes) -> list[Delta]:
         if self._failure is not None:
@@ -286,11 +292,7 @@ class AnthropicDecoder:
             envelope = None
         if (error := error_in(envelope)) is not None:
             return failure_from(error, self._status)
-        said = one_line(body)[:200]
-        return self._problem(
-            "garbled",
-            f"HTTP {self._status}, but no message of this provider; check the base URL. It said: {said}",
-        ).failure
+        return stranger(self._status, "message of this provider", body)
 
     def _last_words(self, reader: SseReader | EventStreamReader) -> None:
         """An event without its final blank line counts when it is whole."""

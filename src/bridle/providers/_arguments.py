@@ -6,7 +6,7 @@ because a call that was answered cannot be left out: it becomes the one member o
 so, and is taken out of it again on the way back.
 """
 
-from typing import Any, cast
+from typing import Any
 
 from ._json import is_object, loads, mended, raw
 
@@ -26,8 +26,11 @@ def object_of(arguments: str) -> Any:
 
 def text_of(written: str) -> str:
     """The arguments in an object that was written by `object_of`, or by anybody else."""
-    if INVALID_JSON in written:
+    if INVALID_JSON not in written:
+        return written
+    try:
         value = loads(written)
-        if isinstance(value, dict) and list(value) == [INVALID_JSON] and isinstance(value[INVALID_JSON], str):
-            return cast("str", value[INVALID_JSON])
-    return written
+    except ValueError:
+        return written
+    only = value[INVALID_JSON] if isinstance(value, dict) and list(value) == [INVALID_JSON] else None
+    return only if isinstance(only, str) else written

@@ -57,7 +57,7 @@ def part_of(block: Block, arguments: str | None = None, *, of_model: bool) -> Pa
             part = _words(kind, inner)
         elif isinstance(inner, dict):
             part = _structured(kind, inner, arguments, of_model=of_model)
-    return part or Opaque(kind=kind, native=dumps(said).decode())
+    return part or Opaque(kind=kind, native=dumps(said or block).decode())
 
 
 def block_of(
@@ -125,18 +125,18 @@ def _words(kind: str, inner: Any) -> Text | None:
 def _text_block(text: Text, *, own: bool, blank: bool) -> Block | None:
     words = mended(text.text)
     kind, beside = next(iter(loads(text.native).items())) if own and text.native else ("text", {})
-    if kind != "text" and kind not in _WORDED:
-        return {kind: beside}
+    if kind != "text" and kind not in _WORDED and not words:
+        return {kind: beside}  # carried by a text because there was no other place for it
     if not words.strip() and not blank:
         return None
     match kind:
-        case "text":
-            return {"text": words}
         case "json":
             return {"json": raw(words)}
         case "guardContent":
             return {kind: {"text": {"text": words, **beside["text"]}}}
-    return {kind: {"content": [{"text": words}], **beside}}
+        case "citationsContent" | "searchResult":
+            return {kind: {"content": [{"text": words}], **beside}}
+    return {"text": words}
 
 
 def _call(inner: Block, arguments: str | None) -> ToolCall:
@@ -195,9 +195,10 @@ def _reasoning(inner: Block) -> Reasoning | None:
     match inner:
         case {"redactedContent": str(sealed), **rest} if not rest:
             return Reasoning(signature=sealed, redacted=True)
-        case {"reasoningText": {"text": str(text), **beside}, **rest} if not rest:
-            native = _beyond(beside, "signature")
-            return Reasoning(text=mended(text), signature=_word(beside.get("signature")), native=native)
+        case {"reasoningText": {"text": str(text)}, **rest} if not rest:
+            thought = inner["reasoningText"]
+            native = _beyond(thought, "text", "signature")
+            return Reasoning(text=mended(text), signature=_word(thought.get("signature")), native=native)
     return None
 
 

@@ -10,6 +10,8 @@ import re
 from base64 import b64decode, b64encode
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..values.parts import Media, MediaKind
 from ._json import dumps, loads, mended
 
@@ -127,6 +129,13 @@ def legal_name(name: str) -> str:
     return plain[:NAME_LENGTH_MAX].strip() or _UNNAMED
 
 
+def renamed(media: Media, name: str) -> Media:
+    """Under another name; what the end of the old one told is kept as the media type."""
+    end = media.name.rpartition(".")[2].lower() if "." in media.name else ""
+    told = not media.media_type and end in _FORMATS[media.kind].split()
+    return replace(media, name=name, media_type=_type_of(media.kind, end) if told else media.media_type)
+
+
 def left_out(media: Media) -> str:
     """Words in place of what cannot be sent."""
     named = " ".join(filter(None, (media.name, media.url)))
@@ -139,10 +148,7 @@ def _format(media: Media, *, own: bool) -> str:
         return found
     if own:
         return media_type.rpartition("/")[2]
-    if media.kind == "document" and media_type.startswith("text/"):
-        return "txt"
-    end = media.name.rpartition(".")[2].lower() if "." in media.name else ""
-    return end if not media_type and end in _FORMATS[media.kind].split() else ""
+    return "txt" if media.kind == "document" and media_type.startswith("text/") else ""
 
 
 def _packed(text: str) -> str:

@@ -10,12 +10,13 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
-from ..values.errors import FailureKind
+from ..values.errors import Failure, FailureKind
 from ._json import mended
 
 MESSAGE_LENGTH_MAX = 1_000
 """Long enough for every sentence a provider writes, short enough for one line in a log."""
 
+STRANGER_LENGTH_MAX = 200
 KINDS_BY_STATUS: dict[int, FailureKind] = {
     401: "unauthorized",
     402: "quota",
@@ -43,6 +44,13 @@ def unexplained(status: int, headers: Mapping[str, str], body: bytes) -> str:
     where = f" to {headers['location']}" if 300 <= status < 400 and "location" in headers else ""
     said = one_line(body)
     return f"HTTP {status}{where}" + (f": {said}" if said else ", without a word of explanation")
+
+
+def stranger(status: int, wanted: str, body: bytes) -> Failure:
+    """A good status with something else in it than was `wanted`: nobody we know lives at this address."""
+    said = one_line(body)[:STRANGER_LENGTH_MAX]
+    message = f"HTTP {status}, but no {wanted}; check the base URL. It said: {said}"
+    return Failure(kind="garbled", message=message, status=status, should_retry=False)
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:

@@ -21,11 +21,12 @@ from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
-from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
+from ..values.usage import Usage
 from ._array import ArrayReader
-from ._failures import error_in, one_line
-from ._gemini_ends import CONTINUES, finish_word, is_block, reply_of
+from ._failures import error_in, one_line, stranger
+from ._gemini_ends import CONTINUES, finish_word, is_block, reply_of, usage_of
 from ._gemini_failures import failure_from, failure_of
 from ._gemini_growing import Growing
 from ._gemini_parts import (
@@ -35,6 +36,7 @@ from ._gemini_parts import (
     Block,
     arguments_of,
     camel,
+    opaque_of,
     part_of,
     wire_name,
 )
@@ -49,7 +51,8 @@ ERROR_BYTES_MAX = 1024 * 1024
 _KEPT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 """What a candidate says beside its content that is worth keeping."""
 _KNOWN = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
-_BLANK = b" \t\r\n\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n" + _BYTE_ORDER_MARK
 _NOTHING = Raw()
 
 
@@ -136,6 +139,11 @@ class GeminiDecoder:
         return self._growing.said
 
     @property
+    def counted(self) -> Usage:
+        self._note_counts()
+        return replace(usage_of(self._counts), incomplete=True)
+
+    @property
     def _succeeded(self) -> bool:
         return 200 <= self._status < 300
 
@@ -178,12 +186,14 @@ class GeminiDecoder:
         """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
         data = b"".join((*self._body, data))
         self._body, self._body_size = [], 0
-        if start := data.lstrip(_BLANK)[:1]:
-            self._sniffed = True
-            if start == b"[":
-                self._reader = ArrayReader()
-            elif start not in b'{<"':
-                self._reader = SseReader()
+        start = data.lstrip(_BLANK)[:1]
+        if not start:
+            return data[-len(_BYTE_ORDER_MARK) :]
+        self._sniffed = True
+        if start == b"[":
+            self._reader = ArrayReader()
+        elif start not in b'{<"':
+            self._reader = SseReader()
         return data
 
     def _hold(self, data: bytes) -> None:
@@ -282,6 +292,8 @@ class GeminiDecoder:
             return  # how a call in pieces ends; this one never began
         else:
             part, at = part_of(block, arguments), self._growing.count
+            if isinstance(part, ToolResult):
+                part = opaque_of(block)  # not the model's to say, so nobody may take it for an answer
             self._growing.add(part)
         match part:
             case Text(text=said) if said:
@@ -302,12 +314,12 @@ class GeminiDecoder:
     def _parts(self) -> list[Part]:
         try:
             parts = [self._called(part) for part in self._growing.parts()]
+            if self._fields and any(map(_says, parts)):
+                parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
         except ValueError as error:
             raise self._problem(
-                "garbled", f"the provider sent a call that cannot be read ({error})"
+                "garbled", f"the provider sent a part that cannot be read ({error})"
             ) from None
-        if self._fields and any(map(_says, parts)):
-            parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
         if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUED_BY)):
             parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUED_BY: token}).decode()))
         return parts
@@ -328,20 +340,16 @@ class GeminiDecoder:
             if body.lstrip(_BLANK)[:1] == b"{":
                 raise self._problem("cut", "the reply ended before it was complete") from None
             raise self._stranger(body) from None
-        if isinstance(reply, dict) and "error" not in reply and not _KNOWN & {camel(name) for name in reply}:
+        if not isinstance(reply, dict):
+            raise self._stranger(body)
+        if "error" not in reply and _KNOWN.isdisjoint(map(camel, reply)):
             if (error := error_in(reply)) is not None:
                 raise ProviderError(failure_from(error, self._status))
-            raise self._stranger(body)
-        if not isinstance(reply, dict):
             raise self._stranger(body)
         self._read(body, [])
 
     def _stranger(self, body: bytes) -> ProviderError:
-        said = one_line(body)[:200]
-        return self._problem(
-            "garbled",
-            f"HTTP {self._status}, but no reply of this provider; check the base URL. It said: {said}",
-        )
+        return ProviderError(stranger(self._status, "reply of this provider", body))
 
     def _last_words(self, reader: SseReader | ArrayReader) -> None:
         """An event without its final blank line counts when it is whole."""
@@ -353,7 +361,7 @@ class GeminiDecoder:
             self._read(data, [])
 
     def _problem(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=mended(message), status=self._status))
+        return ProviderError(Failure(kind=kind, message=one_line(message), status=self._status))
 
 
 def _says(part: Part) -> bool:

@@ -185,10 +185,10 @@ def _result(said: Block, answer: Block) -> ToolResult:
         parts += [Text(text=mended(only))] if only.strip() else []
     elif members:
         parts.append(Text(text=dumps(members).decode()))
-    for inner in answer.pop("parts", None) or ():
+    beside = answer.pop("parts", None)
+    for inner in beside if isinstance(beside, list) else ():
         if isinstance(inner, dict):
-            beside = _said(inner)
-            parts.append(_media(beside) or opaque_of(beside))
+            parts.append(_media(_said(inner)) or opaque_of(_said(inner)))
     call_id = word(answer.pop("id", ""))
     answer.pop("name", None)
     if response is not None and not _in_our_words(members):

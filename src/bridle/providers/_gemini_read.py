@@ -112,7 +112,7 @@ class _Line:
     def add(self, index: int, content: object) -> None:
         if not isinstance(content, dict):
             raise refused("invalid", f"Invalid value at 'contents[{index}]': it is no object")
-        role = _ROLES.get(content.get("role") or "user")
+        role = _ROLES.get(word(content.get("role") or "user"))
         if role is None:
             raise refused("invalid", "Please use a valid role: user, model.")
         parts = content.get("parts") or []

@@ -31,8 +31,9 @@ from ._gemini_parts import (
     Kinship,
     block_of,
     wire_name,
+    word,
 )
-from ._json import dumps, loads
+from ._json import dumps, is_object, loads
 from ._kept import Turn
 
 UNSEEN = "The beginning of this conversation is not shown."
@@ -201,6 +202,6 @@ def _token(message: Message, endpoint: Endpoint) -> str:
     if origin is None or (origin.family, origin.endpoint) != (FAMILY, endpoint.name):
         return ""
     for part in message.parts:
-        if isinstance(part, Opaque) and part.kind == CONTINUATION:
-            return str(loads(part.native)[CONTINUED_BY])
+        if isinstance(part, Opaque) and part.kind == CONTINUATION and is_object(part.native):
+            return word(loads(part.native).get(CONTINUED_BY))
     return ""

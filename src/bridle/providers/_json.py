@@ -12,10 +12,14 @@ from typing import Any
 
 import msgspec
 
+from ..values.text import sound
+
 _decode = msgspec.json.Decoder().decode
 _decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
+
+mended = sound
 
 
 def loads(data: bytes | str) -> Any:
@@ -69,17 +73,6 @@ def is_object(text: str) -> bool:
         return isinstance(_decode(text), dict)
     except (ValueError, RecursionError):
         return False
-
-
-def mended(text: str) -> str:
-    """The text without lone surrogates: pairs that were torn apart are joined, the rest replaced."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
 
 
 def _tolerant(data: bytes | str) -> Any:

@@ -37,7 +37,7 @@ class Turn(NamedTuple):
     """Where in `items` a cache mark may be put; -1 when nothing here can carry one."""
     merges: bool = False
     owed: bytes = b""
-    """What has to follow on this wire (answers to calls, for one), should the line end or go on without it."""
+    """What has to follow on this wire (answers to calls, say), should the line go on without it."""
     pays: bool = False
     """Whether this turn is, or repeats, what the turn before it owed."""
 

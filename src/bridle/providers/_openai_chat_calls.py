@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from ..values.parts import ToolCall
-from ._arguments import INVALID_JSON, object_of, text_of
+from ._arguments import object_of, text_of
 from ._json import dumps, is_object, loads, mended
 from ._openai_chat_content import Block, native_in, native_of, said, word
 
@@ -73,7 +73,7 @@ def arguments_in(function: Block, *, cut: bool = False) -> str:
     text = mended(given) if isinstance(given, str) else "" if given is None else dumps(given).decode()
     if text.strip() in _NOTHING:
         return "" if cut else NO_ARGUMENTS
-    return text_of(text) if INVALID_JSON in text and is_object(text) else text
+    return text_of(text)
 
 
 def wire_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
@@ -96,8 +96,9 @@ def legal_name(name: str) -> str:
 
 
 def _legal_arguments(arguments: str) -> str:
+    arguments = mended(arguments)
     if is_object(arguments):
-        return mended(arguments)
+        return arguments
     return NO_ARGUMENTS if not arguments.strip() else dumps(object_of(arguments)).decode()
 
 

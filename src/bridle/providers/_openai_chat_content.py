@@ -17,6 +17,7 @@ from binascii import Error as Base64Error
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.parts import Media, MediaKind, Opaque, Part, Text
@@ -54,15 +55,7 @@ def part_of(block: object) -> Text | Media | Opaque:
     bare, frame = media
     if block_of(bare, _PROTOCOL) == said(block):
         return bare
-    return Media(
-        kind=bare.kind,
-        media_type=bare.media_type,
-        data=bare.data,
-        url=bare.url,
-        file_id=bare.file_id,
-        name=bare.name,
-        native=native_of(part=frame),
-    )
+    return replace(bare, native=native_of(part=frame))
 
 
 def block_of(part: Text | Media | Opaque, dialect: Dialect, *, own: bool = False) -> Block | Raw | None:
@@ -88,8 +81,15 @@ def said(members: Block) -> Block:
 
 
 def native_of(**members: Any) -> str | None:
+    """Members to be kept with a part, in one order: pieces of a stream come in another than a whole."""
     kept = {name: value for name, value in members.items() if value}
-    return dumps(kept).decode() if kept else None
+    return dumps(_ordered(kept)).decode() if kept else None
+
+
+def _ordered(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _ordered(value[name]) for name in sorted(value)}
+    return [_ordered(inner) for inner in value] if isinstance(value, list) else value
 
 
 def native_in(part: Part) -> Block:

@@ -14,17 +14,19 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values.delta import Delta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Text
-from ._failures import one_line
+from ..values.usage import Usage
+from ._failures import one_line, stranger
 from ._json import loads
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import Dialect
-from ._openai_chat_ends import GAVE_UP, reply_of
+from ._openai_chat_ends import GAVE_UP, counted, reply_of
 from ._openai_chat_failures import error_in, failure_by_verdict, failure_from, failure_of
 from ._openai_chat_growing import GrowingMessage
 from ._openai_chat_message import content_parts
@@ -35,7 +37,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 ERROR_BYTES_MAX = 1024 * 1024
 """What is read of an error page; the rest would tell nobody more."""
 _SENTINEL = b"[DONE]"
-_FRAME = frozenset({"choices", "usage", "object", "id"})
+_FRAME = frozenset({"choices", "usage", "id"})
 """What shows that an event is a piece of a reply, whatever else it holds."""
 _BLANK = b" \t\r\n\xef\xbb\xbf"
 
@@ -106,6 +108,10 @@ class ChatDecoder:
         said = content_parts(self._grown.content, self._dialect)
         return "".join(part.text for part in said if isinstance(part, Text))
 
+    @property
+    def counted(self) -> Usage:
+        return replace(counted(self._meta), incomplete=True)
+
     def feed(self, data: bytes) -> list[Delta]:
         if self._failure is not None:
             raise ProviderError(self._failure)
@@ -116,13 +122,20 @@ class ChatDecoder:
                 self._hold(data)
                 return []
             return self._take(self._reader.feed(data))
-        except ProviderError as error:
-            self._failure = error.failure
-            raise
+        except (ProviderError, ValueError, RecursionError) as error:
+            self._failure = self._failure_in(error)
+            raise ProviderError(self._failure) from None
 
     def close(self) -> Reply:
         if self._failure is not None:
             raise ProviderError(self._failure)
+        try:
+            return self._closed()
+        except (ProviderError, ValueError, RecursionError) as error:
+            self._failure = self._failure_in(error)
+            raise ProviderError(self._failure) from None
+
+    def _closed(self) -> Reply:
         if not 200 <= self._status < 300:
             raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
         if self._reader is None:
@@ -132,6 +145,11 @@ class ChatDecoder:
         if not self._is_over():
             raise self._problem("cut", "the stream ended before the reply did: no reason to stop arrived")
         return self._reply(self._grown.message())
+
+    def _failure_in(self, error: Exception) -> Failure:
+        if isinstance(error, ProviderError):
+            return error.failure
+        return self._problem("garbled", f"the provider sent what cannot be written again ({error})").failure
 
     def _is_over(self) -> bool:
         # Some servers give no reason, and some proxies end properly what was cut off behind them.
@@ -192,9 +210,10 @@ class ChatDecoder:
             return
         try:
             event = loads(data)
-        except ValueError as error:
+        except ValueError as unread:
             raise self._problem(
-                "garbled", f"the provider sent an event that cannot be read ({error}): {one_line(data)[:200]}"
+                "garbled",
+                f"the provider sent an event that cannot be read ({unread}): {one_line(data)[:200]}",
             ) from None
         if not isinstance(event, dict):
             raise self._problem("garbled", f"the provider sent an event of no known kind: {data[:200]!r}")
@@ -293,10 +312,7 @@ class ChatDecoder:
             self._read(name, data, [])
 
     def _no_reply(self, body: bytes) -> ProviderError:
-        said = one_line(body)[:200]
-        return self._problem(
-            "garbled", f"HTTP {self._status}, but no chat completion; check the base URL. It said: {said}"
-        )
+        return ProviderError(stranger(self._status, "chat completion", body))
 
     def _problem(self, kind: FailureKind, message: str) -> ProviderError:
         return ProviderError(Failure(kind=kind, message=message, status=self._status))

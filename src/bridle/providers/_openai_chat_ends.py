@@ -4,8 +4,8 @@ The reason given is often wrong (`stop` beside calls is common), so the content 
 that mean the server gave up are failures and never reach this file's table of stops.
 
 Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
-overlap.  One group of servers leaves reasoning out of the answer's count: their sum shows it.  The same
-number has half a dozen names, tried in order.  No counts at all is not the same as having used nothing.
+overlap.  Some servers leave the one or the other out: their sum shows it.  The same number has half a
+dozen names, tried in order.  No counts at all is not the same as having used nothing.
 """
 
 import re
@@ -81,12 +81,11 @@ def reply_of(
         detail = f"{reason}: {LEAKED}"
     elif stop is Stop.FILTERED and (filtered := _filtered(meta.get("content_filter_results"))):
         detail = f"{reason}: {filtered}"
-    counts = meta.get("usage")
     return Reply(
         parts=tuple(parts),
         stop=stop,
         origin=Origin(family=FAMILY, endpoint=model.endpoint.name, model=word(meta.get("model")) or model.id),
-        usage=usage_of(counts) if isinstance(counts, dict) and counts else Usage(incomplete=True),
+        usage=counted(meta),
         id=word(meta.get("id")),
         stop_detail=detail,
     )
@@ -100,6 +99,11 @@ def wire_reason(reply: Reply) -> str | None:
     if kept and _stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
         return kept
     return _WORDS[reply.stop]
+
+
+def counted(meta: Block) -> Usage:
+    counts = meta.get("usage")
+    return usage_of(counts) if isinstance(counts, dict) and counts else Usage(incomplete=True)
 
 
 def usage_of(counts: Mapping[str, Any]) -> Usage:
@@ -120,11 +124,16 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
     )
     written_1h = _count(_inner(counts, "cache_creation"), "ephemeral_1h_input_tokens")
     reasoning = _count(told, "reasoning_tokens") or _count(counts, "reasoning_tokens")
-    if reasoning and (_count(counts, "total_tokens") == prompt + output + reasoning or output < reasoning):
+    total = _count(counts, "total_tokens")
+    if (cached or written) and total == prompt + cached + written + output:
+        prompt += cached + written
+    if reasoning and (total == prompt + output + reasoning or output < reasoning):
         output += reasoning
+    # Prompts nobody sent are cached too, by some servers, and counted there only.
+    cached = min(cached, prompt)
+    written = min(written, prompt - cached)
     return Usage(
-        # More cached than read: then the prompt is what was not cached.
-        input=prompt - cached - written if prompt >= cached + written else prompt,
+        input=prompt - cached - written,
         cache_read=cached,
         cache_write=written,
         output=output,

@@ -112,7 +112,9 @@ _REWORDED: dict[FailureKind, frozenset[FailureKind]] = {
     "server": frozenset({"context", "overloaded"}),
 }
 """What the wording may make of a failure that nothing but a status has named."""
-_WAIT = re.compile(r"(?:try again|retry)(?: \w+)? (?:in|after) (?:(\d+)m)?(?:([\d.]+)(ms|s))?", re.IGNORECASE)
+_WAIT = re.compile(
+    r"(?:try again|retry)(?: \w+)? (?:in|after) (?:(\d+)m(?!s))?(?:([\d.]+)(ms|s))?", re.IGNORECASE
+)
 
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:

@@ -48,6 +48,7 @@ class GrowingMessage:
         self._legacy = GrowingCalls()
         self._more: Block = {}
         self._shown_from = ""
+        self._half = ""
         self._tags = ThinkTags() if think_tags else None
 
     def take(self, delta: Block) -> list[Delta]:
@@ -84,9 +85,11 @@ class GrowingMessage:
         if not self._runs or self._runs[-1].kind != "text":
             self._runs.append(_Run("text", {"type": "text"}))
         self._runs[-1].pieces.append(text)
+        if self._half or not text.isascii():
+            text = self._joined(text)
         if self._tags is not None:
-            return self._tags.feed(mended(text))
-        return [TextDelta(text=text if text.isascii() else mended(text))]
+            return self._tags.feed(text)
+        return [TextDelta(text=text)] if text else []
 
     def think(self, field: str, thought: str) -> list[Delta]:
         if not thought:
@@ -103,8 +106,12 @@ class GrowingMessage:
         return ToolCallDelta(index=call.place, name=call.name, arguments=mended(arguments))
 
     def rest(self) -> list[Delta]:
-        """What was held back in case it was the beginning of a tag."""
-        return self._tags.rest() if self._tags is not None else []
+        """What was held back in case it was the beginning of a tag, or of a character."""
+        half = mended(self._half)
+        self._half = ""
+        if self._tags is not None:
+            return [*self._tags.feed(half), *self._tags.rest()]
+        return [TextDelta(text=half)] if half else []
 
     @property
     def content(self) -> Any:
@@ -140,6 +147,12 @@ class GrowingMessage:
         if self._legacy.calls:
             message["function_call"] = self._legacy.calls[0].wire()["function"]
         return message
+
+    def _joined(self, text: str) -> str:
+        """The text to show, without half a character at its end: the other half is in the next piece."""
+        text = self._half + text
+        self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
+        return mended(text[:-1] if self._half else text)
 
     def _take_block(self, block: object) -> list[Delta]:
         if isinstance(block, str):
@@ -209,18 +222,19 @@ class GrowingMessage:
 
 
 def _folded(had: Any, value: Any) -> Any:
+    """What was there, added to where it stands."""
     if isinstance(had, dict) and isinstance(value, dict):
-        return {**had, **value}
-    if isinstance(had, list) and isinstance(value, list):
-        entries = list(had)
-        for entry in value:
-            index = entry.get("index") if isinstance(entry, dict) else None
-            same = [
-                at for at, one in enumerate(entries) if isinstance(one, dict) and one.get("index") == index
-            ]
-            if index is not None and same:
-                entries[same[0]] = {**entries[same[0]], **entry}
-            else:
-                entries.append(entry)
-        return entries
-    return value
+        had.update(value)
+        return had
+    if not isinstance(had, list) or not isinstance(value, list):
+        return value
+    for entry in value:
+        index = entry.get("index") if isinstance(entry, dict) else None
+        same = None
+        if index is not None:
+            same = next((one for one in had if isinstance(one, dict) and one.get("index") == index), None)
+        if same is None:
+            had.append(entry)
+        else:
+            same.update(entry)
+    return had

@@ -21,12 +21,11 @@ _PLACEHOLDER = "{}"
 
 
 class GrowingCall:
-    __slots__ = ("_depth", "_escaped", "_in_string", "_opened", "_scanned", "_size", "id", "members", "name",
-                 "pieces", "place", "rest")  # fmt: skip
-
     def __init__(self, place: int) -> None:
         self.place = place
         self.id = self.name = ""
+        self.is_followed = False
+        """Its name came once more after its arguments were complete: what comes next is another call's."""
         self.pieces: list[str] = []
         self.members: Block = {}
         self.rest: Block = {}
@@ -86,7 +85,9 @@ class GrowingCalls:
         self._by_id: dict[str, GrowingCall] = {}
 
     def at(self, index: int) -> GrowingCall | None:
-        return self._by_index.get(index)
+        """The call that a piece with this index and nothing else is about."""
+        call = self._by_index.get(index)
+        return None if call is None or call.is_followed else call
 
     def take(self, pieces: list[Any]) -> list[tuple[GrowingCall, str]]:
         """The calls these pieces were about, each with the arguments it got."""
@@ -112,6 +113,8 @@ class GrowingCalls:
             self._by_id.setdefault(known, call)
         if index is not None:
             self._by_index[index] = call
+        if name and call.pieces and not said.strip() and call.is_complete:
+            call.is_followed = True
         _name(call, name)
         _fold(call.members, piece, ("id", "index", "function"))
         _fold(call.rest, function, ("name", "arguments"))
@@ -132,6 +135,8 @@ class GrowingCalls:
             if index is None and known in self._by_id:
                 return self._by_id[known]
             return self._begin() if name or index is None or last.is_complete else last
+        if last.is_followed and said.strip():
+            return self._begin(last.name)
         if name and last.name and self._is_another(last, index, known, name, said):
             return self._begin()
         return last
@@ -145,8 +150,9 @@ class GrowingCalls:
         repeated = bool(known) and index is not None and last.pieces == [_PLACEHOLDER]
         return not repeated and not last.has_said(said)
 
-    def _begin(self) -> GrowingCall:
+    def _begin(self, name: str = "") -> GrowingCall:
         call = GrowingCall(len(self.calls))
+        call.name = name
         self.calls.append(call)
         return call
 

@@ -5,7 +5,7 @@ protocol, taken from its documentation:
 
   - a string as content is one text part, no content is an empty one, and blank texts say nothing
   - a picture's address may stand in an object or by itself
-  - null, `stream: false`, empty lists and `strict: false` are the same as nothing
+  - null, `stream: false`, `strict: false`, an empty list and an empty member of a message are nothing
   - a call without arguments has an empty object of them; the number of a call is its place in the list
   - an empty description or name is none
   - the choice `auto` and parallel calls are the default; a choice without tools is none
@@ -29,7 +29,7 @@ _NO_ARGUMENTS = ("", "null", None)
 
 def meaning(request: HttpRequest) -> object:
     body = said(loads(request.body))
-    body.setdefault("model", model_of(request.path))
+    body["model"] = body.get("model") or model_of(request.path) or None
     body["stream"] = body.get("stream") is True or None
     body["messages"] = [told for message in body["messages"] if (told := _message(said(message)))]
     body["tools"] = [_tool(said(tool)) for tool in body.get("tools", [])]
@@ -47,7 +47,7 @@ def meaning(request: HttpRequest) -> object:
         if inner.get("strict") is False:
             del inner["strict"]
         body["response_format"] = {**shape, "json_schema": inner}
-    return {name: value for name, value in body.items() if value not in _EMPTY}
+    return {name: value for name, value in body.items() if value is not None and value != []}
 
 
 def _message(message: Block) -> Block | None:

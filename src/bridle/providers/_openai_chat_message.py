@@ -4,17 +4,19 @@
 goes through these two: replies in JSON, replies put together from a stream, requests read, requests
 written and replies spoken.  That is why a streamed reply equals the same reply in JSON.
 
-The members of a message have no order; our parts have: reasoning, words, a refusal, sound, calls.
+The members of a message have no order; our parts have: reasoning, words, a refusal, pictures, sound,
+calls.
 Members we have no place for are kept with the first part, under `message`, and go back to the server
 they came from.  In a refused message the last text is the refusal.
 """
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeGuard
 
 from msgspec import Raw
+from msgspec.structs import replace
 
-from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall
 from ._json import dumps, mended
 from ._openai_chat_calls import call_of, is_legacy, legacy_call, wire_call, wire_legacy
 from ._openai_chat_content import (
@@ -40,11 +42,11 @@ from ._openai_chat_thoughts import (
     untagged,
 )
 
-_TAKEN = {"role", "content", "refusal", "audio", "tool_calls", "function_call", DETAILS, *FIELDS}
+_TAKEN = {"role", "content", "refusal", "images", "audio", "tool_calls", "function_call", DETAILS, *FIELDS}
 _NOISE = {"index", "padding", "token_id", "channel", "parsed", "audio_content", "provider_metadata"}
 """Members that say nothing: filling, echoes of other members, notes on routing."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
-_KNOWN_TEXT = {"type", "text"}
+_PLAIN_TEXT = {"type", "text"}
 TEXTS_JOINT = "\n\n"
 
 
@@ -53,7 +55,7 @@ def parts_of(message: Block, dialect: Dialect, *, cut: bool = False) -> list[Par
     parts: list[Part] = [*thoughts_of(message), *content_parts(message.get("content"), dialect)]
     if refusal := word(message.get("refusal")):
         parts.append(Text(text=refusal))
-    parts += _sound(message.get("audio"))
+    parts += [*_images(message.get("images")), *_sound(message.get("audio"))]
     listed = message.get("tool_calls")
     calls = listed if isinstance(listed, list) else []
     last = len(calls) - 1
@@ -96,7 +98,8 @@ def with_members(parts: Sequence[Part], fields: Block, member: str = "message") 
     """The parts, the first of which keeps these members of the message; without a part nothing is kept."""
     for place, part in enumerate(parts):
         if fields and not isinstance(part, Opaque):
-            return [*parts[:place], _with_native(part, {member: fields}), *parts[place + 1 :]]
+            kept = replace(part, native=native_of(**native_in(part), **{member: fields}))
+            return [*parts[:place], kept, *parts[place + 1 :]]
     return list(parts)
 
 
@@ -128,6 +131,8 @@ def message_of(
     if refusal:
         message["refusal"] = mended(refusal)
     put_thoughts(message, [part for part in parts if isinstance(part, Reasoning)])
+    if own and (images := [block_of(part, dialect, own=True) for part in parts if _is_drawn(part)]):
+        message["images"] = images
     if own and (sound := _sound_id(parts)):
         message["audio"] = sound
     _put_calls(message, [part for part in parts if isinstance(part, ToolCall)], sent_ids, own=own)
@@ -141,7 +146,7 @@ def message_of(
 
 def joined(blocks: Sequence[Block | Raw], dialect: Dialect) -> Any:
     """Content in its plainest form: a string when it is nothing but words, which every server takes."""
-    texts = [block["text"] for block in blocks if isinstance(block, dict) and block.keys() == _KNOWN_TEXT]
+    texts = [block["text"] for block in blocks if isinstance(block, dict) and block.keys() == _PLAIN_TEXT]
     if dialect.content == "string":
         return TEXTS_JOINT.join(
             block["text"] for block in blocks if isinstance(block, dict) and "text" in block
@@ -161,7 +166,7 @@ def _content(parts: Sequence[Part], dialect: Dialect, *, own: bool) -> Any:
                 blocks.append(chunk_of(part))
             case Text() if own and "audio" in native:
                 continue
-            case Media(kind="audio") if own:
+            case Media() if own and (part.kind == "audio" or _is_drawn(part)):
                 continue
             case Media():
                 blocks.append({"type": "text", "text": left_out(part)})
@@ -195,6 +200,20 @@ def _put_calls(message: Block, calls: Sequence[ToolCall], sent_ids: Sequence[str
         message["tool_calls"] = listed
 
 
+def _images(listed: object) -> list[Part]:
+    """What the model drew, which stands beside its words."""
+    drawn = [part_of(block) for block in listed] if isinstance(listed, list) else []
+    return [
+        replace(part, native=native_of(**native_in(part), **{"in": "images"}))
+        for part in drawn
+        if isinstance(part, Media)
+    ]
+
+
+def _is_drawn(part: Part) -> TypeGuard[Media]:
+    return isinstance(part, Media) and native_in(part).get("in") == "images"
+
+
 def _sound(audio: object) -> list[Part]:
     """What the model spoke: the words it said, which are its answer, and the sound of them."""
     if not isinstance(audio, dict):
@@ -217,26 +236,3 @@ def _sound_id(parts: Sequence[Part]) -> Block | None:
         if isinstance(part, Opaque) and part.kind == "audio":
             return {"id": object_in(part.native).get("id")}
     return None
-
-
-def _with_native(part: Text | Media | ToolCall | ToolResult | Reasoning, more: Block) -> Part:
-    native = dumps({**native_in(part), **more}).decode()
-    match part:
-        case Text(text=text):
-            return Text(text=text, native=native)
-        case Reasoning(text=text, signature=signature, redacted=redacted):
-            return Reasoning(text=text, signature=signature, redacted=redacted, native=native)
-        case ToolCall(name=name, arguments=arguments, wire_id=wire_id):
-            return ToolCall(id=part.id, name=name, arguments=arguments, wire_id=wire_id, native=native)
-        case ToolResult(call_id=call_id, parts=parts, outcome=outcome):
-            return ToolResult(call_id=call_id, parts=parts, outcome=outcome, native=native)
-        case Media():
-            return Media(
-                kind=part.kind,
-                media_type=part.media_type,
-                data=part.data,
-                url=part.url,
-                file_id=part.file_id,
-                name=part.name,
-                native=native,
-            )

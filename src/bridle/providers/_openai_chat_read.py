@@ -57,12 +57,16 @@ _TAKEN = frozenset(
 
 
 def read(request: HttpRequest) -> Request:
-    model_in_path = model_of(request.path)
     try:
-        raw = {name: value for name, value in members(request.body).items() if value != b"null"}
-        body = {name: loads(value) for name, value in raw.items()}
-    except ValueError as error:
+        return _read(request)
+    except (ValueError, RecursionError) as error:
         raise _refused("invalid", f"We could not parse the JSON body of your request: {error}") from None
+
+
+def _read(request: HttpRequest) -> Request:
+    model_in_path = model_of(request.path)
+    raw = {name: value for name, value in members(request.body).items() if value != b"null"}
+    body = {name: loads(value) for name, value in raw.items()}
     if not isinstance(body.get("messages"), list):
         raise _refused("invalid", "Missing required parameter: 'messages'.")
     model_id = body.get("model", model_in_path)

@@ -15,6 +15,8 @@ Each place is told by the part's `native` (`fields`, `detail`, `chunk`, `tag`); 
 import re
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..values.delta import Delta, ReasoningDelta, TextDelta
 from ..values.parts import Reasoning
 from ._json import mended
@@ -32,7 +34,7 @@ _TAGGED = re.compile(rf"(\s*{_OPENING})(.*?)({_CLOSING}|\Z)", re.DOTALL)
 def thoughts_of(message: Block) -> list[Reasoning]:
     """The reasoning beside a message's content."""
     listed = message.get(DETAILS)
-    details = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+    details = [each for each in listed if isinstance(each, dict) and each] if isinstance(listed, list) else []
     parts = [_of_detail(detail) for detail in details]
     told = "".join(part.text for part in parts)
     fields_by_text: dict[str, list[str]] = {}
@@ -40,14 +42,7 @@ def thoughts_of(message: Block) -> list[Reasoning]:
         if text := word(message.get(name)):
             fields_by_text.setdefault(text, []).append(name)
     if parts and (repeated := fields_by_text.pop(told, None)):
-        kept = native_in(parts[0])
-        first = Reasoning(
-            text=parts[0].text,
-            signature=parts[0].signature,
-            redacted=parts[0].redacted,
-            native=native_of(**kept, fields=repeated),
-        )
-        parts = [first, *parts[1:]]
+        parts[0] = replace(parts[0], native=native_of(**native_in(parts[0]), fields=repeated))
     plain = [
         Reasoning(text=text, native=native_of(fields=names) if names != [FIELD_DEFAULT] else None)
         for text, names in fields_by_text.items()

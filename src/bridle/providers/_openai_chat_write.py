@@ -34,6 +34,7 @@ _OWN_ID = re.compile(r"[!-~]{1,256}")
 _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_SPOKEN = ("content", "refusal", "audio", "tool_calls", "function_call")
 _USER_PARTS = b'{"role":"user","content":['
 
 FAILED = re.compile(r"\[error(?:: (\w+))?\] ?")
@@ -83,28 +84,26 @@ class MessageWriter:
     def _assistant(self, message: Message, *, own: bool) -> Sequence[Turn]:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]
         sent_ids = [self._id(call, own=own) for call in calls]
-        wire = message_of(
-            self._with_thoughts(message.parts, own=own, calls=bool(calls)),
-            self._dialect,
-            own=own,
-            refused=message.stop is Stop.REFUSED,
-            sent_ids=sent_ids,
-        )
-        if not wire:
-            return ()
+        parts = self._with_thoughts(message.parts, own=own, calls=bool(calls))
+        refused = message.stop is Stop.REFUSED
+
+        def wire(said: Sequence[Part]) -> Block:
+            return message_of(said, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
+
+        spoken = wire([part for part in parts if not isinstance(part, Reasoning)])
+        if not any(spoken.get(name) for name in _SPOKEN):
+            return ()  # thoughts alone are no message
         self._settle()
         for call, sent_id in zip(calls, sent_ids, strict=True):
             answer: Block = {"role": "tool", "tool_call_id": sent_id}
             if own and is_legacy(call):
                 answer = {"role": "function", "name": legal_name(call.name)}
             self._open.append(_Asked(call.id, answer))
-        return (Turn(b"", dumps(wire), b"", owed=self._owed()),)
+        return (Turn(b"", dumps(wire(parts)), b"", owed=self._owed()),)
 
     def _with_thoughts(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
         """The parts with the reasoning this server is to have, and no other."""
         kept = [part for part in parts if not isinstance(part, Reasoning) or (own and self._echoes(part))]
-        if all(isinstance(part, Reasoning) for part in kept):
-            return []  # thoughts alone are no message
         if self._policy != "must_echo" or not calls or any(map(_tells, kept)):
             return kept
         shown = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
@@ -116,11 +115,12 @@ class MessageWriter:
         return self._policy != "strip" and (self._policy != "signed" or bool(thought.signature))
 
     def _results(self, results: Sequence[ToolResult], *, own: bool) -> list[Turn]:
-        written = [data for result in results if (data := self._result(result, own=own))]
+        written = [(data, result) for result in results if (data := self._result(result, own=own))]
         if not written:
             return []
-        items = b",".join(written)
-        return [Turn(b"", items, b"", mark_at=self._mark_at(items), owed=self._owed(), pays=True)]
+        items = b",".join(data for data, _ in written)
+        mark_at = -1 if own and members_of([written[-1][1]]) else self._mark_at(items, b"}]}")
+        return [Turn(b"", items, b"", mark_at=mark_at, owed=self._owed(), pays=True)]
 
     def _result(self, result: ToolResult, *, own: bool) -> bytes:
         """Nothing, when no call waits for it: it was answered already, or never made."""
@@ -158,21 +158,17 @@ class MessageWriter:
         fields = members_of(parts) if own else {}
         if role == "user" and self._dialect.alternates and not fields:
             items = b",".join(dumps(block) for block in blocks)
-            return Turn(_USER_PARTS, items, b"]}", mark_at=self._mark_at(items), merges=True)
+            return Turn(_USER_PARTS, items, b"]}", mark_at=self._mark_at(items, b"}"), merges=True)
         items = dumps({"role": role, "content": self._form(blocks), **fields})
-        return Turn(b"", items, b"", mark_at=self._mark_at(items))
+        return Turn(b"", items, b"", mark_at=-1 if fields else self._mark_at(items, b"}]}"))
 
     def _form(self, blocks: list[Block | Raw]) -> object:
         """Marks go on parts, so where there are marks there are parts."""
         return blocks if self._dialect.cache_marks else joined(blocks, self._dialect)
 
-    def _mark_at(self, items: bytes) -> int:
-        """Just inside the end of the last part; what was written last ends in `}]}`, or in `}` alone."""
-        if not self._dialect.cache_marks:
-            return -1
-        if items.endswith(b"}]}"):
-            return len(items) - 3
-        return len(items) - 1 if self._dialect.alternates and items.endswith(b"}") else -1
+    def _mark_at(self, items: bytes, ending: bytes) -> int:
+        """Just inside the last part, whose brace begins the `ending`; where there are marks it is never text."""
+        return len(items) - len(ending) if self._dialect.cache_marks else -1
 
     def _settle(self) -> None:
         """Somebody speaks who is no tool: what was owed is written by now."""

@@ -18,7 +18,8 @@ from ..values.delta import Delta, ReasoningDelta, TextDelta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
-from ._failures import error_in, one_line
+from ..values.usage import Usage
+from ._failures import error_in, stranger
 from ._json import loads, mended
 from ._openai_responses_content import Block
 from ._openai_responses_ends import reply_of
@@ -66,6 +67,10 @@ class ResponsesDecoder:
     def partial(self) -> str:
         spoken = (item.texts() for item in self._said if item.kind == "message")
         return mended("".join(chain.from_iterable(spoken)))
+
+    @property
+    def counted(self) -> Usage:
+        return Usage(incomplete=True)
 
     def feed(self, data: bytes) -> list[Delta]:
         if self._failure is not None:
@@ -239,11 +244,7 @@ class ResponsesDecoder:
                     "not_found",
                     f"the endpoint answered with a {kind}: it speaks another wire, or serves another path",
                 )
-        said = one_line(body)[:200]
-        raise self._problem(
-            "garbled",
-            f"HTTP {self._status}, but no response of this provider; check the base URL. It said: {said}",
-        )
+        raise ProviderError(stranger(self._status, "response of this provider", body))
 
     def _last_words(self, reader: SseReader) -> None:
         """An event without its final blank line counts when it is whole."""

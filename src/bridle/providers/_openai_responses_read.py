@@ -30,11 +30,14 @@ from ._openai_responses_strict import is_strict
 from ._openai_responses_write import ERROR_MARK, OUTPUTS
 
 MODES = ("standard", "pro")
+SUMMARIES = {"auto": "auto", "concise": "concise", "detailed": "detailed", "summarized": "auto"}
+"""How reasoning may be shown, by the words for it here and elsewhere."""
 STATEFUL = ("previous_response_id", "conversation")
 """Fields that name what the provider holds itself."""
 
 _RESPONSES_PATH = re.compile(r"(.*/)?responses")
 _ENDINGS_OF_OUTPUTS = ("_output", "_response")
+_TOLD_ROLES = ("user", "system", "developer")
 _TOLD_BY_THE_DEVELOPER = {"additional_tools", "configuration_update", "compaction_trigger"}
 _OUTCOMES = {"ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown"}
 _CHOICES = {"auto": "auto", "none": "none", "required": "any"}
@@ -62,15 +65,15 @@ def read(request: HttpRequest) -> Request:
     extras = {name: value for name, value in body.items() if name not in _TAKEN}
     _read_store(body, extras)
     thinking, output = _thinking(body, extras), _output(body, extras)
-    choice = _tool_choice(body, extras)
+    tools = _tools(body.get("tools", []))
     return Request(
         model=Model(
             id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY), abilities=_abilities(thinking)
         ),
         system=_system(body.get("instructions", ""), extras),
-        tools=_tools(body.get("tools", [])),
+        tools=tools,
         messages=tuple(line.messages),
-        tool_choice=choice,
+        tool_choice=_tool_choice(body, extras),
         max_tokens=_number(body.get("max_output_tokens")),
         output=output,
         thinking=thinking,
@@ -165,7 +168,7 @@ def _speaker(item: Block) -> Role:
 def _told(item: Block, role: str) -> tuple[Part, ...]:
     kind = kind_of(item)
     content = said(item.get("content"), "input_text")
-    if kind != "message" or content is None or item["role"] not in ("user", "system", "developer"):
+    if kind != "message" or content is None or item.get("role") not in _TOLD_ROLES:
         return (opaque(kind, item),)
     parts = [piece_of(piece, role) for piece in content]
     fields = beyond({"type", "content", "role"}, item)
@@ -235,8 +238,8 @@ def _tool_choice(body: Block, extras: Block) -> ToolChoice:
         case str(mode) if mode in _CHOICES:
             return ToolChoice(mode=cast("Any", _CHOICES[mode]), parallel=parallel)
         case {"type": "function" | "custom" as kind, "name": str(name), **rest} if not rest:
-            kinds = {tool.get("type") for tool in body.get("tools", []) if tool.get("name") == name}
-            if kinds <= {kind}:
+            kinds = [tool.get("type") for tool in body.get("tools", []) if tool.get("name") == name]
+            if all(each == kind for each in kinds):
                 return ToolChoice(mode="tool", name=name, parallel=parallel)
     extras["tool_choice"] = body["tool_choice"]
     return ToolChoice(parallel=parallel)
@@ -249,7 +252,7 @@ def _thinking(body: Block, extras: Block) -> Thinking | None:
     given = {name: value for name, value in reasoning.items() if value is not None}
     mode = given.pop("mode") if given.get("mode") in MODES else ""
     effort = given.pop("effort") if isinstance(given.get("effort"), str) else ""
-    display = given.pop("summary") if isinstance(given.get("summary"), str) else ""
+    display = given.pop("summary") if given.get("summary") in tuple(SUMMARIES.values()) else ""
     if given:
         extras["reasoning"] = given
     return Thinking(mode=mode, effort=effort, display=display) if mode or effort or display else None

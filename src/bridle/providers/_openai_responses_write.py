@@ -151,15 +151,17 @@ class ItemWriter:
         if not ids.isdisjoint(self._item_ids):
             return False
         if not thoughts:
-            # It did think, and what it thought is not here any more.
-            return not (message.usage and message.usage.reasoning)
-        if self._manner.reasoning == "strip" or any(map(is_blank, message.parts)):
-            return False
+            # It did think, and what it thought first is not here any more.
+            thought = message.usage is not None and message.usage.reasoning > 0
+            return not (thought and isinstance(message.parts[0], Text | ToolCall))
         if self._manner.reasoning != "signed":
-            return True
+            return self._manner.reasoning != "strip"
         # Where proof is asked for every item has an id, so one without was put there by somebody else.
         begin = [part for part, before in zip(parts, (None, *parts), strict=False) if _begins(part, before)]
-        return all(thought.signature for thought in thoughts) and (all(map(id_in, begin)) or not ids)
+        named = all(map(id_in, begin)) or not ids
+        return (
+            named and all(thought.signature for thought in thoughts) and not any(map(is_blank, message.parts))
+        )
 
     def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role
@@ -270,13 +272,8 @@ def _output_of(result: ToolResult, *, own: bool) -> str | list[Any]:
 def _shortest(item: Block | Raw) -> Block | Raw:
     """A message of plain words as a string: the one form every server takes from every speaker."""
     if isinstance(item, dict) and item.keys() == {"type", "role", "content"} and len(item["content"]) == 1:
-        piece = item["content"][0]
-        plain = isinstance(piece, dict) and {**piece, "annotations": []}.keys() == {
-            "type",
-            "text",
-            "annotations",
-        }
-        if plain and piece["type"] in ("input_text", "output_text") and not piece.get("annotations"):
+        piece: Block = {"annotations": [], **item["content"][0]}
+        if piece.keys() == {"type", "text", "annotations"} and not piece["annotations"]:
             return {**item, "content": piece["text"]}
     return item
 

@@ -44,13 +44,15 @@ class SchemaDialect(Value):
     """Words that may not stand at the top."""
     root_names: str = ""
     """What the names of the fields at the top must look like; others go out under a changed name."""
+    root_properties: bool = False
+    """Whether the top must have `properties`, be there any or not."""
 
     references: Literal["shared", "inline"] = "shared"
     """`inline`: what is referred to is written where it is meant."""
     recursion: Literal["free", "optional", "none"] = "free"
     """`optional`: a shape may contain itself only in a field that can be left out."""
-    reference_alone: bool = False
-    """Whether a reference may have nothing beside it."""
+    beside_reference: Literal["anything", "annotations", "nothing"] = "anything"
+    """What may stand beside a reference."""
     types: Literal["lower", "upper"] = "lower"
     """`upper`: the names of types in capitals, one per shape, with `nullable` for null."""
     union_alone: bool = False
@@ -71,8 +73,6 @@ class SchemaDialect(Value):
     """Whether every object must refuse fields it does not name."""
     all_required: bool = False
     """Whether every field must be required; null then stands for leaving it out."""
-    object_properties: bool = False
-    """Whether an object must have `properties`, be there any or not."""
     empty_properties: bool = True
     """Whether `properties` may be empty."""
     array_items: bool = False
@@ -142,7 +142,9 @@ def _rows() -> tuple[dict[str, SchemaDialect], str]:
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     rows = {}
     for name, row in table["dialects"].items():
-        fields = {**table["dialects"][row["like"]], **row, "name": name} if "like" in row else row | {"name": name}
+        fields = (
+            {**table["dialects"][row["like"]], **row, "name": name} if "like" in row else row | {"name": name}
+        )
         fields.pop("like", None)
         if unknown := fields.keys() - set(SchemaDialect.__struct_fields__):
             raise MisuseError(f"schema dialect {name!r} has {sorted(unknown)}, which no dialect has")

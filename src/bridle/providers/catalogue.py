@@ -33,8 +33,8 @@ _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
     "x-goog-api-key": ("x-goog-api-key", "{}"),
     "api-key": ("api-key", "{}"),
 }
-_WITH_URL = re.compile(r"(?P<name>.*?)@(?P<url>https?://.*|[^@]*[:/.][^@]*|localhost)")
-"""Some vendors have ids with an @ of their own; what follows it there does not read like a host."""
+_WITH_URL = re.compile(r"(?P<name>.*?)@(?!(?:\d+|default|latest)(?:@|$))(?P<url>.*)")
+"""Some vendors have ids with an @ and a version of their own; anything else after it is an address."""
 
 
 def find(string: str, *, environ: Mapping[str, str]) -> Model:

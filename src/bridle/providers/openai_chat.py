@@ -46,9 +46,12 @@ _PROTOCOL = Dialect()
 
 
 class OpenAIChatCodec:
-    def __init__(self, dialects: Mapping[str, Dialect] | None = None) -> None:
-        """`dialects` by the name of the endpoint."""
+    def __init__(
+        self, dialects: Mapping[str, Dialect] | None = None, *, otherwise: Dialect = _PROTOCOL
+    ) -> None:
+        """`dialects` by the name of the endpoint, and what is spoken by those that have none."""
         self._dialects = dict(dialects or {})
+        self._otherwise = otherwise
 
     @property
     def family(self) -> str:
@@ -100,7 +103,7 @@ class OpenAIChatCodec:
         return meaning(request)
 
     def _dialect(self, endpoint: Endpoint | None) -> Dialect:
-        return self._dialects.get(endpoint.name, _PROTOCOL) if endpoint is not None else _PROTOCOL
+        return self._dialects.get(endpoint.name if endpoint else "", self._otherwise)
 
 
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:

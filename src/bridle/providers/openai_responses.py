@@ -41,7 +41,7 @@ from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
 from ._openai_responses_items import FAMILY, legal_name
 from ._openai_responses_meaning import meaning
-from ._openai_responses_read import MODES, STATEFUL, read
+from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_strict import is_strict
 from ._openai_responses_write import KeptItems, Manner
@@ -240,8 +240,8 @@ def _reasoning(thinking: Thinking, efforts: tuple[str, ...]) -> Block:
     wire: Block = {}
     if thinking.effort and (not efforts or thinking.effort in efforts):
         wire["effort"] = thinking.effort
-    if thinking.display:
-        wire["summary"] = thinking.display
+    if summary := SUMMARIES.get(thinking.display):
+        wire["summary"] = summary
     if thinking.mode in MODES:
         wire["mode"] = thinking.mode
     return wire

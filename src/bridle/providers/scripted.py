@@ -19,6 +19,7 @@ from ..values.message import Message, Reply
 from ..values.model import Endpoint
 from ..values.parts import Reasoning, Text, ToolCall
 from ..values.request import Request
+from ..values.usage import Usage
 from ..values.value import Value
 from ._kept import KeptMessages, Turn, Writer
 
@@ -107,6 +108,10 @@ class ScriptedDecoder:
     @property
     def partial(self) -> str:
         return "".join(self._said)
+
+    @property
+    def counted(self) -> Usage:
+        return Usage(incomplete=True)
 
     def feed(self, data: bytes) -> Sequence[Delta]:
         if self._failure is not None:

@@ -30,6 +30,7 @@ from ..values.parts import Media, Text
 from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice
 from ..values.result import Result
 from ..values.settings import REPEATS_DEFAULT, Settings
+from ..values.text import sound
 from ..values.usage import Budget
 from .clock import SystemClock
 from .conversation import Conversation
@@ -78,6 +79,7 @@ class Agent(Generic[T]):
     ) -> None:
         """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
         store; without one the log is kept in memory.  `output` is the type of the answer wanted."""
+        _check_types(instructions, budget, max_tokens, repeats_max)
         self._line = model if isinstance(model, Line) else None
         self._model = (
             model.model if isinstance(model, Line) else locate(model) if isinstance(model, str) else model
@@ -91,17 +93,19 @@ class Agent(Generic[T]):
         self._watchers = tuple(watchers)
         self._clock = clock or SystemClock()
         fixed = ToolChoice() if callable(tool_choice) else self._choice(tool_choice)
-        self._settings = Settings(
-            model=self._model,
-            instructions=(instructions or "").strip(),
-            tools=tuple(tool.spec for tool in self._tools.values()),
-            tool_choice=fixed,
-            max_tokens=max_tokens,
-            output=self._output_spec(),
-            thinking=thinking,
-            sampling=sampling or Sampling(),
-            repeats_max=repeats_max,
-            extras=tuple(extras),
+        self._settings = _readable(
+            Settings(
+                model=self._model,
+                instructions=sound(instructions or "").strip(),
+                tools=tuple(tool.spec for tool in self._tools.values()),
+                tool_choice=fixed,
+                max_tokens=max_tokens,
+                output=self._output_spec(fixed),
+                thinking=thinking,
+                sampling=sampling or Sampling(),
+                repeats_max=repeats_max,
+                extras=tuple(extras),
+            )
         )
 
     @property
@@ -149,7 +153,9 @@ class Agent(Generic[T]):
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
-        conversation = self._conversation(session, stream=False)
+        if budget is not None:
+            self._check_price(budget)
+        conversation = self._conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
     async def _prompt(
@@ -162,13 +168,16 @@ class Agent(Generic[T]):
         feed: Feed | None = None,
     ) -> Result[T]:
         limits = budget or self._budget
-        if limits.usd is not None and self._model.price is None:
+        self._check_price(limits)
+        conversation = self._conversation(session, stream=stream, feed=feed)
+        return self._result(session, await conversation.prompt(parts, limits))
+
+    def _check_price(self, budget: Budget) -> None:
+        if budget.usd is not None and self._model.price is None:
             raise MisuseError(
                 f"no price is known for {self._model.name}, so a budget in dollars cannot be held;"
                 " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
             )
-        conversation = self._conversation(session, stream=stream, feed=feed)
-        return self._result(session, await conversation.prompt(parts, limits))
 
     def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
         line = self._line or connect(self._model)
@@ -188,7 +197,12 @@ class Agent(Generic[T]):
                 object_to=self._objection if self._shape else None,
             )
 
-        return Conversation(session=session, settings=self._settings, drivers=driver)
+        return Conversation(
+            session=session,
+            settings=self._settings,
+            hold=lambda: self.store.hold(session),
+            drivers=driver,
+        )
 
     async def _now(self, session: str) -> Result[T]:
         """The session as its log tells it, with nothing done about it."""
@@ -221,8 +235,9 @@ class Agent(Generic[T]):
         if self._shape is not None:
             try:
                 self._shape.convert(msgspec.json.decode(answer))
-            except ValueError as error:
-                return str(error)
+            except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
+                said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
+                return sound(said) or type(error).__name__
         return ""
 
     def _session(self, session: str | None) -> str:
@@ -247,16 +262,17 @@ class Agent(Generic[T]):
             )
         return choice
 
-    def _output_spec(self) -> OutputSpec | None:
-        shape = self._shape
+    def _output_spec(self, choice: ToolChoice) -> OutputSpec | None:
+        shape, mode = self._shape, self._model.abilities.structured_output
         if shape is None:
             return None
-        return OutputSpec(
-            name=shape.name,
-            parameters=shape.schema,
-            description=shape.description,
-            mode=self._model.abilities.structured_output,
-        )
+        if mode == "tool" and shape.name in self._tools:
+            raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
+        if mode == "tool" and choice.mode == "none":
+            raise MisuseError(
+                f"{self._model.name} answers in a shape by calling, and tool_choice='none' forbids calls"
+            )
+        return OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description, mode=mode)
 
 
 def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
@@ -266,13 +282,43 @@ def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> Outpu
     return cast("OutputType[T]", output_type(output))
 
 
+def _check_types(instructions: object, budget: object, max_tokens: object, repeats_max: object) -> None:
+    """What is given the wrong type here would be found out by whoever reads the log, too late."""
+    if instructions is not None and not isinstance(instructions, str):
+        raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
+    if budget is not None and not isinstance(budget, Budget):
+        raise MisuseError(f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…), not {budget!r}")
+    for name, value, least in (("max_tokens", max_tokens, 1), ("repeats_max", repeats_max, 2)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")
+
+
+def _readable(settings: Settings) -> Settings:
+    """Settings that can be read back from a log exactly as they were written."""
+    try:
+        again = msgspec.json.decode(msgspec.json.encode(settings), type=Settings)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise MisuseError(f"one of the agent's settings has the wrong type: {error}") from None
+    return settings if again == settings else again
+
+
 def _parts(prompt: Prompt) -> tuple[Text | Media, ...]:
-    if isinstance(prompt, str):
-        parts: tuple[Text | Media, ...] = (Text(text=prompt),)
-    elif isinstance(prompt, Text | Media):
-        parts = (prompt,)
-    else:
-        parts = tuple(prompt)
+    given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
+    if not isinstance(given, list | tuple):
+        raise MisuseError(
+            f"a prompt is words, a picture or file, or a list of them; not {type(prompt).__name__}"
+        )
+    parts = tuple(_part(part) for part in given)
     if not any(isinstance(part, Media) or part.text.strip() for part in parts):
         raise MisuseError("the prompt is empty; say something")
     return parts
+
+
+def _part(given: object) -> Text | Media:
+    if isinstance(given, str):
+        return Text(text=sound(given))
+    if isinstance(given, Text):
+        return msgspec.structs.replace(given, text=sound(given.text))
+    if isinstance(given, Media):
+        return given
+    raise MisuseError(f"a prompt is made of words, Text and Media; {type(given).__name__} is none of them")

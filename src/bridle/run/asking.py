@@ -1,4 +1,8 @@
-"""One request, out and back: encode, send, decode."""
+"""One request, out and back: encode, send, decode.
+
+This is the only place that knows both the key and the answer, so it is where a provider
+that repeats our key in its error is kept from putting it into a log.
+"""
 
 from collections.abc import Callable
 
@@ -7,13 +11,19 @@ from msgspec.structs import replace
 from ..ports.codec import Decoder, Kept
 from ..ports.transport import Outgoing
 from ..values.delta import Delta
+from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.request import Request
+from ..values.usage import Usage
 from .line import Line
+
+KEY_GONE = "[key]"
+SECRET_LENGTH_MIN = 6
+"""Shorter ones are no keys, and would be found in every second word."""
 
 
 class Exchange:
-    """What is sent is known (`digest`) before anything is; what was said is known (`partial`) at any time."""
+    """What is sent is known (`digest`) before anything is; what came back so far is known at any time."""
 
     def __init__(self, line: Line, request: Request, kept: Kept, *, stream: bool) -> None:
         request = replace(request, stream=stream)
@@ -27,16 +37,42 @@ class Exchange:
             body=encoded.body,
         )
         self._decoder: Decoder | None = None
+        self._sent = self._refused = False
 
     @property
     def partial(self) -> str:
-        return self._decoder.partial if self._decoder else ""
+        return self._without_key(self._decoder.partial) if self._decoder else ""
+
+    @property
+    def usage(self) -> Usage | None:
+        """What there is to pay for a reply that never became one; None when there was nothing."""
+        if not self._sent or self._refused:
+            return None
+        return self._decoder.counted if self._decoder else Usage(incomplete=True)
 
     async def ask(self, show: Callable[[Delta], None]) -> Reply:
-        async with self._line.transport.open(self._outgoing) as answer:
-            decoder = self._line.codec.decoder(self._request, answer.status, answer.headers)
-            self._decoder = decoder
-            async for chunk in answer.chunks():
-                for delta in decoder.feed(chunk):
-                    show(delta)
-        return decoder.close()
+        self._sent = True
+        try:
+            async with self._line.transport.open(self._outgoing) as answer:
+                self._refused = answer.status >= 300
+                decoder = self._line.codec.decoder(self._request, answer.status, answer.headers)
+                self._decoder = decoder
+                async for chunk in answer.chunks():
+                    for delta in decoder.feed(chunk):
+                        show(delta)
+            return decoder.close()
+        except ProviderError as error:
+            if self._decoder is None and error.failure.kind == "unreachable":
+                self._refused = True
+            raise ProviderError(self._safe(error.failure)) from None
+
+    def _safe(self, failure: Failure) -> Failure:
+        message, code = self._without_key(failure.message), self._without_key(failure.code)
+        return replace(failure, message=message, code=code)
+
+    def _without_key(self, words: str) -> str:
+        for _, value in self._line.headers:
+            secret = value.rpartition(" ")[2]
+            if len(secret) >= SECRET_LENGTH_MIN and secret in words:
+                words = words.replace(secret, KEY_GONE)
+        return words

@@ -1,12 +1,13 @@
 """One session while somebody is driving it: begin, go on, or take over, and always leave it legal.
 
-Before a prompt is added, whatever an earlier run left open is closed by an event, so
-that a session that was killed, cancelled or forgotten in the middle of anything can
-simply be spoken to again.
+A session is held while it is driven, so that nobody else can be in the middle of anything
+in it.  Before a prompt is added, whatever an earlier run left open is closed by an event:
+a session that was killed, cancelled or forgotten can simply be spoken to again.
 """
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ..core.state import Phase, State
@@ -18,7 +19,7 @@ from ..values.usage import Budget
 from .driver import Driver
 
 FINISHED = ("done", "refused")
-ABANDONED = "a new prompt came before this run had ended"
+ABANDONED = "the run before was left unfinished"
 CANCELLED = "cancelled by the caller"
 CLOSING_TRIES = 5
 
@@ -27,31 +28,34 @@ CLOSING_TRIES = 5
 class Conversation:
     session: str
     settings: Settings
+    hold: Callable[[], AbstractContextManager[None]]
     drivers: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
 
     async def prompt(self, parts: tuple[Text | Media, ...], budget: Budget) -> State:
-        driver = self.drivers()
-        await driver.restore()
-        if driver.state.phase not in (Phase.NEW, Phase.RESTING):
-            await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
-        await self._configure(driver)
-        await driver.record(Prompted(parts=parts, budget=budget))
-        return await self._drive(driver)
+        with self.hold():
+            driver = self.drivers()
+            await driver.restore()
+            if driver.state.phase not in (Phase.NEW, Phase.RESTING):
+                await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
+            await self._configure(driver)
+            await driver.record(Prompted(parts=parts, budget=budget))
+            return await self._drive(driver)
 
     async def resume(self, budget: Budget | None) -> State:
-        driver = self.drivers()
-        await driver.restore()
-        state = driver.state
-        if state.phase is Phase.NEW:
-            raise SessionNotFound(f"there is no session {self.session!r} in this store")
-        if not state.transcript.messages:
-            raise MisuseError(f"session {self.session!r} was never prompted, so there is nothing to resume")
-        if state.phase is Phase.RESTING and state.run.stop in FINISHED:
-            return state
-        await self._configure(driver)
-        await driver.record(Resumed(budget=budget))
-        return await self._drive(driver)
+        with self.hold():
+            driver = self.drivers()
+            await driver.restore()
+            state = driver.state
+            if state.phase is Phase.NEW:
+                raise SessionNotFound(f"there is no session {self.session!r} in this store")
+            if not state.transcript.messages:
+                raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
+            if state.phase is Phase.RESTING and state.run.stop in FINISHED:
+                return state
+            await self._configure(driver)
+            await driver.record(Resumed(budget=budget))
+            return await self._drive(driver)
 
     async def _configure(self, driver: Driver) -> None:
         if driver.state.phase is Phase.NEW:
@@ -63,21 +67,28 @@ class Conversation:
         try:
             await driver.go()
         except asyncio.CancelledError:
-            await asyncio.shield(self._close(driver))
+            closing = asyncio.ensure_future(self._close(driver))
+            while not closing.done():
+                try:
+                    await asyncio.shield(closing)
+                except asyncio.CancelledError:
+                    continue  # asked twice: the end is being recorded, and that is not given up
+            closing.result()
             raise
         return driver.state
 
     async def _close(self, driver: Driver) -> None:
         """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
-        partial = driver.partial
+        partial, usage, usd = driver.partial, driver.usage, driver.usd
         for _ in range(CLOSING_TRIES):
             if driver.broken:
                 driver = self.drivers()
                 await driver.restore()
             if driver.state.phase in (Phase.NEW, Phase.RESTING):
                 return
+            end = RunEnded(stop="cancelled", reason=CANCELLED, partial=partial, usage=usage, usd=usd)
             try:
-                await driver.record(RunEnded(stop="cancelled", reason=CANCELLED, partial=partial))
+                await driver.record(end)
             except Conflict:
                 continue  # the write that was under way landed after all: read again
             return

@@ -8,8 +8,9 @@ a fresh driver that reads the log again can know.  So is one whose write was can
 """
 
 import asyncio
-import warnings
+import logging
 from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
 
 from ..core.context import assemble
 from ..core.dispatch import numbered
@@ -29,10 +30,12 @@ from ..values.message import Reply
 from ..values.parts import Text, ToolResult
 from ..values.record import GENESIS, Record, seal
 from ..values.request import ToolChoice
+from ..values.usage import Usage
 from .acting import act
 from .asking import Exchange
 from .line import Line
 
+LOG = logging.getLogger("bridle")
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
 
@@ -50,7 +53,7 @@ class Driver:
         choose: Callable[[int], ToolChoice] | None = None,
         object_to: Callable[[str], str] | None = None,
     ) -> None:
-        """`choose` gives the tool choice of a step; `object_to` is the say of the type an answer must have."""
+        """`choose` gives the tool choice of a step; `object_to` is the say of the answer's own type."""
         self.session = session
         self.state = State()
         self._line, self._store, self._clock, self._tools = line, store, clock, tools
@@ -70,6 +73,15 @@ class Driver:
     def partial(self) -> str:
         """What the model has said of a reply that is not complete."""
         return self._exchange.partial if self._exchange else self.state.run.partial
+
+    @property
+    def usage(self) -> Usage | None:
+        """What there is to pay for that reply."""
+        return self._exchange.usage if self._exchange else None
+
+    @property
+    def usd(self) -> Decimal | None:
+        return self._cost(self.usage)
 
     async def restore(self) -> None:
         for record in await self._store.read(self.session):
@@ -151,21 +163,29 @@ class Driver:
             async with asyncio.timeout(self._left(effect.deadline)):
                 reply = await exchange.ask(self._show)
         except ProviderError as error:
-            self._exchange = None
-            await self.record(e.ModelFailed(failure=error.failure, partial=exchange.partial))
+            await self._failed(exchange, error.failure)
         except TimeoutError:
-            self._exchange = None
-            await self.record(e.ModelFailed(failure=TIME_IS_UP, partial=exchange.partial))
+            await self._failed(exchange, TIME_IS_UP)
         else:
             self._exchange = None
-            price = self._line.model.price
             await self.record(
                 e.ModelReplied(
                     reply=numbered(reply, self.state.replies + 1),
-                    usd=price.cost(reply.usage) if price else None,
+                    usd=self._cost(reply.usage),
                     objection=self._objection(reply),
                 )
             )
+
+    async def _failed(self, exchange: Exchange, failure: Failure) -> None:
+        self._exchange = None
+        usage = exchange.usage
+        await self.record(
+            e.ModelFailed(failure=failure, partial=exchange.partial, usage=usage, usd=self._cost(usage))
+        )
+
+    def _cost(self, usage: Usage | None) -> Decimal | None:
+        price = self._line.model.price
+        return price.cost(usage) if price and usage else None
 
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)
@@ -190,8 +210,4 @@ class Driver:
                 watcher.saw(self.session, happening)
             except Exception as error:  # noqa: BLE001 - a watcher can never change a run
                 self._watchers.remove(watcher)
-                warnings.warn(
-                    f"{type(watcher).__name__} raised {error!r} and was dismissed",
-                    RuntimeWarning,
-                    stacklevel=2,
-                )
+                LOG.warning("%s raised %r and was dismissed", type(watcher).__name__, error)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine
 from typing import Generic, TypeVar
 
 from ..values.delta import Delta
+from ..values.errors import MisuseError
 from ..values.event import Event
 from ..values.record import Record
 from ..values.result import FinalAnswer, Result
@@ -66,6 +67,8 @@ class Stream(Generic[T]):
             self._task.cancel()
 
     async def __aiter__(self) -> AsyncGenerator[Event | Delta | FinalAnswer[T], None]:
+        if self._task is not None:
+            raise MisuseError("a stream can be iterated once; ask again for another run")
         feed = Feed()
         task = self._task = asyncio.create_task(self._start(feed))
         task.add_done_callback(lambda _: feed.wake())

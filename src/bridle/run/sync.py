@@ -103,7 +103,7 @@ class Background:
 def _get() -> Background:
     global _background
     with _lock:
-        if _background is None or _background.pid != os.getpid():
+        if _background is None or _background.pid != os.getpid() or not _background.thread.is_alive():
             _background = Background()
             atexit.register(_background.close)
         return _background

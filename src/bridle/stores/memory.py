@@ -11,10 +11,12 @@ several loops and threads at once, and check-then-extend is two steps.
 
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from ..ports.store import SessionInfo
 from ..values.errors import SessionNotFound
 from ..values.record import GENESIS, Record
+from .holding import held
 from .refusals import behind, beyond, check_name, diverged, once_names, repeated, taken
 
 
@@ -64,6 +66,9 @@ class MemoryStore:
                 raise taken(new)
             last = parent.record(at)
             self._touch(_Line(new, parent, at, last.hash if last else GENESIS))
+
+    def hold(self, session: str) -> AbstractContextManager[None]:
+        return held(f"memory {id(self)}", session)
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         with self._lock:

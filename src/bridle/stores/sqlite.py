@@ -21,7 +21,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -29,6 +29,7 @@ from ..ports.store import SessionInfo
 from ..values.errors import BridleError, Unusable
 from ..values.record import Record
 from . import sqlite_rows as rows
+from .holding import held
 from .refusals import check_name, once_names
 from .sqlite_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, connect, explain, prepare, when_free
 from .worker import Job, Worker
@@ -63,6 +64,10 @@ class SqliteStore:
         check_name(session)
         check_name(new)
         await self._writer.do(partial(rows.fork, session, at, new))
+
+    def hold(self, session: str) -> AbstractContextManager[None]:
+        check_name(session)
+        return held(str(self.path), session, self.path.with_name(self.path.name + "-held"))
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         return await self._reader.do(partial(rows.sessions, max(limit, 0)))

@@ -21,6 +21,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from msgspec.structs import replace
 
 from ..ports.codec import Codec, HttpRequest
+from ..providers._eventstream import framed_event
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Endpoint, Model
@@ -171,8 +172,15 @@ def _emptied(value: dict[str, Any]) -> bool:
     return not set(value) - {"role", "content", "parts"} and [] in (value.get("content"), value.get("parts"))
 
 
+def with_room_to_answer(value: Any) -> Any:
+    """JSON that asks for no fewer tokens than can be asked for, where they have this name."""
+    asked = value.get("max_output_tokens") if isinstance(value, dict) else None
+    return {**value, "max_output_tokens": 16} if isinstance(asked, int) and asked < 16 else value
+
+
 RULES: tuple[tuple[Callable[[Any], Any], str], ...] = (
     (without_blank_text, "blank text is never sent: providers refuse it"),
+    (with_room_to_answer, "at least 16 tokens are asked for: fewer are refused"),
 )
 """What we do to requests on purpose, each as a change of their JSON, and the reason for it."""
 
@@ -232,6 +240,11 @@ def _body(answered: dict[str, Any]) -> bytes:
         return (text if answered.get("sse_unterminated") else text + separator).encode()
     if "body_b64" in answered:
         return b64decode(answered["body_b64"])
+    if "eventstream" in answered:
+        return b"".join(
+            framed_event(message["event_type"], json.dumps(message["payload"]).encode())
+            for message in answered["eventstream"]
+        )
     if "text" in answered:
         return str(answered["text"]).encode()
     return json.dumps(answered.get("json"), ensure_ascii=False).encode("utf-8", "surrogatepass")

@@ -23,6 +23,7 @@ from typing import cast
 import msgspec
 
 from ..ports.tool import Json
+from ..values.text import sound
 
 type_name = "{0.__module__}.{0.__qualname__}".format
 
@@ -37,17 +38,6 @@ def json_form(value: object) -> Json:
 def json_text(value: object) -> str:
     """Compact, and the same for equal values in every process."""
     return msgspec.json.encode(json_form(value)).decode()
-
-
-def sound_text(text: str) -> str:
-    """The text without lone surrogates, which no UTF-8 can hold: one would make the log unwritable."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
 
 
 def _form(value: object) -> Json:
@@ -119,7 +109,7 @@ def _is_struct(value: object) -> bool:
 
 
 _EXACT: dict[type, Callable[[object], Json]] = {
-    str: lambda value: sound_text(cast("str", value)),
+    str: lambda value: sound(cast("str", value)),
     int: lambda value: cast("int", value),
     bool: lambda value: cast("bool", value),
     type(None): lambda _: None,
@@ -132,7 +122,7 @@ _EXACT: dict[type, Callable[[object], Json]] = {
 }
 _KINDS: tuple[tuple[Callable[[object], bool], Callable[[object], Json]], ...] = (
     (lambda value: isinstance(value, enum.Enum), lambda value: _form(cast("enum.Enum", value).value)),
-    (lambda value: isinstance(value, str), lambda value: sound_text(str.__str__(cast("str", value)))),
+    (lambda value: isinstance(value, str), lambda value: sound(str.__str__(cast("str", value)))),
     (lambda value: isinstance(value, int), lambda value: int(cast("int", value))),
     (lambda value: isinstance(value, float), lambda value: _number(float(cast("float", value)))),
     (lambda value: isinstance(value, datetime | date | time), lambda value: cast("date", value).isoformat()),

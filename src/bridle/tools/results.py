@@ -12,7 +12,8 @@ they are text, a picture or a file, and can say so with `Media` or by decoding t
 """
 
 from ..values.parts import Media, Text
-from .plain import json_text, sound_text
+from ..values.text import sound
+from .plain import json_text
 
 DONE = "done"
 
@@ -48,7 +49,7 @@ def _checked(part: Text | Media) -> Text | Media:
 
 
 def _visible(text: str) -> str:
-    return sound_text(text) if text.strip() else json_text(text)
+    return sound(text) if text.strip() else json_text(text)
 
 
 def _instead(value: object) -> str:

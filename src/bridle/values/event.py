@@ -19,7 +19,7 @@ from .message import Message, Reply
 from .parts import Media, Text, ToolResult
 from .request import ToolChoice
 from .settings import Settings
-from .usage import Budget
+from .usage import Budget, Usage
 from .value import Value
 
 RunStop = Literal[
@@ -110,6 +110,9 @@ class ModelFailed(_Quiet, tag="model_failed"):
     failure: Failure
     partial: str = ""
     """What the model had said when its reply broke off."""
+    usage: Usage | None = None
+    """What was counted of a reply that broke off; None when there was no reply to pay for."""
+    usd: Decimal | None = None
 
 
 class ToolStarted(_Quiet, tag="tool_started"):
@@ -150,6 +153,9 @@ class RunEnded(_Quiet, tag="run_ended"):
     reason: str = ""
     partial: str = ""
     """What the model had said of a reply that was cut off."""
+    usage: Usage | None = None
+    """What was counted of that reply; None when there was none to pay for."""
+    usd: Decimal | None = None
 
 
 Event = (

@@ -96,5 +96,5 @@ class Transcript(Value):
         return Transcript(messages=(*self.messages, placed))
 
 
-Prompt = str | Text | Media | tuple["Text | Media", ...] | list["Text | Media"]
+Prompt = str | Text | Media | tuple["str | Text | Media", ...] | list["str | Text | Media"]
 """What a person may say: words, a picture or file, or several of them."""

@@ -99,17 +99,30 @@ class Budget(Value):
     seconds: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("usd", "tokens", "steps", "seconds"):
+        for name, exact in _LIMITS.items():
             limit = getattr(self, name)
-            if limit is None:
-                continue
-            if isinstance(limit, bool) or not isinstance(limit, int | float | str | Decimal):
-                raise MisuseError(f"Budget({name}=…) takes a number, not {limit!r}")
-            try:
-                number = Decimal(str(limit))
-            except InvalidOperation:
-                raise MisuseError(f"Budget({name}=…) takes a number, not {limit!r}") from None
-            if not number.is_finite() or number < 0:
-                raise MisuseError(f"Budget({name}=…) cannot be {limit!r}; leave it out for no limit")
-            if name == "usd":
-                msgspec.structs.force_setattr(self, name, number)
+            if limit is not None:
+                msgspec.structs.force_setattr(self, name, _limit(name, limit, exact))
+
+
+_LIMITS: dict[str, type[int] | type[float] | type[Decimal]] = {
+    "usd": Decimal,
+    "tokens": int,
+    "steps": int,
+    "seconds": float,
+}
+
+
+def _limit(name: str, given: object, exact: type[int] | type[float] | type[Decimal]) -> int | float | Decimal:
+    """The limit as the number it is kept as: what is kept as anything else could never be read again."""
+    if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
+        raise MisuseError(f"Budget({name}=…) takes a number, not {given!r}")
+    try:
+        number = Decimal(str(given))
+    except InvalidOperation:
+        raise MisuseError(f"Budget({name}=…) takes a number, not {given!r}") from None
+    if not number.is_finite() or number < 0:
+        raise MisuseError(f"Budget({name}=…) cannot be {given!r}; leave it out for no limit")
+    if exact is int and number != int(number):
+        raise MisuseError(f"Budget({name}=…) takes a whole number, not {given!r}")
+    return exact(number)

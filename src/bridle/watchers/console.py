@@ -1,9 +1,11 @@
 """A run on a terminal: the model's words on one stream, everything about them on another.
 
-Words go to `out` and nothing else does, so that a pipe gets the answer and only the
-answer.  Tool calls, notices and the closing line go to `about`, in colour when that is
-a terminal.  What a model or a tool says is shown without its control characters: a
-terminal obeys them, and they are not ours to pass on.
+Words go to `out`, which may be nobody.  Tool calls, notices and the closing line go to
+`about`, in colour when that is a terminal.  What a model or a tool says is shown without
+its control characters: a terminal obeys them, and they are not ours to pass on.
+
+A stream that can no longer be written to is remembered (`failed`) and left alone: whoever
+started the run decides what that means.
 """
 
 import re
@@ -21,8 +23,10 @@ SHOWN_CHARACTERS_MAX = 160
 
 
 class Console:
-    def __init__(self, out: TextIO, about: TextIO, *, reasoning: bool = False) -> None:
+    def __init__(self, out: TextIO | None, about: TextIO, *, reasoning: bool = False) -> None:
         self._out, self._about = out, about
+        self.failed: OSError | None = None
+        self._trouble = ""
         self._colour = about.isatty()
         self._reasoning = reasoning
         self._streamed = False
@@ -43,8 +47,7 @@ class Console:
 
     def note(self, words: str, style: str = "dim") -> None:
         self._break()
-        self._about.write(self._styled(clean(words), style) + "\n")
-        self._about.flush()
+        self._write(self._about, self._styled(clean(words), style) + "\n")
 
     def _event(self, event: e.Event, at: float) -> None:
         match event:
@@ -63,7 +66,7 @@ class Console:
                 self._calls.update((call.id, call) for call in reply.calls)
                 self._break()
             case e.ModelFailed(failure=failure):
-                self.note(f"· {failure.message}", "yellow")
+                self._trouble = failure.message
             case e.ToolStarted(call_id=call_id):
                 self._started[call_id] = at
             case e.ToolFinished(result=result):
@@ -79,34 +82,41 @@ class Console:
         mark, style = ("✗", "red") if result.is_error else ("→", "green")
         shown = f"{call.name}({brief(call.arguments)})" if call else result.call_id
         self._break()
-        self._about.write(
+        self._write(
+            self._about,
             f"{self._styled('  ' + clean(shown), 'cyan')} {self._styled(mark, style)} "
-            f"{clean(brief(result.text))}{self._styled(took, 'dim')}\n"
+            f"{clean(brief(result.text))}{self._styled(took, 'dim')}\n",
         )
-        self._about.flush()
 
     def _say(self, text: str) -> None:
+        if self._out is None:
+            return
         if self._thinking:
             self._break()
-        self._out.write(CONTROL.sub("", text) if self._out.isatty() else text)
-        self._out.flush()
+        self._write(self._out, CONTROL.sub("", text))
         self._in_line = not text.endswith("\n")
 
     def _think(self, words: str) -> None:
         if not self._reasoning:
             return
         self._thinking = True
-        self._about.write(self._styled(CONTROL.sub("", words), "dim"))
-        self._about.flush()
+        self._write(self._about, self._styled(CONTROL.sub("", words), "dim"))
         self._in_line = not words.endswith("\n")
 
     def _break(self) -> None:
         """End the line of words before a line about them."""
         if self._in_line:
-            stream = self._about if self._thinking else self._out
-            stream.write("\n")
-            stream.flush()
+            self._write(self._about if self._thinking or self._out is None else self._out, "\n")
         self._in_line = self._thinking = False
+
+    def _write(self, stream: TextIO, words: str) -> None:
+        if self.failed is not None:
+            return
+        try:
+            stream.write(words)
+            stream.flush()
+        except OSError as error:
+            self.failed = error
 
     def _styled(self, words: str, style: str) -> str:
         return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self._colour and words.strip() else words

@@ -1,0 +1,133 @@
+"""What goes wrong at Bedrock Converse, both ways: exceptions by name, and our `Failure`.
+
+The name of the exception decides; it comes in a header (with an address behind it), in the body, or as
+the type of a message inside a stream.  Then the status; then, for what callers must tell apart and one
+name covers, the wording.  The same name, for one, says that a prompt is too long and that a field is
+wrong.  Being throttled for too many tokens is no matter of length: it is never taken for one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from ..ports.codec import HttpReply
+from ..values.errors import Failure, FailureKind
+from ._failures import (
+    KINDS_BY_STATUS,
+    error_in,
+    kind_of_status,
+    one_line,
+    retry_after_seconds,
+    should_retry,
+    unexplained,
+    word,
+)
+from ._json import dumps, loads
+
+_KINDS: dict[str, FailureKind] = {
+    "validation": "invalid",
+    "throttling": "rate_limited",
+    "toomanyrequests": "rate_limited",
+    "servicequotaexceeded": "quota",
+    "modelnotready": "overloaded",
+    "serviceunavailable": "overloaded",
+    "modeltimeout": "timeout",
+    "requesttimeout": "timeout",
+    "modelerror": "server",
+    "modelstreamerror": "server",
+    "internalserver": "server",
+    "internalfailure": "server",
+    "resourcenotfound": "not_found",
+    "unknownoperation": "not_found",
+    "requestentitytoolarge": "too_large",
+    "accessdenied": "unauthorized",
+    "unrecognizedclient": "unauthorized",
+    "expiredtoken": "unauthorized",
+    "invalidsignature": "unauthorized",
+    "incompletesignature": "unauthorized",
+    "signaturedoesnotmatch": "unauthorized",
+    "missingauthenticationtoken": "unauthorized",
+    "invalidclienttokenid": "unauthorized",
+    "optinrequired": "unauthorized",
+}
+"""By name, without case and without the word exception at its end."""
+_WIRE: dict[FailureKind, tuple[int, str]] = {
+    "invalid": (400, "ValidationException"),
+    "context": (400, "ValidationException"),
+    "quota": (400, "ServiceQuotaExceededException"),
+    "unauthorized": (403, "AccessDeniedException"),
+    "not_found": (404, "ResourceNotFoundException"),
+    "timeout": (408, "ModelTimeoutException"),
+    "too_large": (413, "RequestEntityTooLargeException"),
+    "rate_limited": (429, "ThrottlingException"),
+    "server": (500, "InternalServerException"),
+    "overloaded": (503, "ServiceUnavailableException"),
+}
+TYPE_HEADER = "x-amzn-errortype"
+_CONTEXT = re.compile(
+    r"(input|prompt) is too long|too many input tokens|input tokens exceeded"
+    r"|(maximum|exceeds?) .*context|context (window|length|limit)|input tokens exceeds",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(r"model identifier is invalid", re.IGNORECASE)
+_WAIT = re.compile(r"please wait before trying again", re.IGNORECASE)
+_FOR_TODAY = re.compile(r"per day", re.IGNORECASE)
+
+
+def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+    """A reply with an error status."""
+    try:
+        envelope = loads(body)
+    except ValueError:
+        envelope = None
+    error = error_in(envelope) or {"message": unexplained(status, headers, body)}
+    if isinstance(envelope, dict):
+        error = {**envelope, **error}
+    failure = failure_from(headers.get(TYPE_HEADER) or word(error.get("__type")), error, status)
+    return Failure(
+        kind=failure.kind,
+        message=failure.message,
+        status=status,
+        code=failure.code,
+        retry_after_seconds=retry_after_seconds(headers),
+        should_retry=should_retry(headers),
+    )
+
+
+def failure_from(exception: str, error: Mapping[str, Any], status: int) -> Failure:
+    """An exception, from a reply or from the middle of a stream."""
+    # `Name:http://address/` in the header, `maker.package#Name` in a body.
+    exception = exception.partition(":")[0].rpartition("#")[2].strip()
+    message = one_line(word(error.get("message"))) or exception or f"HTTP {status}"
+    original = one_line(word(error.get("originalMessage")))
+    if original and original not in message:
+        message = f"{message} ({original})"
+    kind = _KINDS.get(exception.lower().removesuffix("exception"))
+    if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
+        kind = kind_of_status(status)
+    if kind == "invalid" and _WAIT.search(message):
+        kind = "rate_limited"
+    if kind == "invalid" and _CONTEXT.search(message):
+        kind = "context"
+    elif kind == "invalid" and _NO_MODEL.search(message):
+        kind = "not_found"
+    elif kind == "rate_limited" and _FOR_TODAY.search(message):
+        kind = "quota"  # it does recover, but not within any run
+    return Failure(kind=kind, message=message, status=status, code=exception)
+
+
+def speak_failure(failure: Failure) -> HttpReply:
+    status, exception = _WIRE.get(failure.kind, _WIRE["server"])
+    message = failure.message
+    if failure.kind == "context" and not _CONTEXT.search(message):
+        message = f"Input is too long for requested model: {message}"  # only the wording says so here
+    if _KINDS.get(failure.code.lower().removesuffix("exception")) == failure.kind:
+        exception = failure.code
+    headers = [("content-type", "application/json"), (TYPE_HEADER, exception)]
+    if failure.retry_after_seconds is not None:
+        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
+    if failure.should_retry is not None:
+        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
+    if failure.status is not None and failure.status >= 400:
+        status = failure.status
+    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"message": message}),))

@@ -1,0 +1,126 @@
+"""Replies as Bedrock Converse gives them, whole or in pieces: the other end of the decoder.
+
+The stream has the shape of recorded ones: only calls, results and pictures are announced, text comes in
+words, input in fragments of which the first is empty, citations ahead of the words they support, the
+counts after the end, and every event carries padding.  The id of a reply travels in a header.  What a reply
+does not have is made from its content, so the same reply is always told in the same bytes.
+"""
+
+import re
+from collections.abc import Iterator
+from hashlib import blake2b
+from string import ascii_letters, digits
+from typing import Any
+
+from ..ports.codec import HttpReply
+from ..values.errors import MisuseError
+from ..values.message import Reply, Stop
+from ..values.parts import Media, Part, Text, ToolCall, ToolResult
+from ._bedrock_converse_blocks import Block, block_of
+from ._bedrock_converse_decode import ID_HEADER
+from ._bedrock_converse_ends import wire_stop, wire_usage
+from ._eventstream import CONTENT_TYPE, framed_event
+from ._json import dumps, loads, mended
+
+_WORDS = re.compile(r"\s*\S+|\s+")
+_FRAGMENT_LENGTH = 12
+"""The middle of what recorded streams show for pieces of tool input."""
+_LATENCY_MS = 500
+_PADDING = ascii_letters + digits
+
+
+def speak(reply: Reply, *, stream: bool) -> HttpReply:
+    identity = reply.id or _identity(dumps(reply))
+    blocks = [_block(part, f"tooluse_{identity[:24]}_{place}") for place, part in enumerate(reply.parts)]
+    word, more, trace = wire_stop(reply)
+    stop: Block = {"stopReason": word, **({"additionalModelResponseFields": more} if more else {})}
+    told: Block = {"metrics": {"latencyMs": _LATENCY_MS}, **({"trace": trace} if trace else {})}
+    if not reply.usage.incomplete:
+        told["usage"] = wire_usage(reply.usage)
+    if not stream:
+        message = {"content": blocks, "role": "assistant"}
+        body = dumps({**told, "output": {"message": message}, **stop})
+        return HttpReply(status=200, headers=_headers("application/json", identity), frames=(body,))
+    events = [
+        ("messageStart", {"role": "assistant"}),
+        *_told_blocks(reply, blocks),
+        ("messageStop", stop),
+        *([("metadata", told)] if trace or "usage" in told else []),
+    ]
+    frames = tuple(framed_event(name, _padded(event)) for name, event in events)
+    return HttpReply(status=200, headers=_headers(CONTENT_TYPE, identity), frames=frames)
+
+
+def _headers(content_type: str, identity: str) -> tuple[tuple[str, str], ...]:
+    return ("content-type", content_type), (ID_HEADER, identity)
+
+
+def _identity(content: bytes) -> str:
+    made = blake2b(content, digest_size=16).hexdigest()
+    return "-".join((made[:8], made[8:12], made[12:16], made[16:20], made[20:]))
+
+
+def _block(part: Part, call_id: str) -> Block:
+    if isinstance(part, ToolResult) or (isinstance(part, Media) and part.kind != "image"):
+        raise MisuseError(
+            f"a model cannot say a {type(part).__name__} on this wire: leave it out of the reply"
+        )
+    sent_id = part.wire_id or part.id or call_id if isinstance(part, ToolCall) else ""
+    block = block_of(part, own=True, sent_id=sent_id, blank=True)
+    whole: Block = block if isinstance(block, dict) else loads(bytes(block or b"{}"))
+    return whole
+
+
+def _told_blocks(reply: Reply, blocks: list[Block]) -> Iterator[tuple[str, Block]]:
+    for index, (part, block) in enumerate(zip(reply.parts, blocks, strict=True)):
+        start, deltas = _in_pieces(part, block, reply.stop)
+        if start is not None:
+            yield "contentBlockStart", {"contentBlockIndex": index, "start": start}
+        for delta in deltas:
+            yield "contentBlockDelta", {"contentBlockIndex": index, "delta": delta}
+        yield "contentBlockStop", {"contentBlockIndex": index}
+
+
+def _in_pieces(part: Part, block: Block, stop: Stop) -> tuple[Block | None, list[Block]]:
+    match block:
+        case {"text": str(words)}:
+            return None, _in_words("text", words)
+        case {"citationsContent": dict(cited)}:
+            words = part.text if isinstance(part, Text) else ""
+            citations = [{"citation": citation} for citation in cited.get("citations", ())]
+            return None, citations + (_in_words("text", words) if words else [])
+        case {"reasoningContent": {"reasoningText": dict(thought)}}:
+            beside = {name: value for name, value in thought.items() if name != "text"}
+            deltas = [*_in_words("text", thought["text"]), *([beside] if beside else [])]
+            return None, [{"reasoningContent": delta} for delta in deltas]
+        case {"toolUse": dict(used)}:
+            said = _arguments(part, used, stop)
+            fragments = [
+                "",
+                *(said[at : at + _FRAGMENT_LENGTH] for at in range(0, len(said), _FRAGMENT_LENGTH)),
+            ]
+            start = {name: value for name, value in used.items() if name != "input"}
+            return {"toolUse": start}, [{"toolUse": {"input": fragment}} for fragment in fragments]
+        case {"toolResult": dict(result)}:
+            start = {name: value for name, value in result.items() if name != "content"}
+            return {"toolResult": start}, [{"toolResult": result.get("content", [])}]
+        case {"image": dict(picture)}:
+            start = {name: value for name, value in picture.items() if name != "source"}
+            return {"image": start}, [{"image": {"source": picture["source"]}}]
+    return None, [block]
+
+
+def _in_words(member: str, words: str) -> list[Block]:
+    return [{member: word} for word in _WORDS.findall(words) or [""]]
+
+
+def _arguments(part: Part, used: Block, stop: Stop) -> str:
+    if not isinstance(part, ToolCall):
+        return dumps(used.get("input", {})).decode()
+    # A call without arguments is told by silence, unless silence could mean that it was cut.
+    return "" if part.arguments == "{}" and stop is not Stop.LENGTH else mended(part.arguments)
+
+
+def _padded(event: dict[str, Any]) -> bytes:
+    plain = dumps(event)
+    return plain[:-1] + b',"p":"%b"}' % _PADDING[: len(plain) % len(_PADDING)].encode()

@@ -1,0 +1,127 @@
+"""Tools and the choice among them on the wire of Bedrock Converse, both ways.
+
+A conversation in which tools were called is refused without tools, also when none is to be called any
+more.  For such a conversation each tool that was called is declared by a stand-in, which says that it
+cannot be used.  Reading knows stand-ins and passes them over: nobody asked for them.
+
+There is no word for "call nothing".  Where the model has a switch of its own for that it is used;
+otherwise the tools are withheld, because what a model is not told of it cannot call.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ..values.errors import BadTool
+from ..values.request import Mark, Request, ToolChoice, ToolSpec
+from ._bedrock_converse_blocks import CACHE_POINT, Block
+from ._bedrock_converse_dialect import Dialect
+from ._json import dumps, is_object, raw
+
+UNAVAILABLE = "Used earlier in this conversation; it is not available now and must not be called."
+_OPEN_SCHEMA = {"type": "object"}
+
+
+def cache_point(ttl: str) -> Block:
+    return {CACHE_POINT: {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
+
+
+def tool_config(request: Request, tools: bytes, called: Sequence[str], dialect: Dialect) -> Block | None:
+    """Everything the request says about tools; None when that is nothing.
+
+    `tools` is the list as `tools_list` writes it, `called` are the tools that were called before.
+    """
+    choice = request.tool_choice
+    if not request.tools or (choice.mode == "none" and not dialect.no_calls):
+        stand_ins = [_stand_in(name) for name in called]
+        return {"tools": stand_ins} if stand_ins else None
+    config: Block = {"tools": Raw(tools)}
+    if choice.mode == "any":
+        config["toolChoice"] = {"any": {}}
+    elif choice.mode == "tool":
+        config["toolChoice"] = {"tool": {"name": choice.name}}
+    return config
+
+
+def tools_list(specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
+    tools = [_tool(spec) for spec in specs]
+    return dumps(tools if ttl is None else [*tools, cache_point(ttl)])
+
+
+def tools_in(config: Block, marks: list[Mark]) -> tuple[ToolSpec, ...]:
+    """The tools declared, without stand-ins; a cache point behind the last one becomes a mark."""
+    listed = config.get("tools")
+    tools = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
+    if tools and (ttl := ttl_of(tools[-1])) is not None:
+        marks.append(Mark(place="tools", ttl=cast("Any", ttl)))
+        tools.pop()
+    return tuple(_spec(tool) for tool in tools if not is_stand_in(tool))
+
+
+def choice_in(choice: object) -> ToolChoice | None:
+    """None when it is one we have no word for."""
+    match choice:
+        case None | {"auto": _}:
+            return ToolChoice()
+        case {"any": _}:
+            return ToolChoice(mode="any")
+        case {"tool": {"name": str(name)}}:
+            return ToolChoice(mode="tool", name=name)
+    return None
+
+
+def ttl_of(block: Block) -> str | None:
+    """How long a plain cache point lasts; None when the block is none."""
+    match block:
+        case {"cachePoint": {"type": "default", **rest}, **others} if not others and rest.keys() <= {"ttl"}:
+            ttl = rest.get("ttl") or "5m"
+            return ttl if ttl in ("5m", "1h") else None
+    return None
+
+
+def is_stand_in(tool: Block) -> bool:
+    spec = tool.get("toolSpec")
+    return isinstance(spec, dict) and spec.get("description") == UNAVAILABLE
+
+
+def _stand_in(name: str) -> Block:
+    return {"toolSpec": {"name": name, "description": UNAVAILABLE, "inputSchema": {"json": _OPEN_SCHEMA}}}
+
+
+def _tool(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    tool: Block = {"name": spec.name}
+    if spec.description.strip():
+        tool["description"] = spec.description
+    tool["inputSchema"] = {"json": raw(spec.parameters)}
+    return {"toolSpec": tool}
+
+
+def _spec(tool: Block) -> ToolSpec:
+    kind, said = next(((name, value) for name, value in tool.items() if value is not None), ("", None))
+    said = (
+        {name: value for name, value in said.items() if value is not None} if isinstance(said, dict) else {}
+    )
+    name, description, schema = said.get("name"), said.get("description"), said.get("inputSchema")
+    schema = schema if isinstance(schema, dict) else {}
+    plain = kind == "toolSpec" and isinstance(schema.get("json"), dict)
+    spec = ToolSpec(
+        name=name if isinstance(name, str) else kind,
+        description=description if isinstance(description, str) else "",
+    )
+    if plain:
+        spec = replace(spec, parameters=dumps(schema["json"]).decode())
+    if not plain or not _only(said, "name", "description", "inputSchema") or not _only(schema, "json"):
+        spec = replace(spec, native=dumps(tool).decode())
+    return spec
+
+
+def _only(members: Iterable[str], *names: str) -> bool:
+    return set(members) <= set(names)

@@ -1,0 +1,259 @@
+"""Messages on their way to Bedrock Converse: which block stands where, and under which id.
+
+The strictest reading of the wire is written.  Two speakers alternate and the user begins; neighbours of
+one role become one turn, and a message with nothing to say gets none.  Results come before words, and
+each call is answered exactly once in the turn that follows it: a call whose result is missing is
+answered with an error as soon as anybody else speaks, a result without a call, or a second one, is left
+out.  Blank texts are left out, and no turn of the model ends in reasoning.  No two documents have the
+same name, and none comes without a word beside it.
+
+One endpoint serves the models of many makers.  What is native to one of them means nothing to the next,
+so it goes back only to the model it came from: opaque parts, members beside the plain view, reasoning.
+What a model wants done with its own reasoning that has no signature is a fact about the endpoint.
+
+A call goes out under the provider's own id when that is legal and was not used before, else under ours,
+and its result follows it.  The writer therefore sees the whole line, in order, once.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ..values.message import Message
+from ..values.model import Endpoint, Model
+from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.request import ToolSpec
+from ._bedrock_converse_blocks import CACHE_POINT, Block, block_of, kind_of
+from ._bedrock_converse_blocks import legal_name as legal_tool_name
+from ._bedrock_converse_dialect import FAMILY, Dialect
+from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
+from ._bedrock_converse_tools import tools_list
+from ._json import dumps
+from ._kept import KeptMessages, Turn
+
+UNSEEN = "The beginning of this conversation is not shown."
+LOST = "No result: this call was interrupted, or what came of it was lost."
+SEE_DOCUMENT = "See the document."
+_OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant", "system")}
+_USER = _OPENINGS["user"]
+_CLOSING = b"]}"
+_UNMARKED = {"document", "video", "reasoningContent"}
+"""Blocks a cache point may not follow directly."""
+ID_LENGTH_MAX = 64
+_LEGAL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
+_ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
+
+
+class KeptLine(KeptMessages):
+    """The messages of one conversation, as they are written for one model."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        self._dialect = dialect
+        self._model_id = ""
+        self._tools: tuple[object, bytes] | None = None
+        super().__init__(self._new_writer)
+
+    def written_for(self, model: Model, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Write what is new; the names of all tools that were called, in order."""
+        if model.id != self._model_id:
+            self._model_id = model.id
+            self._restart()
+        self.on(model.endpoint)
+        self.writes(messages)
+        return tuple(self._writer_in_use.called)
+
+    def tools(self, specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
+        """The list of tools, written again only when it has changed."""
+        made_of = (specs, ttl)
+        if self._tools is None or self._tools[0] != made_of:
+            self._tools = (made_of, tools_list(specs, ttl))
+        return self._tools[1]
+
+    def _new_writer(self, endpoint: Endpoint | None) -> "MessageWriter":
+        self._writer_in_use = MessageWriter(endpoint, self._model_id, self._dialect)
+        return self._writer_in_use
+
+
+class _Written(NamedTuple):
+    kind: str
+    data: bytes
+
+
+class MessageWriter:
+    def __init__(self, endpoint: Endpoint | None, model_id: str, dialect: Dialect) -> None:
+        self._endpoint, self._model_id, self._dialect = endpoint, model_id, dialect
+        self._policy = endpoint.reasoning if endpoint else "may_echo"
+        self._used: set[str] = set()
+        self._documents: set[str] = set()
+        self._open: dict[str, str] = {}
+        """Calls that wait for their result, in order, and the ids they went out under."""
+        self._role = ""
+        """Who spoke last."""
+        self._begun = False
+        self.called: dict[str, None] = {}
+
+    def __call__(self, message: Message) -> Sequence[Turn]:
+        write = self._model_turns if message.role == "assistant" else self._turns
+        return write(message, own=self._is_own(message))
+
+    def _is_own(self, message: Message) -> bool:
+        origin = message.origin
+        if origin is None or origin.family != FAMILY:
+            return False
+        elsewhere = self._endpoint is not None and origin.endpoint != self._endpoint.name
+        return not elsewhere and self._model_id in ("", origin.model)
+
+    def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
+        if self._role == "user":
+            self._open.clear()  # what was open is answered by the end of the turn before
+        written = []
+        for part in message.parts:
+            if isinstance(part, ToolResult) or (
+                isinstance(part, Reasoning) and not self._echoes(part, own=own)
+            ):
+                continue
+            if (block := self._block(part if own else _retold(part), own=own)) is not None:
+                written.append(_encoded(block))
+        while written and written[-1].kind == "reasoningContent":
+            written.pop()
+        if not written:
+            return ()
+        turn = Turn(
+            _OPENINGS["assistant"],
+            b",".join(block.data for block in written),
+            _CLOSING,
+            _mark_at(written),
+            merges=True,
+            owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
+        )
+        begun, self._begun, self._role = self._begun, True, "assistant"
+        return (turn,) if begun else (_said(UNSEEN), turn)
+
+    def _turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
+        role = "system" if message.role == "system" else "user"
+        written = [
+            _encoded(block)
+            for part in message.parts
+            if not isinstance(part, ToolCall | Reasoning)
+            if not isinstance(part, ToolResult) or part.call_id in self._open
+            if (block := self._block(part, own=own)) is not None
+        ]
+        written = _answers_first(written)
+        if not written:
+            return ()
+        if not own and _bare_document(written):
+            written.append(_encoded({"text": SEE_DOCUMENT}))
+        before: list[Turn] = []
+        speaks = role == "system" or any(block.kind not in ("toolResult", CACHE_POINT) for block in written)
+        if self._open and speaks:
+            lost = _Written("toolResult", self._lost())
+            self._open.clear()
+            if role == "user":
+                written = _answers_first([*written, lost])
+            else:
+                before.append(Turn(_USER, lost.data, _CLOSING, merges=True, pays=True))
+        items = b",".join(block.data for block in written)
+        closing = b",%b%b" % (self._lost(), _CLOSING) if self._open else _CLOSING
+        self._role, self._begun = role, self._begun or role == "user"
+        turn = Turn(_OPENINGS[role], items, closing, _mark_at(written), merges=True, pays=True)
+        return (*before, turn)
+
+    def _block(self, part: Part, *, own: bool) -> Block | Raw | None:
+        sent_id = ""
+        if isinstance(part, ToolCall):
+            sent_id = self._id(part, own=own)
+            self._open[part.id] = sent_id
+            self.called[legal_tool_name(part.name)] = None
+        elif isinstance(part, ToolResult):
+            sent_id = self._open.pop(part.call_id)
+            part = replace(part, parts=tuple(self._named(inner, own=own) for inner in part.parts))
+        elif isinstance(part, Text | Media | Opaque):
+            part = self._named(part, own=own)
+        return block_of(part, own=own, sent_id=sent_id, dialect=self._dialect)
+
+    def _named(self, part: Text | Media | Opaque, *, own: bool) -> Text | Media | Opaque:
+        """A document under a name that is legal and its own."""
+        if not isinstance(part, Media) or part.kind != "document":
+            return part
+        plain = part.name if own and part.name else legal_name(part.name)
+        chosen, number = plain, 1
+        while chosen in self._documents:
+            number += 1
+            end = f" ({number})"
+            chosen = plain[: NAME_LENGTH_MAX - len(end)] + end
+        self._documents.add(chosen)
+        return renamed(part, chosen)
+
+    def _echoes(self, thought: Reasoning, *, own: bool) -> bool:
+        match self._policy:
+            case "strip":
+                return False
+            case "must_echo":
+                return own or bool(thought.text.strip())
+            case "signed":
+                return own and bool(thought.signature)
+        return own
+
+    def _id(self, call: ToolCall, *, own: bool) -> str:
+        offered = call.wire_id if own and _LEGAL_ID.fullmatch(call.wire_id) else ""
+        ours = _ILLEGAL_IN_ID.sub("_", call.id)[:ID_LENGTH_MAX] or "_"
+        chosen, number = offered if offered and offered not in self._used else ours, 1
+        while chosen in self._used:
+            number += 1
+            end = f"_{number}"
+            chosen = ours[: ID_LENGTH_MAX - len(end)] + end
+        self._used.add(chosen)
+        return chosen
+
+    def _lost(self) -> bytes:
+        """Answers to the calls that are open."""
+        lost = ToolResult(call_id="", parts=(Text(text=LOST),), outcome="unknown")
+        blocks = (
+            block_of(lost, own=False, sent_id=sent_id, dialect=self._dialect)
+            for sent_id in self._open.values()
+        )
+        return b",".join(dumps(block) for block in blocks)
+
+
+def _retold(part: Part) -> Part:
+    """What another model said, as this one could have said it: without pictures, and without proof."""
+    match part:
+        case Media():
+            return Text(text=left_out(part))
+        case Reasoning(text=text):
+            return Reasoning(text=text)
+    return part
+
+
+def _said(words: str) -> Turn:
+    return Turn(_USER, dumps({"text": words}), _CLOSING, merges=True)
+
+
+def _encoded(block: Block | Raw) -> _Written:
+    return _Written(kind_of(block), dumps(block))
+
+
+def _answers_first(written: list[_Written]) -> list[_Written]:
+    """Results before words; cache points stay where they are as long as no words have to move."""
+    last = max((at for at, block in enumerate(written) if block.kind == "toolResult"), default=-1)
+    if all(block.kind in ("toolResult", CACHE_POINT) for block in written[: last + 1]):
+        return written
+    return sorted(written, key=lambda block: block.kind != "toolResult")
+
+
+def _bare_document(written: Sequence[_Written]) -> bool:
+    kinds = {block.kind for block in written}
+    return "document" in kinds and "text" not in kinds
+
+
+def _mark_at(written: Sequence[_Written]) -> int:
+    """The offset behind the last block a cache point may follow; -1 when there is none, or one is there."""
+    end = sum(len(block.data) for block in written) + len(written) - 1
+    for block in reversed(written):
+        if block.kind not in _UNMARKED:
+            return -1 if block.kind == CACHE_POINT else end
+        end -= len(block.data) + 1
+    return -1

@@ -1,0 +1,97 @@
+"""The way back: arguments that fit a rewritten schema, made to fit the one they were rewritten from.
+
+Two rewrites need it.  A field that could be left out may have had to be demanded, with null for leaving
+it out; such nulls are removed, but never one that the source itself allows.  And a field at the top may
+have gone out under another name.
+
+Arguments are data from a model.  What is no JSON, gives a field twice or does not fit at all is returned
+untouched: refusing it, in words for the model, is the business of whoever checks it.
+"""
+
+import json
+from typing import Any, NamedTuple
+
+from ._schema_losses import Losses
+from ._schema_merge import Alternatives, fields_of
+from ._schema_source import Node, Schema, Source, Tree
+from ._schema_values import is_of, key_of
+
+
+def restored(arguments: str, tree: Tree, renamed: tuple[tuple[str, str], ...], *, nulls: bool) -> str:
+    try:
+        given = json.loads(arguments, object_pairs_hook=_members, parse_constant=_refused)
+    except (ValueError, RecursionError):
+        return arguments
+    if not isinstance(given, dict):
+        return arguments
+    names = dict(renamed)
+    found = {names.get(name, name): value for name, value in given.items()}
+    if len(found) < len(given):
+        return arguments
+    if nulls:
+        found = _Restorer(tree).under(found).value
+    if found == given and list(found) == list(given):
+        return arguments
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair can only be said in ASCII
+        return json.dumps(found, separators=(",", ":"))
+    return text
+
+
+class _Fit(NamedTuple):
+    value: Any
+    faults: int
+    """How much of it does not fit; among alternatives the one with the fewest is meant."""
+
+
+class _Restorer:
+    def __init__(self, tree: Tree) -> None:
+        losses = Losses()
+        source = Source(tree, losses)
+        self._root = source.root
+        self._alternatives = Alternatives(source, losses)
+
+    def under(self, value: Any) -> _Fit:
+        return self._fit(value, self._root)
+
+    def _fit(self, value: Any, schema: Schema) -> _Fit:
+        if isinstance(schema, bool):
+            return _Fit(value, 0 if schema else 1)
+        fits = [self._flat_fit(value, flat) for flat in self._alternatives.of(schema)]
+        return min(fits, key=lambda fit: fit.faults, default=_Fit(value, 1))
+
+    def _flat_fit(self, value: Any, flat: Node) -> _Fit:
+        if "type" in flat and not any(is_of(value, kind) for kind in flat["type"]):
+            return _Fit(value, 1)
+        faults = int("enum" in flat and key_of(value) not in map(key_of, flat["enum"]))
+        if isinstance(value, dict):
+            return self._object_fit(value, flat, faults)
+        if isinstance(value, list):
+            prefix, rest = flat.get("prefixItems", []), flat.get("items", True)
+            fits = [self._fit(it, prefix[n] if n < len(prefix) else rest) for n, it in enumerate(value)]
+            return _Fit([fit.value for fit in fits], faults + sum(fit.faults for fit in fits))
+        return _Fit(value, faults)
+
+    def _object_fit(self, value: dict[str, Any], flat: Node, faults: int) -> _Fit:
+        fields, needed = fields_of(flat), flat.get("required", ())
+        kept: dict[str, Any] = {}
+        for name, held in value.items():
+            fit = self._fit(held, fields.of(name))
+            if held is None and fit.faults and name not in needed and name in fields.named:
+                continue
+            kept[name] = fit.value
+            faults += fit.faults
+        return _Fit(kept, faults + sum(name not in kept for name in needed))
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    members = dict(pairs)
+    if len(members) < len(pairs):
+        raise ValueError("a field is given twice")
+    return members
+
+
+def _refused(constant: str) -> Any:
+    raise ValueError(f"{constant} is not JSON")

@@ -1,0 +1,105 @@
+"""One call, run: whatever a tool does, a result comes back, in time."""
+
+import asyncio
+
+import pytest
+
+from bridle import Agent, Budget, Text, tool
+from bridle.run import acting
+from bridle.testing import scripted
+from bridle.testing.script import calls
+from bridle.values.request import ToolSpec
+
+
+class Odd(BaseException):
+    pass
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise RuntimeError("not even this")
+
+
+RAISED = [KeyboardInterrupt(), SystemExit(3), GeneratorExit(), Odd("x"), Mute(), ValueError("\ud800"), StopIteration(),
+          asyncio.CancelledError(), BaseExceptionGroup("g", [Odd()])]  # fmt: skip
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("kind", ["async", "sync"])
+def test_whatever_a_tool_raises_is_a_result(error, kind):
+    async def boom_async() -> str:
+        """Fail."""
+        raise error
+
+    def boom_sync() -> str:
+        """Fail."""
+        raise error
+
+    made = tool(boom_async if kind == "async" else boom_sync, name="boom")
+    agent = Agent(scripted(calls(("boom", {})), "still here"), tools=[made])
+    for _ in range(2):
+        result = agent.run_sync("?")
+        assert (result.text, result.messages[2].results[0].outcome) == ("still here", "error")
+
+
+@pytest.mark.parametrize("given", ["words", ["words"], None, 5, [Text(text="ok"), "words"]])
+def test_a_tool_of_foreign_make_must_give_parts(given):
+    class Foreign:
+        spec = ToolSpec(name="foreign")
+
+        async def run(self, arguments, context):
+            return given
+
+    agent = Agent(scripted(calls(("foreign", {})), "ok"), tools=[Foreign()])
+    first = agent.run_sync("?", session="s")
+    assert "Text and Media" in first.messages[2].results[0].text
+    assert asyncio.run(agent.store.read("s"))
+
+
+def test_a_tool_that_ignores_its_end_is_left_behind(monkeypatch):
+    monkeypatch.setattr(acting, "GRACE_SECONDS", 0.01)
+
+    async def main():
+        release, swallowed = asyncio.Event(), []
+
+        @tool(timeout=0.01)
+        async def stubborn() -> str:
+            """Never mind."""
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    swallowed.append(1)
+            return "too late"
+
+        result = await Agent(scripted(calls(("stubborn", {})), "went on"), tools=[stubborn]).run("?")
+        assert (result.text, result.messages[2].results[0].outcome) == ("went on", "timeout")
+        assert swallowed
+        release.set()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+    asyncio.run(main())
+
+
+def test_the_runs_time_is_up_for_stubborn_tools_too(monkeypatch):
+    monkeypatch.setattr(acting, "GRACE_SECONDS", 0.01)
+
+    async def main():
+        release = asyncio.Event()
+
+        @tool(timeout=None)
+        async def stubborn() -> str:
+            """Never mind."""
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    continue
+            return ""
+
+        agent = Agent(scripted(calls(("stubborn", {})), "x"), tools=[stubborn], budget=Budget(seconds=0.02))
+        assert (await agent.run("?")).stop == "seconds"
+        release.set()
+        await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
+
+    asyncio.run(main())
