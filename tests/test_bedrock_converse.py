@@ -303,6 +303,20 @@ def test_every_call_is_answered_once_where_the_wire_wants_it():
     assert answered(orphans) == [[], [], [("t1", None)]]
 
 
+def test_a_silent_model_and_repeated_ids_leave_no_call_open():
+    two = (user("go"), assistant(call("c1", "t1"), call("c2", "t2")), results(answer("c1", "x")))
+    silent = written(*two, assistant(" "), user("well?"))
+    assert answered(silent) == [[], [], [("t1", None), ("t2", "error")]]
+    late = written(*two, assistant(" "), results(answer("c2", "y")))
+    assert answered(late) == [[], [], [("t1", None), ("t2", None)]]
+    same = written(
+        user("go"),
+        assistant(call("c1", "t1"), call("c1", "t2")),
+        results(answer("c1", "x"), answer("c1", "y")),
+    )
+    assert answered(same) == [[], [], [("t1", None), ("t2", None)]]
+
+
 def test_a_result_that_comes_takes_the_place_of_the_lost_one_without_moving_a_byte():
     kept = CODEC.keep()
     line = (user("go"), assistant(call("c1", "t1"), call("c2", "t2")), results(answer("c2", "x")),
@@ -595,7 +609,7 @@ def some_line(random):
                     parts.append(random.choice((SIGNED, REDACTED, UNSIGNED)))
                 case 3 | 4:
                     wire_id = random.choice(("", "t1", "t2", f"t{number}", "no way", "x" * 99))
-                    calls.append(f"c{number}_{place}")
+                    calls.append(random.choice((f"c{number}_{place}", f"c{number}_{place}", "c0")))
                     parts.append(call(calls[-1], wire_id, name=random.choice(("look", "", "a.b" * 40))))
                 case 5:
                     words = random.choice(((), ("x",), (" ",)))

@@ -156,7 +156,7 @@ def test_streamed_and_whole_give_equal_replies():
     told = 0
     for recording in corpus("bedrock-converse"):
         reply = decoded(CODEC, ASKED, recording)
-        if isinstance(reply, Reply):
+        if isinstance(reply, Reply) and recording.strict:
             told += 1
             for stream in (True, False):
                 spoken = CODEC.speak(reply, stream=stream)
@@ -192,6 +192,8 @@ def test_only_what_the_provider_takes_for_equal_goes_unnoticed():
         "system=[]",
         "status=success",
         "toolChoice={'auto': {}}",
+        "auto={}",
+        "additionalModelRequestFields={}",
     }
 
 
@@ -223,10 +225,7 @@ def test_recorded_replies_survive_being_sent_back():
             replace(part, id=f"c1_{at}") if isinstance(part, ToolCall) else part
             for at, part in enumerate(reply.parts)
         )
-        line = (
-            Message(role="user", parts=(*parts[:0],)),
-            Message(role="assistant", parts=parts, origin=reply.origin, stop=reply.stop),
-        )
+        line = (Message(role="assistant", parts=parts, origin=reply.origin, stop=reply.stop),)
         turns = json.loads(CODEC.encode(Request(model=ASKED.model, messages=line)).body)["messages"]
         sent = [block for turn in turns if turn["role"] == "assistant" for block in turn["content"]]
         theirs = [plain(block) for block in json.loads(recording.body)["output"]["message"]["content"]]

@@ -7,7 +7,8 @@ from zlib import crc32
 import pytest
 
 from bridle.providers import load
-from bridle.providers._eventstream import EventStreamReader
+from bridle.providers._eventstream import EventStreamReader, Frame, framed_event
+from bridle.providers._eventstream import framed as written
 from bridle.values.errors import ProviderError
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
@@ -104,3 +105,24 @@ def test_the_events_inside_are_the_same_as_in_any_stream():
         broken.feed(body + slow)
     assert ended.value.failure.kind == "rate_limited"
     assert ended.value.failure.message == "Too many tokens"
+
+
+def test_what_is_written_is_what_another_writer_writes():
+    headers = [(":event-type", "chunk"), (":message-type", "event")]
+    assert written(headers, b"one") == framed(b"one", event_type=b"chunk", message_type=b"event")
+    assert EventStreamReader().frames(framed_event("Tōkyō", b"{}")) == [Frame("Tōkyō".encode(), b"{}")]
+
+
+def test_trouble_is_told_apart_from_events():
+    body = (
+        written([(":message-type", "event"), (":event-type", "oddException")], b"1")
+        + written([(":message-type", "exception"), (":exception-type", "slow")], b"2")
+        + written([(":message-type", "error"), (":error-code", "bad"), (":error-message", 'say "oh"')], b"")
+        + written([(":message-type", "error")], b"")
+    )
+    assert EventStreamReader().frames(body) == [
+        Frame(b"oddException", b"1"),
+        Frame(b"slow", b"2", failed=True),
+        Frame(b"bad", b'{"message":"say \\"oh\\""}', failed=True),
+        Frame(b"", b"", failed=True),
+    ]

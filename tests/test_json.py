@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle.providers._json import dumps, is_object, loads, members, mended
+from bridle.providers._json import dumps, elements, is_object, loads, members, mended
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,8 @@ def test_what_is_no_json_is_a_value_error(data):
         loads(data)
     with pytest.raises(ValueError):  # noqa: PT011
         members(data)
+    with pytest.raises(ValueError):  # noqa: PT011
+        elements(data)
 
 
 def test_members_keep_their_spelling():
@@ -33,6 +35,13 @@ def test_members_keep_their_spelling():
     assert members(b'{"a":"\\ud83d"}') == {"a": '"\ufffd"'.encode()}
     with pytest.raises(ValueError, match="object"):
         members(b"[NaN]")
+
+
+def test_elements_keep_their_spelling():
+    assert elements(b'[{"b" : 1.50}, "\\u00e9" ]') == [b'{"b" : 1.50}', b'"\\u00e9"']
+    assert elements(b'["\\ud83d"]') == ['"\ufffd"'.encode()]
+    with pytest.raises(ValueError, match="array"):
+        elements(b'{"a":NaN}')
 
 
 def test_what_is_written_can_be_read_by_the_strict():

@@ -7,10 +7,11 @@ from random import Random
 import pytest
 from msgspec.structs import replace
 
+from bridle.ports.codec import HttpRequest
 from bridle.providers import load
 from bridle.providers.openai_chat import Dialect, OpenAIChatCodec
 from bridle.testing import check_codec
-from bridle.values.errors import BadTool, MisuseError
+from bridle.values.errors import BadTool, MisuseError, ProviderError
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -734,6 +735,9 @@ def test_marks_are_put_where_a_server_understands_them():
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Hi", "cache_control": short}]
     assert body["messages"][3]["content"] == [{"type": "text", "text": "x", "cache_control": short}]
     assert b"cache_control" not in json.dumps(sent(*line, marks=marks, **fields)).encode()
+    alike = Dialect(cache_marks=True, alternates=True)
+    merged = sent(user("Hi"), user("there", picture()), marks=(Mark(place="end"),), dialect=alike)["messages"]
+    assert [part.get("cache_control") for part in merged[0]["content"]] == [None, None, short]
     with pytest.raises(MisuseError, match="no message 3"):
         sent(*line, marks=(Mark(place="message", message=3),), dialect=Dialect(cache_marks=True))
 
@@ -820,6 +824,13 @@ MESSAGES = {
     "annotations": {"content": "Hi", "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
     "next year": {"content": "Hi", "mood": {"calm": True}, "name": "model"},
     "audio": {"content": None, "audio": {"id": "audio_1"}},
+    "pictures": {
+        "content": "Here.",
+        "images": [
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}, "index": 0},
+            {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
+        ],
+    },
     "signed calls": {
         "content": None,
         "extra_content": {"google": {"thought_signature": "sig"}},
@@ -853,7 +864,7 @@ def test_what_a_server_said_goes_back_as_it_came(name):
     assert written(assistant(*said, origin=replies[0].origin))[0] == message
     # Elsewhere nothing of it is shown that only this server can read.
     elsewhere = json.dumps(written(assistant(*said, origin=NEAR)))
-    assert not {"reasoning", "sig", "blob", "audio_1", "annotations", "mood", "thinking"} & set(
+    assert not {"reasoning", "sig", "blob", "audio_1", "annotations", "mood", "thinking", "images"} & set(
         elsewhere.replace('"', " ").split()
     )
 
@@ -891,6 +902,88 @@ def test_members_a_server_does_not_take_back_stay_here():
     assert "executed_tools" in (reply.parts[0].native or "")
     assert "padding" not in (reply.parts[0].native or "")
     assert written(assistant(*reply.parts)) == [{"role": "assistant", "content": "Hi"}]
+
+
+# --- as a server reads it -------------------------------------------------------------------------------
+
+
+def read(body, path="/v1/chat/completions"):
+    return CODEC.read(
+        HttpRequest(path=path, body=body if isinstance(body, bytes) else json.dumps(body).encode())
+    )
+
+
+def test_a_request_is_read_into_our_words():
+    request = read(
+        {
+            "model": "m",
+            "messages": [
+                {"role": "developer", "content": "Be brief."},
+                {"role": "system", "content": [{"type": "text", "text": "Be kind."}]},
+                {"role": "user", "content": "Hi", "name": "ann"},
+                {"role": "assistant", "content": "", "tool_calls": [wire_call("x"), wire_call("x")]},
+                {"role": "tool", "tool_call_id": "x", "content": "one"},
+                {"role": "tool", "tool_call_id": "x", "content": "[error: denied] two", "name": "look"},
+                {"role": "assistant", "content": None, "refusal": "No."},
+            ],
+            "max_tokens": 7,
+            "temperature": 1,
+            "stop": "END",
+            "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "reasoning_effort": "low",
+            "stream": True,
+            "seed": 7,
+            "user": None,
+        }
+    )
+    assert request.system == (Text(text="Be brief.", native='{"message":{"role":"developer"}}'),)
+    assert [message.role for message in request.messages] == [
+        "system", "user", "assistant", "tool", "tool", "assistant",
+    ]  # fmt: skip
+    assert [each.id for each in request.messages[2].calls] == ["c3_0", "c3_1"]
+    first, second = request.messages[3].results[0], request.messages[4].results[0]
+    assert (first.call_id, first.outcome, first.text) == ("c3_0", "ok", "one")
+    assert (second.call_id, second.outcome, second.text) == ("c3_1", "denied", "two")
+    assert request.messages[5].stop is Stop.REFUSED
+    assert request.max_tokens == 7
+    assert request.sampling == Sampling(temperature=1.0, stop_sequences=("END",))
+    assert request.tools == (ToolSpec(name="look", parameters='{"type":"object"}'),)
+    assert request.tool_choice == ToolChoice(mode="any", parallel=False)
+    assert request.thinking == Thinking(effort="low")
+    assert request.stream
+    assert request.extras == (Extra(name="seed", json="7"), Extra(name="stream_options", json="null"))
+
+
+def test_the_path_may_name_the_model():
+    path = "/openai/deployments/my%20model/chat/completions?api-version=2025-01-01"
+    assert read({"messages": []}, path).model.id == "my model"
+    assert read({"messages": [], "model": "m"}, path).model.id == "m"
+    assert read({"messages": []}, "/v1/chat/completions/").model.id == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        ({"model": "m"}, 400),
+        ({"messages": [], "model": 7}, 400),
+        ({"messages": [7]}, 400),
+        ({"messages": [{"role": "nobody"}]}, 400),
+        ({"messages": [{"role": "user", "content": 7}]}, 400),
+        ({"messages": [], "tools": [7]}, 400),
+        (b'{"messages": [], "x": ' + b"[" * 5_000 + b"]" * 5_000 + b"}", 400),
+    ],
+)
+def test_what_is_no_request_is_refused_as_a_server_would(body, status):
+    with pytest.raises(ProviderError) as caught:
+        read(body)
+    assert (caught.value.failure.kind, caught.value.failure.status) == ("invalid", status)
+    with pytest.raises(ProviderError) as caught:
+        read({"messages": []}, "/v1/embeddings")
+    assert (caught.value.failure.kind, caught.value.failure.status) == ("not_found", 404)
 
 
 # --- whatever the history -------------------------------------------------------------------------------

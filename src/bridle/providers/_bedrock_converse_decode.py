@@ -38,7 +38,8 @@ ERROR_BYTES_MAX = 1024 * 1024
 
 ID_HEADER = "x-amzn-requestid"
 _DELTA = b"contentBlockDelta"
-_BLANK = b" \t\r\n\xef\xbb\xbf"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_BLANK = b" \t\r\n" + _BYTE_ORDER_MARK
 _LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
 """A frame begins with its length, which has an upper limit.  No text begins with so small a byte."""
 _BEGUN_BY = {"text": TEXT, "citation": TEXT}
@@ -226,7 +227,7 @@ class BedrockConverseDecoder:
 
     def _from_json(self, body: bytes) -> Reply:
         try:
-            top = members(body)
+            top = members(body.removeprefix(_BYTE_ORDER_MARK))
             self._note({name: loads(value) for name, value in top.items() if name != "output"})
             if "output" in top:
                 content = elements(members(members(top["output"])["message"])["content"])

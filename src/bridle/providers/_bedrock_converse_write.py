@@ -88,8 +88,8 @@ class MessageWriter:
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._used: set[str] = set()
         self._documents: set[str] = set()
-        self._open: dict[str, str] = {}
-        """Calls that wait for their result, in order, and the ids they went out under."""
+        self._open: list[tuple[str, str]] = []
+        """Calls that wait for their result, in order, with the ids they went out under."""
         self._role = ""
         """Who spoke last."""
         self._begun = False
@@ -107,8 +107,9 @@ class MessageWriter:
         return not elsewhere and self._model_id in ("", origin.model)
 
     def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
+        before = self._open
         if self._role == "user":
-            self._open.clear()  # what was open is answered by the end of the turn before
+            self._open = []  # what was open is answered by the end of the turn before
         written = []
         for part in message.parts:
             if isinstance(part, ToolResult) or (
@@ -120,6 +121,7 @@ class MessageWriter:
         while written and written[-1].kind == "reasoningContent":
             written.pop()
         if not written:
+            self._open = before
             return ()
         turn = Turn(
             _OPENINGS["assistant"],
@@ -138,7 +140,7 @@ class MessageWriter:
             _encoded(block)
             for part in message.parts
             if not isinstance(part, ToolCall | Reasoning)
-            if not isinstance(part, ToolResult) or part.call_id in self._open
+            if not isinstance(part, ToolResult) or self._waits(part)
             if (block := self._block(part, own=own)) is not None
         ]
         written = _answers_first(written)
@@ -165,14 +167,19 @@ class MessageWriter:
         sent_id = ""
         if isinstance(part, ToolCall):
             sent_id = self._id(part, own=own)
-            self._open[part.id] = sent_id
+            self._open.append((part.id, sent_id))
             self.called[legal_tool_name(part.name)] = None
         elif isinstance(part, ToolResult):
-            sent_id = self._open.pop(part.call_id)
+            asked = next(asked for asked in self._open if asked[0] == part.call_id)
+            self._open.remove(asked)
+            sent_id = asked[1]
             part = replace(part, parts=tuple(self._named(inner, own=own) for inner in part.parts))
         elif isinstance(part, Text | Media | Opaque):
             part = self._named(part, own=own)
         return block_of(part, own=own, sent_id=sent_id, dialect=self._dialect)
+
+    def _waits(self, result: ToolResult) -> bool:
+        return any(call_id == result.call_id for call_id, _ in self._open)
 
     def _named(self, part: Text | Media | Opaque, *, own: bool) -> Text | Media | Opaque:
         """A document under a name that is legal and its own."""
@@ -185,7 +192,7 @@ class MessageWriter:
             end = f" ({number})"
             chosen = plain[: NAME_LENGTH_MAX - len(end)] + end
         self._documents.add(chosen)
-        return renamed(part, chosen)
+        return part if chosen == part.name else renamed(part, chosen)
 
     def _echoes(self, thought: Reasoning, *, own: bool) -> bool:
         match self._policy:
@@ -212,8 +219,7 @@ class MessageWriter:
         """Answers to the calls that are open."""
         lost = ToolResult(call_id="", parts=(Text(text=LOST),), outcome="unknown")
         blocks = (
-            block_of(lost, own=False, sent_id=sent_id, dialect=self._dialect)
-            for sent_id in self._open.values()
+            block_of(lost, own=False, sent_id=sent_id, dialect=self._dialect) for _, sent_id in self._open
         )
         return b",".join(dumps(block) for block in blocks)
 

@@ -167,7 +167,7 @@ class MessageWriter:
         return blocks if self._dialect.cache_marks else joined(blocks, self._dialect)
 
     def _mark_at(self, items: bytes, ending: bytes) -> int:
-        """Just inside the last part, whose brace begins the `ending`; where there are marks it is never text."""
+        """Just inside the last part, whose brace begins the `ending`."""
         return len(items) - len(ending) if self._dialect.cache_marks else -1
 
     def _settle(self) -> None:

@@ -44,6 +44,8 @@ class NarrowWriter:
     def document(self, top: Top) -> dict[str, Any]:
         written = self.place(top.node)
         if written is None:
+            if self._dialect.strict:
+                raise Unfit("#", "schema", "accepts nothing, which cannot be said")
             self._losses.add("#", "schema", "accepts nothing; any object is accepted")
             written = {"type": self._type("object")}
         defined: dict[str, Any] = {}
