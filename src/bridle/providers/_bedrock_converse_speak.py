@@ -85,28 +85,24 @@ def _in_pieces(part: Part, block: Block, stop: Stop) -> tuple[Block | None, list
     match block:
         case {"text": str(words)}:
             return None, _in_words("text", words)
-        case {"citationsContent": dict(cited)}:
+        case {"citationsContent": {"citations": list(cited)}}:
             words = part.text if isinstance(part, Text) else ""
-            citations = [{"citation": citation} for citation in cited.get("citations", ())]
+            citations = [{"citation": citation} for citation in cited]
             return None, citations + (_in_words("text", words) if words else [])
-        case {"reasoningContent": {"reasoningText": dict(thought)}}:
-            beside = {name: value for name, value in thought.items() if name != "text"}
-            deltas = [*_in_words("text", thought["text"]), *([beside] if beside else [])]
+        case {"reasoningContent": {"reasoningText": {"text": str(words), **beside}}}:
+            deltas = [*_in_words("text", words), *([beside] if beside else [])]
             return None, [{"reasoningContent": delta} for delta in deltas]
-        case {"toolUse": dict(used)}:
-            said = _arguments(part, used, stop)
+        case {"toolUse": {"input": given, **start}}:
+            said = _arguments(part, given, stop)
             fragments = [
                 "",
                 *(said[at : at + _FRAGMENT_LENGTH] for at in range(0, len(said), _FRAGMENT_LENGTH)),
             ]
-            start = {name: value for name, value in used.items() if name != "input"}
             return {"toolUse": start}, [{"toolUse": {"input": fragment}} for fragment in fragments]
-        case {"toolResult": dict(result)}:
-            start = {name: value for name, value in result.items() if name != "content"}
-            return {"toolResult": start}, [{"toolResult": result.get("content", [])}]
-        case {"image": dict(picture)}:
-            start = {name: value for name, value in picture.items() if name != "source"}
-            return {"image": start}, [{"image": {"source": picture["source"]}}]
+        case {"toolResult": {"content": content, **start}}:
+            return {"toolResult": start}, [{"toolResult": content}]
+        case {"image": {"source": source, **start}}:
+            return {"image": start}, [{"image": {"source": source}}]
     return None, [block]
 
 
@@ -114,9 +110,9 @@ def _in_words(member: str, words: str) -> list[Block]:
     return [{member: word} for word in _WORDS.findall(words) or [""]]
 
 
-def _arguments(part: Part, used: Block, stop: Stop) -> str:
+def _arguments(part: Part, given: object, stop: Stop) -> str:
     if not isinstance(part, ToolCall):
-        return dumps(used.get("input", {})).decode()
+        return dumps(given).decode()
     # A call without arguments is told by silence, unless silence could mean that it was cut.
     return "" if part.arguments == "{}" and stop is not Stop.LENGTH else mended(part.arguments)
 

@@ -83,19 +83,19 @@ def wire_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
     name = legal_name(call.name)
     if more.get("type") == "custom":
         return {"id": sent_id, **more, "custom": {"name": name, "input": _input(call.arguments), **rest}}
-    function = {"name": name, "arguments": _legal_arguments(call.arguments), **rest}
+    function = {"name": name, "arguments": legal_arguments(call.arguments), **rest}
     return {"id": sent_id, "type": "function", "function": function, **more}
 
 
 def wire_legacy(call: ToolCall) -> Block:
-    return {"name": legal_name(call.name), "arguments": _legal_arguments(call.arguments)}
+    return {"name": legal_name(call.name), "arguments": legal_arguments(call.arguments)}
 
 
 def legal_name(name: str) -> str:
     return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
 
 
-def _legal_arguments(arguments: str) -> str:
+def legal_arguments(arguments: str) -> str:
     arguments = mended(arguments)
     if is_object(arguments):
         return arguments

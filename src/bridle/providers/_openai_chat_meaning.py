@@ -13,15 +13,18 @@ protocol, taken from its documentation:
   - one stop sequence may stand outside a list
   - a path that names the model says it as well as the body does
 
-It is used by checks, never on the way to a server.
+What the codec changes on purpose stands below, so that a check can tell it from a loss.  All of it is
+used by checks, never on the way to a server.
 """
 
 from typing import Any
 
 from ..ports.codec import HttpRequest
 from ._json import loads
+from ._openai_chat_calls import legal_arguments
 from ._openai_chat_content import Block, said
 from ._openai_chat_read import model_of
+from ._openai_chat_write import UNANSWERED
 
 _EMPTY: tuple[object, ...] = (None, [], {}, "")
 _NO_ARGUMENTS = ("", "null", None)
@@ -55,8 +58,8 @@ def _message(message: Block) -> Block | None:
     plain = {name: value for name, value in message.items() if value not in _EMPTY and name != "content"}
     if content := _content(message.get("content")):
         plain["content"] = content
-    if "tool_calls" in plain:
-        plain["tool_calls"] = [_call(said(call)) for call in plain["tool_calls"]]
+    if isinstance(plain.get("tool_calls"), list):
+        plain["tool_calls"] = [_call(call) for call in plain["tool_calls"]]
     return plain if plain.keys() - {"role"} else None
 
 
@@ -76,8 +79,10 @@ def _block(block: Any) -> Any:
     return plain
 
 
-def _call(call: Block) -> Block:
-    plain = {"type": "function", **call}
+def _call(call: Any) -> Any:
+    if not isinstance(call, dict):
+        return call
+    plain = {"type": "function", **said(call)}
     plain.pop("index", None)
     function = plain.get("function")
     if isinstance(function, dict) and function.get("arguments") in _NO_ARGUMENTS:
@@ -94,3 +99,54 @@ def _named(members: Block) -> Block:
     return {
         name: value for name, value in said(members).items() if value or name not in ("name", "description")
     }
+
+
+def with_every_call_answered(body: Any) -> Any:
+    """A request whose results all name their calls, and in which no call waits for one."""
+    messages: list[Block] = []
+    waiting: list[str] = []
+    for message in body["messages"]:
+        if message.get("role") == "tool":
+            named = message.get("tool_call_id") or (waiting[0] if waiting else "")
+            if named in waiting:
+                waiting.remove(named)
+                messages.append({**message, "tool_call_id": named})
+            continue
+        messages += _answers(waiting)
+        messages.append(message)
+        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+    return {**body, "messages": [*messages, *_answers(waiting)]}
+
+
+def _answers(waiting: list[str]) -> list[Block]:
+    return [{"role": "tool", "tool_call_id": call_id, "content": UNANSWERED} for call_id in waiting]
+
+
+def with_arguments_in_objects(body: Any) -> Any:
+    """A request in which the arguments of every call are an object, or say that they are none."""
+    messages = [
+        {**message, "tool_calls": [_with_object(call) for call in message["tool_calls"]]}
+        if message.get("tool_calls")
+        else message
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
+
+
+def _with_object(call: Block) -> Block:
+    function = call.get("function")
+    if not isinstance(function, dict) or function.get("arguments") in _NO_ARGUMENTS:
+        return call
+    return {**call, "function": {**function, "arguments": legal_arguments(function["arguments"])}}
+
+
+CHANGES = (
+    (
+        with_every_call_answered,
+        "each call has one result, which names it: anything else is refused by most servers",
+    ),
+    (
+        with_arguments_in_objects,
+        "arguments are an object: servers that render them fail for ever on anything else",
+    ),
+)

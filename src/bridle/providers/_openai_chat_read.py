@@ -264,13 +264,11 @@ def _output(raw: dict[str, bytes], wanted: object, extras: dict[str, bytes]) -> 
 
 def _max_tokens(body: Block, raw: dict[str, bytes], extras: dict[str, bytes]) -> int | None:
     """The limit has two names; when both are used, the newer one is it."""
-    limit = None
-    for name in ("max_completion_tokens", "max_tokens"):
-        value = body.get(name)
-        if limit is None and isinstance(value, int) and not isinstance(value, bool):
-            limit = value
-        elif name in raw:
-            extras[name] = raw[name]
+    used = [name for name in ("max_completion_tokens", "max_tokens") if name in raw]
+    limit = body[used[0]] if used else None
+    if isinstance(limit, bool) or not isinstance(limit, int):
+        limit = None
+    extras.update((name, raw[name]) for name in (used if limit is None else used[1:]))
     return limit
 
 

@@ -21,7 +21,8 @@ The rest of the family, by what it does (each file is `_openai_chat_` and this w
 Keys are no business of a codec: whoever sends the request adds them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
@@ -35,7 +36,7 @@ from ._openai_chat_decode import ChatDecoder
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_failures import speak_failure
 from ._openai_chat_fields import delivery_of, fields_of, tool_of
-from ._openai_chat_meaning import meaning
+from ._openai_chat_meaning import CHANGES, meaning
 from ._openai_chat_message import joined, members_of
 from ._openai_chat_read import read
 from ._openai_chat_speak import speak
@@ -101,6 +102,11 @@ class OpenAIChatCodec:
     def meaning(self, request: HttpRequest) -> object:
         """The body with everything removed that a server does not tell apart."""
         return meaning(request)
+
+    @property
+    def changes(self) -> Sequence[tuple[Callable[[Any], Any], str]]:
+        """What is changed on purpose in requests that were read and are written again, and why."""
+        return CHANGES
 
     def _dialect(self, endpoint: Endpoint | None) -> Dialect:
         return self._dialects.get(endpoint.name if endpoint else "", self._otherwise)

@@ -46,6 +46,16 @@ class Meaningful(Protocol):
         ...
 
 
+@runtime_checkable
+class Deliberate(Protocol):
+    """What a codec may offer to explain what it does to requests."""
+
+    @property
+    def changes(self) -> Sequence[tuple[Callable[[Any], Any], str]]:
+        """What it changes on purpose, each as a change of a request's JSON, and the reason for it."""
+        ...
+
+
 class Recording(Value):
     id: str
     model: str
@@ -111,7 +121,9 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
     answer: Literal["reply", "failure", "cut"] = "reply"
     if isinstance(whole, Failure):
         answer = "cut" if CUT_TAG in recording.tags and whole.kind == "cut" else "failure"
-        unread = recording.status < 300 and whole.kind in ("cut", "garbled")
+        # Where the recorder found nothing of a reply either, there is none to be read.
+        unread = whole.kind in ("cut", "garbled") and bool(recording.tags or recording.stop)
+        unread = unread and recording.status < 300
         if answer == "failure" and (unread or whole.status != recording.status):
             problems.append(f"HTTP {recording.status} became {whole}")
     elif recording.status >= 300:
@@ -145,7 +157,7 @@ def _reason(codec: Codec, request: HttpRequest) -> str:
     """The rule of ours that the differences follow from: with it applied to the recording, none is left."""
     assert isinstance(codec, Meaningful)
     ours = codec.meaning(codec.encode(codec.read(request)))
-    for rule, reason in RULES:
+    for rule, reason in (*RULES, *(codec.changes if isinstance(codec, Deliberate) else ())):
         ruled = replace(request, body=json.dumps(rule(json.loads(request.body))).encode())
         if not list(differences(codec.meaning(ruled), ours)):
             return reason

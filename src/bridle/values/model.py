@@ -54,6 +54,8 @@ class Endpoint(Value):
     app: str = ""
     """`module:function` of an in-process application; set instead of `base_url`."""
     simulated: bool = False
+    dialect: str = ""
+    """How this endpoint's wire differs from its family's, as JSON that only the family's codec reads."""
 
 
 class Model(Value):
