@@ -27,7 +27,8 @@ TEXTS = [
 FORMATS = ["date-time", "date", "email", "uri", "uuid", "int64", "cuid"]
 HINTS = {
     "object": {"properties", "required", "additionalProperties", "patternProperties", "propertyNames",
-               "minProperties", "maxProperties", "dependentRequired", "dependentSchemas"},
+               "minProperties", "maxProperties", "dependentRequired", "dependentSchemas",
+               "unevaluatedProperties"},
     "array": {"items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains"},
     "string": {"minLength", "maxLength", "pattern", "format"},
     "number": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
@@ -297,7 +298,7 @@ def _read(schema, root, *, at_place):
     for word in ("items", "additionalProperties"):
         if word in made:
             made[word] = _read(made[word], root, at_place=True)
-    if not {"type", "enum", "const", "$ref", "anyOf", "oneOf", "allOf"} & made.keys():
+    if not {"type", "enum", "const"} & made.keys():
         kinds = [kind for kind, hints in HINTS.items() if hints & made.keys()]
         if kinds:
             made["type"] = kinds

@@ -391,7 +391,7 @@ LOST_ITEM = "Item with id 'rs_1' not found. Items are not persisted when `store`
 )
 def test_what_asking_otherwise_can_mend_has_a_code(status, error, code):
     found = failure(error_body(**error), status)
-    assert (found.code, found.kind) == (code, "invalid" if "encrypted" in code else "not_found")
+    assert (found.code, found.kind) == (code, "invalid" if "encrypted" in code else "forgotten")
 
 
 def test_waits_and_words_of_strangers():

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from .ports.tool import Tool as Tool
     from .ports.watcher import Watcher as Watcher
     from .run.agent import Agent as Agent
+    from .run.history import export_history as export_history
+    from .run.history import import_history as import_history
     from .run.stream import Stream as Stream
     from .tools.function import tool as tool
     from .tools.raw import RawTool as RawTool
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from .values.request import Thinking as Thinking
     from .values.request import ToolChoice as ToolChoice
     from .values.result import FinalAnswer as FinalAnswer
+    from .values.result import History as History
     from .values.result import Result as Result
     from .values.usage import Budget as Budget
     from .values.usage import Usage as Usage
@@ -71,6 +74,7 @@ _HOMES = {
     "ports.tool": ("CallContext", "Tool"),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
+    "run.history": ("export_history", "import_history"),
     "run.stream": ("Stream",),
     "tools.function": ("tool",),
     "tools.raw": ("RawTool",),
@@ -89,7 +93,7 @@ _HOMES = {
     "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
-    "values.result": ("FinalAnswer", "Result"),
+    "values.result": ("FinalAnswer", "History", "Result"),
     "values.usage": ("Budget", "Usage"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

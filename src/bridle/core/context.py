@@ -37,6 +37,8 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
         thinking=_within(wish.thinking, most),
         sampling=wish.sampling,
         marks=_marks(state, tools),
+        chained=settings.chain,
+        chained_to=_chained_to(state),
         extras=settings.extras,
     )
     return request, wish.notes if state.run.spent.steps == 0 else ()
@@ -55,6 +57,18 @@ def _within(thinking: Thinking | None, most: int) -> Thinking | None:
         return thinking
     allowance = most // 2
     return replace(thinking, budget_tokens=allowance) if allowance >= ALLOWANCE_LEAST else None
+
+
+def _chained_to(state: State) -> str:
+    """The newest reply of this very endpoint: it has everything up to there, if it keeps things at all."""
+    if not state.settings.chain or state.run.unchained:
+        return ""
+    endpoint = state.settings.model.endpoint.name
+    for message in reversed(state.view):
+        if message.role == "assistant":
+            known = message.origin is not None and message.origin.endpoint == endpoint
+            return message.reply_id if known else ""
+    return ""
 
 
 def _marks(state: State, tools: tuple[ToolSpec, ...]) -> tuple[Mark, ...]:

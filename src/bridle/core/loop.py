@@ -172,6 +172,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         failure=None,
         partial="",
         more_room=reply.stop is Stop.LENGTH,
+        unchained=False,
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
@@ -203,7 +204,12 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
-    run = replace(state.run, failure=event.failure, partial=event.partial)
+    run = replace(
+        state.run,
+        failure=event.failure,
+        partial=event.partial,
+        unchained=event.failure.kind == "forgotten" or state.run.unchained,
+    )
     return _charged(replace(state, run=run), event.usage, event.usd)
 
 

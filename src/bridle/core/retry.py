@@ -23,6 +23,7 @@ TRANSIENT: dict[FailureKind, bool] = {
     "quota": False,
     "unauthorized": False,
     "not_found": False,
+    "forgotten": True,
     "too_large": False,
     "context": False,
     "invalid": False,
@@ -38,6 +39,8 @@ def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) 
     willing = TRANSIENT[failure.kind] if failure.should_retry is None else failure.should_retry
     if failure.kind == "unreachable" and not answered:
         willing = False
+    if failure.kind == "forgotten":
+        return 0.0 if attempts < 2 else None  # asked again with everything, once
     if not willing or attempts >= ATTEMPTS_MAX:
         return None
     if failure.retry_after_seconds is not None:

@@ -65,6 +65,8 @@ class Run(Value):
     pauses: int = 0
     rejections: int = 0
     """How many answers did not have the shape asked for."""
+    unchained: bool = False
+    """The provider has forgotten what it was to keep: send everything, once."""
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""
     output: str | None = None

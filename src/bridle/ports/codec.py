@@ -71,6 +71,11 @@ class Codec(Protocol):
     @property
     def family(self) -> str: ...
 
+    @property
+    def listed(self) -> str:
+        """The member of a request's body that lists the conversation."""
+        ...
+
     def keep(self) -> Kept:
         """A fresh memory of encoded messages, for one conversation."""
         ...

@@ -36,6 +36,8 @@ class Turn(NamedTuple):
     mark_at: int = -1
     """Where in `items` a cache mark may be put; -1 when nothing here can carry one."""
     merges: bool = False
+    joint: bytes = b","
+    """What stands between the items of a turn and those of one that merged with it."""
     owed: bytes = b""
     """What has to follow on this wire (answers to calls, say), should the line go on without it."""
     pays: bool = False
@@ -142,8 +144,8 @@ class KeptMessages:
         mark_at = -1
         for turn in self._write(message):
             last = self._last
-            if turn.merges and last.merges and turn.opening == last.opening:
-                self._buffer += b","
+            if turn.merges and last.merges and turn.opening == last.opening and not last.owed:
+                self._buffer += turn.joint
             else:
                 owed = b"" if turn.pays else last.owed
                 self._buffer += last.closing + owed + (b"," if self._buffer else b"") + turn.opening

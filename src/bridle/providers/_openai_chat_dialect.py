@@ -23,7 +23,7 @@ class Dialect(Value):
     empty_content: Literal["null", "empty", "absent"] = "null"
     """What stands for the words of a message that has calls and no words."""
     alternates: bool = False
-    """Whether neighbouring messages of a user have to be one."""
+    """Whether user and model have to speak in turns, as the templates of some servers demand."""
     unsent: tuple[str, ...] = ("executed_tools",)
     """Members of the server's own messages that it does not take back."""
 

@@ -114,7 +114,7 @@ def with_every_call_answered(body: Any) -> Any:
             continue
         messages += _answers(waiting)
         messages.append(message)
-        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+        waiting = [call.get("id") or "" for call in message.get("tool_calls") or ()]
     return {**body, "messages": [*messages, *_answers(waiting)]}
 
 

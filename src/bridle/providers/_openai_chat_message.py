@@ -230,9 +230,8 @@ def _sound(audio: object) -> list[Part]:
 def _sound_id(parts: Sequence[Part]) -> Block | None:
     """Sound goes back as its id; the server has the rest."""
     for part in parts:
-        held = native_in(part).get("audio")
-        if isinstance(held, dict) and "id" in held:
+        sealed = isinstance(part, Opaque) and part.kind == "audio"
+        held = object_in(part.native or "") if sealed else native_in(part).get("audio")
+        if isinstance(held, dict) and held.get("id"):
             return {"id": held["id"]}
-        if isinstance(part, Opaque) and part.kind == "audio":
-            return {"id": object_in(part.native).get("id")}
     return None

@@ -25,6 +25,7 @@ from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
 from ._json import dumps, mended
 from ._kept import Turn
+from ._openai_chat_alternate import Alternation
 from ._openai_chat_calls import is_legacy, legal_name
 from ._openai_chat_content import Block, block_of, left_out, native_in, native_of
 from ._openai_chat_dialect import FAMILY, Dialect
@@ -35,7 +36,6 @@ _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _SPOKEN = ("content", "refusal", "audio", "tool_calls", "function_call")
-_USER_PARTS = b'{"role":"user","content":['
 
 FAILED = re.compile(r"\[error(?:: (\w+))?\] ?")
 """How a result begins whose call failed."""
@@ -62,6 +62,7 @@ class MessageWriter:
         self._used: set[str] = set()
         self._open: list[_Asked] = []
         self._pictures: list[Block | Raw] = []
+        self._alternation = Alternation(dialect) if dialect.alternates else None
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         own = self._is_own(message)
@@ -71,9 +72,7 @@ class MessageWriter:
         others = [part for part in message.parts if not isinstance(part, ToolResult)]
         turns = self._results(results, own=own)
         role = self._dialect.system_role if message.role == "system" else "user"
-        if (turn := self._plain(role, others, own=own)) is not None:
-            turns.append(turn)
-        return turns
+        return [*turns, *self._plain(role, others, own=own)]
 
     def _is_own(self, message: Message) -> bool:
         origin = message.origin
@@ -99,7 +98,7 @@ class MessageWriter:
             if own and is_legacy(call):
                 answer = {"role": "function", "name": legal_name(call.name)}
             self._open.append(_Asked(call.id, answer))
-        return (Turn(b"", dumps(wire(parts)), b"", owed=self._owed()),)
+        return self._in_turn(wire(parts), owed=self._owed())
 
     def _with_thoughts(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
         """The parts with the reasoning this server is to have, and no other."""
@@ -115,22 +114,24 @@ class MessageWriter:
         return self._policy != "strip" and (self._policy != "signed" or bool(thought.signature))
 
     def _results(self, results: Sequence[ToolResult], *, own: bool) -> list[Turn]:
-        written = [(data, result) for result in results if (data := self._result(result, own=own))]
+        written = [answer for result in results if (answer := self._result(result, own=own))]
         if not written:
             return []
-        items = b",".join(data for data, _ in written)
-        mark_at = -1 if own and members_of([written[-1][1]]) else self._mark_at(items, b"}]}")
-        return [Turn(b"", items, b"", mark_at=mark_at, owed=self._owed(), pays=True)]
+        if self._alternation is not None:
+            self._alternation.answered()
+        items = b",".join(map(dumps, written))
+        mark_at = self._mark_at(written[-1], items)
+        return [Turn(b"", items, b"", mark_at, owed=self._owed(), pays=True)]
 
-    def _result(self, result: ToolResult, *, own: bool) -> bytes:
+    def _result(self, result: ToolResult, *, own: bool) -> Block:
         """Nothing, when no call waits for it: it was answered already, or never made."""
         asked = next((asked for asked in self._open if asked.call_id == result.call_id), None)
         if asked is None:
-            return b""
+            return {}
         self._open.remove(asked)
         blocks = [block for part in result.parts if (block := self._inside(part, own=own)) is not None]
         fields = members_of([result]) if own else {}
-        return dumps({**asked.answer, "content": self._form(_told(blocks, result.outcome)), **fields})
+        return {**asked.answer, "content": self._form(_told(blocks, result.outcome)) or NO_OUTPUT, **fields}
 
     def _inside(self, part: Text | Media | Opaque, *, own: bool) -> Block | Raw | None:
         block = block_of(part, self._dialect, own=own)
@@ -145,30 +146,34 @@ class MessageWriter:
         self._pictures.append(block)
         return {"type": "text", "text": f"[{part.kind} {len(self._pictures)}: see the next message]"}
 
-    def _plain(self, role: str, parts: Sequence[Part], *, own: bool) -> Turn | None:
+    def _plain(self, role: str, parts: Sequence[Part], *, own: bool) -> Sequence[Turn]:
         blocks = [
             block
             for part in parts
             if isinstance(part, Text | Media | Opaque)
             if (block := block_of(part, self._dialect, own=own)) is not None
         ]
-        if not blocks:
-            return None
+        content = self._form(blocks)
+        if not content:
+            return ()
         self._settle()
         fields = members_of(parts) if own else {}
-        if role == "user" and self._dialect.alternates and not fields:
-            items = b",".join(dumps(block) for block in blocks)
-            return Turn(_USER_PARTS, items, b"]}", mark_at=self._mark_at(items, b"}"), merges=True)
-        items = dumps({"role": role, "content": self._form(blocks), **fields})
-        return Turn(b"", items, b"", mark_at=-1 if fields else self._mark_at(items, b"}]}"))
+        return self._in_turn({"role": role, "content": content, **fields})
+
+    def _in_turn(self, message: Block, owed: bytes = b"") -> Sequence[Turn]:
+        if self._alternation is not None:
+            return self._alternation.turns(message, owed)
+        items = dumps(message)
+        return (Turn(b"", items, b"", self._mark_at(message, items), owed=owed),)
 
     def _form(self, blocks: list[Block | Raw]) -> object:
         """Marks go on parts, so where there are marks there are parts."""
         return blocks if self._dialect.cache_marks else joined(blocks, self._dialect)
 
-    def _mark_at(self, items: bytes, ending: bytes) -> int:
-        """Just inside the last part, whose brace begins the `ending`."""
-        return len(items) - len(ending) if self._dialect.cache_marks else -1
+    def _mark_at(self, message: Block, items: bytes) -> int:
+        """Just inside the last part, where content is parts and the last member of its message."""
+        marked = self._dialect.cache_marks and list(message)[-1] == "content"
+        return len(items) - len(b"}]}") if marked and items.endswith(b"}]}") else -1
 
     def _settle(self) -> None:
         """Somebody speaks who is no tool: what was owed is written by now."""

@@ -77,6 +77,7 @@ _WIRE: dict[FailureKind, tuple[int, str, str | None]] = {
     "context": (400, "invalid_request_error", "context_length_exceeded"),
     "unauthorized": (401, "invalid_request_error", "invalid_api_key"),
     "not_found": (404, "invalid_request_error", "model_not_found"),
+    "forgotten": (404, "invalid_request_error", "previous_response_not_found"),
     "too_large": (413, "invalid_request_error", "request_too_large"),
     "quota": (429, "insufficient_quota", "insufficient_quota"),
     "rate_limited": (429, "requests", "rate_limit_exceeded"),
@@ -114,7 +115,7 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     code = _mendable(code, message, word(error.get("param")), status) or code
     kind = _KINDS_BY_WORD.get(code) or _KINDS_BY_WORD.get(kind_word)
     if code in GONE:
-        kind = "not_found"
+        kind = "forgotten"
     elif kind is None:
         kind = _kind_of(message, _status_in(error, status), named=bool(code or kind_word))
     return Failure(kind=kind, message=message, status=status, code=code or kind_word)

@@ -91,6 +91,8 @@ class NarrowWriter:
         words = list(bare)
         if words == ["$ref"]:
             place = bare["$ref"]
+            if place in self._crossed(self._source.definitions[place], {}):
+                return None  # it stands for itself, which is no shape
             if self._source.is_cyclic(place):
                 if self._dialect.recursion == "none":
                     raise Unfit(schema.at, "$ref", "makes the schema contain itself")

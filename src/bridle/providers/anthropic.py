@@ -49,6 +49,10 @@ class AnthropicCodec:
     def family(self) -> str:
         return FAMILY
 
+    @property
+    def listed(self) -> str:
+        return "messages"
+
     def keep(self) -> KeptMessages:
         return KeptMessages(MessageWriter)
 

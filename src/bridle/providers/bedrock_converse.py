@@ -53,6 +53,10 @@ class BedrockConverseCodec:
     def family(self) -> str:
         return FAMILY
 
+    @property
+    def listed(self) -> str:
+        return "messages"
+
     def keep(self) -> KeptLine:
         return KeptLine(self._dialect)
 

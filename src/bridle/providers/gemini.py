@@ -59,6 +59,10 @@ class GeminiCodec:
     def family(self) -> str:
         return FAMILY
 
+    @property
+    def listed(self) -> str:
+        return "contents"
+
     def keep(self) -> KeptMessages:
         return KeptMessages(MessageWriter)
 

@@ -16,7 +16,8 @@ The rest of the family, by what it does (each file is `_openai_chat_` and this w
     message    a model's whole message, both ways      read       requests, as a server sees them
     write      messages on their way out               speak      replies, as a server gives them
     decode     replies, from bytes in any slices       meaning    which requests a server takes for equal
-    growing, growing_calls      a message and its calls, while they are said
+    alternate  turns, where a server insists           growing    a message, while it is said
+    growing_calls      its calls, told apart
 
 Keys are no business of a codec: whoever sends the request adds them.
 """
@@ -57,6 +58,10 @@ class OpenAIChatCodec:
     @property
     def family(self) -> str:
         return FAMILY
+
+    @property
+    def listed(self) -> str:
+        return "messages"
 
     def keep(self) -> KeptMessages:
         return KeptMessages(lambda endpoint: MessageWriter(endpoint, self._dialect(endpoint)))

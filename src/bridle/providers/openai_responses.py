@@ -33,7 +33,7 @@ from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import ReasoningPolicy
-from ..values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
+from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._json import dumps, is_object, loads, mended, raw
 from ._openai_responses_content import Block
@@ -75,6 +75,10 @@ class ResponsesCodec:
     def family(self) -> str:
         return FAMILY
 
+    @property
+    def listed(self) -> str:
+        return "input"
+
     def keep(self) -> KeptItems:
         return KeptItems()
 
@@ -84,7 +88,7 @@ class ResponsesCodec:
             kept = self.keep()
         if not isinstance(kept, KeptItems):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
-        extras = _extras(request.extras)
+        extras = _extras(request)
         stored = _stored(extras)
         manner = Manner(
             reasoning=_policy(request.model.endpoint.reasoning, stored=stored),
@@ -148,9 +152,12 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     return {**tool, "parameters": raw(spec.parameters), "strict": is_strict(spec.parameters)}
 
 
-def _extras(extras: tuple[Extra, ...]) -> dict[str, Any]:
+def _extras(request: Request) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for extra in extras:
+    if request.chained and "conversation" not in {extra.name for extra in request.extras}:
+        given["store"] = True
+        given["previous_response_id"] = request.chained_to or None
+    for extra in request.extras:
         if extra.name in _SPOKEN_FOR:
             raise MisuseError(
                 f"extra {extra.name!r} would replace part of the request: set it on the request"

@@ -51,6 +51,10 @@ class ScriptedCodec:
     def family(self) -> str:
         return FAMILY
 
+    @property
+    def listed(self) -> str:
+        return "messages"
+
     def keep(self) -> KeptMessages:
         return KeptMessages(_writer)
 

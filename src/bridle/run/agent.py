@@ -28,7 +28,7 @@ from ..values.message import Prompt
 from ..values.model import Model
 from ..values.parts import Media, Text
 from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice
-from ..values.result import Result
+from ..values.result import History, Result
 from ..values.settings import REPEATS_DEFAULT, Settings
 from ..values.text import sound
 from ..values.usage import Budget
@@ -73,12 +73,14 @@ class Agent(Generic[T]):
         thinking: Thinking | None = None,
         sampling: Sampling | None = None,
         repeats_max: int | None = REPEATS_DEFAULT,
+        chain: bool = False,
         extras: Sequence[Extra] = (),
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
     ) -> None:
         """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
-        store; without one the log is kept in memory.  `output` is the type of the answer wanted."""
+        store; without one the log is kept in memory.  `output` is the type of the answer wanted.
+        `chain` lets a provider that can keep the conversation, so that only what is new is sent."""
         _check_types(instructions, budget, max_tokens, repeats_max)
         self._line = model if isinstance(model, Line) else None
         self._model = (
@@ -104,6 +106,7 @@ class Agent(Generic[T]):
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
+                chain=chain,
                 extras=tuple(extras),
             )
         )
@@ -122,15 +125,29 @@ class Agent(Generic[T]):
         return self._store
 
     async def run(
-        self, prompt: Prompt, session: str | None = None, *, budget: Budget | None = None
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        budget: Budget | None = None,
+        history: History | None = None,
     ) -> Result[T]:
-        """One prompt to its end.  With the id of a session, the conversation goes on there."""
-        return await self._prompt(_parts(prompt), self._session(session), budget, stream=self._long())
+        """One prompt to its end.  With the id of a session, the conversation goes on there.
+
+        A `history` held elsewhere becomes the beginning of a new session.
+        """
+        parts, name = _parts(prompt), self._session(session)
+        return await self._prompt(parts, name, budget, stream=self._long(), history=history)
 
     def run_sync(
-        self, prompt: Prompt, session: str | None = None, *, budget: Budget | None = None
+        self,
+        prompt: Prompt,
+        session: str | None = None,
+        *,
+        budget: Budget | None = None,
+        history: History | None = None,
     ) -> Result[T]:
-        return wait_for(self.run(prompt, session, budget=budget))
+        return wait_for(self.run(prompt, session, budget=budget, history=history))
 
     def stream(
         self,
@@ -166,11 +183,12 @@ class Agent(Generic[T]):
         *,
         stream: bool,
         feed: Feed | None = None,
+        history: History | None = None,
     ) -> Result[T]:
         limits = budget or self._budget
         self._check_price(limits)
         conversation = self._conversation(session, stream=stream, feed=feed)
-        return self._result(session, await conversation.prompt(parts, limits))
+        return self._result(session, await conversation.prompt(parts, limits, history))
 
     def _check_price(self, budget: Budget) -> None:
         if budget.usd is not None and self._model.price is None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ..core.state import Phase, State
 from ..values.errors import Conflict, MisuseError, SessionNotFound
-from ..values.event import Configured, Prompted, Resumed, RunEnded
+from ..values.event import Configured, Imported, Prompted, Resumed, RunEnded
 from ..values.parts import Media, Text
+from ..values.result import History
 from ..values.settings import Settings
 from ..values.usage import Budget
 from .driver import Driver
@@ -32,13 +33,17 @@ class Conversation:
     drivers: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
 
-    async def prompt(self, parts: tuple[Text | Media, ...], budget: Budget) -> State:
+    async def prompt(
+        self, parts: tuple[Text | Media, ...], budget: Budget, history: History | None = None
+    ) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.restore()
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await self._configure(driver)
+            if history is not None:
+                await self._import(driver, history)
             await driver.record(Prompted(parts=parts, budget=budget))
             return await self._drive(driver)
 
@@ -56,6 +61,13 @@ class Conversation:
             await self._configure(driver)
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)
+
+    async def _import(self, driver: Driver, history: History) -> None:
+        if driver.state.transcript.messages:
+            raise MisuseError(
+                f"session {self.session!r} has begun already; a history can only begin a new one"
+            )
+        await driver.record(Imported(messages=history.messages, repairs=history.repairs))
 
     async def _configure(self, driver: Driver) -> None:
         if driver.state.phase is Phase.NEW:

@@ -30,6 +30,7 @@ FailureKind = Literal[
     "quota",
     "unauthorized",
     "not_found",
+    "forgotten",
     "too_large",
     "context",
     "invalid",
@@ -38,7 +39,10 @@ FailureKind = Literal[
 
 
 class Failure(Value):
-    """Why a model call brought no reply."""
+    """Why a model call brought no reply.
+
+    `forgotten`: the provider no longer has what it was to keep for us; sending everything helps.
+    """
 
     kind: FailureKind
     message: str

@@ -90,4 +90,8 @@ class Request(Value):
     sampling: Sampling = Sampling()
     marks: tuple[Mark, ...] = ()
     stream: bool = True
+    chained: bool = False
+    """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""
+    chained_to: str = ""
+    """The provider's id of the reply up to which it has everything; empty to send it all."""
     extras: tuple[Extra, ...] = ()

@@ -34,6 +34,17 @@ class Result(Generic[T]):
 
 
 @dataclass(frozen=True, kw_only=True)
+class History:
+    """A conversation held elsewhere, made legal."""
+
+    messages: tuple[Message, ...]
+    instructions: str = ""
+    """The system prompt, where the list held one."""
+    repairs: tuple[str, ...] = ()
+    """What had to be put right, one sentence each."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Generic[T]):
     """The last thing a stream yields.  Its words have been shown already, so `text` is empty."""
 

@@ -22,4 +22,6 @@ class Settings(Value):
     sampling: Sampling = Sampling()
     repeats_max: int | None = REPEATS_DEFAULT
     """How often one call may bring one and the same result before the run ends; None for never."""
+    chain: bool = False
+    """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()

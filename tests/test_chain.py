@@ -1,0 +1,102 @@
+"""A provider that keeps the conversation: only what is new is sent, and everything when it has forgotten."""
+
+import asyncio
+import json
+
+from bridle import Agent, tool
+from bridle.ports.codec import HttpRequest
+from bridle.providers import load
+from bridle.run.line import Line
+from bridle.stores.memory import MemoryStore
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.errors import Failure
+from bridle.values.event import ModelFailed
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.parts import Text, ToolCall
+from bridle.values.usage import Usage
+
+CODEC = load("openai_responses")
+MODEL = Model(id="m", endpoint=Endpoint(name="keeper", family=CODEC.family, auth="none", reasoning="signed"))
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look."""
+    return f"saw {n}"
+
+
+class Keeper:
+    """Keeps every reply by its id, until told to forget."""
+
+    def __init__(self):
+        self.bodies, self.known, self.count = [], set(), 0
+
+    async def answer(self, outgoing):
+        body = json.loads(outgoing.body)
+        self.bodies.append(body)
+        CODEC.read(HttpRequest(path="/responses", body=outgoing.body))
+        parent = body.get("previous_response_id")
+        if parent and parent not in self.known:
+            missing = Failure(
+                kind="forgotten", message=f"Previous response with id '{parent}' not found.", status=404
+            )
+            return CODEC.speak_failure(missing)
+        self.count += 1
+        name = f"resp_{self.count}"
+        if body.get("store"):
+            self.known.add(name)
+        asks = self.count % 2 == 1
+        part = (
+            ToolCall(id="", name="look", arguments='{"n":1}', wire_id=f"call_{self.count}")
+            if asks
+            else Text(text="done")
+        )
+        reply = Reply(
+            parts=(part,), stop=Stop.TOOLS if asks else Stop.DONE, id=name, usage=Usage(input=1, output=1),
+            origin=Origin(family=CODEC.family, endpoint="keeper", model="m"),
+        )  # fmt: skip
+        return CODEC.speak(reply, stream=body.get("stream", False))
+
+
+def agent(keeper, store, **more):
+    line = Line(model=MODEL, codec=CODEC, transport=InProcessTransport(keeper.answer))
+    return Agent(line, tools=[look], store=store, instructions="be brief", **more)
+
+
+def test_nothing_already_kept_is_sent_again():
+    keeper, store = Keeper(), MemoryStore()
+    subject = agent(keeper, store, chain=True)
+    subject.run_sync("one", session="s")
+    subject.run_sync("two", session="s")
+    parents = [body.get("previous_response_id") for body in keeper.bodies]
+    assert parents == [None, "resp_1", "resp_2", "resp_3"]
+    kinds = [[item.get("type", item.get("role")) for item in body["input"]] for body in keeper.bodies]
+    assert [len(items) for items in kinds] == [1, 1, 1, 1]
+    assert kinds[1] == kinds[3] == ["function_call_output"]
+    assert all(body["instructions"] == "be brief" for body in keeper.bodies)
+    assert all(body["store"] for body in keeper.bodies)
+
+
+def test_a_forgotten_parent_means_everything_is_sent_once():
+    keeper, store = Keeper(), MemoryStore()
+    subject = agent(keeper, store, chain=True)
+    subject.run_sync("one", session="s")
+    keeper.known.clear()
+    result = subject.run_sync("two", session="s")
+    assert result.stop == "done"
+    retried = keeper.bodies[3]
+    assert "previous_response_id" not in retried
+    assert len(retried["input"]) >= 4
+    assert keeper.bodies[4]["previous_response_id"] == "resp_3"
+    failures = [
+        r.event.failure.kind for r in asyncio.run(store.read("s")) if isinstance(r.event, ModelFailed)
+    ]
+    assert failures == ["forgotten"]
+
+
+def test_without_chaining_everything_is_sent_and_nothing_kept():
+    keeper = Keeper()
+    agent(keeper, MemoryStore()).run_sync("one")
+    assert all(body["store"] is False for body in keeper.bodies)
+    assert len(keeper.bodies[1]["input"]) == 3

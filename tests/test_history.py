@@ -1,0 +1,98 @@
+"""Conversations from elsewhere, and back."""
+
+import pytest
+
+from bridle import Agent, MisuseError, export_history, import_history
+from bridle.stores.memory import MemoryStore
+from bridle.testing import scripted
+from bridle.values.event import Imported
+
+ANTHROPIC = [
+    {"role": "user", "content": "What is 2 + 3?"},
+    {
+        "role": "assistant",
+        "content": [
+            {"type": "thinking", "thinking": "Add them.", "signature": "c2ln"},
+            {"type": "text", "text": "Let me add."},
+            {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2, "b": 3}},
+            {"type": "tool_use", "id": "toolu_2", "name": "add", "input": {"a": 0, "b": 1}},
+        ],
+    },
+    {
+        "role": "user",
+        "content": [
+            {"type": "tool_result", "tool_use_id": "toolu_2", "content": "1"},
+            {"type": "tool_result", "tool_use_id": "toolu_1", "content": "5"},
+        ],
+    },
+    {"role": "assistant", "content": "5"},
+]
+FAMILIES = ("anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse")
+
+
+def test_a_list_of_messages_becomes_a_conversation():
+    history = import_history("anthropic", ANTHROPIC)
+    assert [m.role for m in history.messages] == ["user", "assistant", "tool", "assistant"]
+    assert [r.text for r in history.messages[2].results] == ["5", "1"]
+    assert history.repairs == ()
+    assert history.messages[1].origin.endpoint == "anthropic"
+
+
+def test_it_comes_back_as_it_was():
+    history = import_history("anthropic", ANTHROPIC)
+    back = export_history("anthropic", history.messages)
+    assert back[1]["content"] == ANTHROPIC[1]["content"]
+    assert {b["tool_use_id"] for b in back[2]["content"]} == {"toolu_1", "toolu_2"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_family_can_be_moved_to_and_from(family):
+    history = import_history("anthropic", ANTHROPIC)
+    listed = export_history(family, history.messages)
+    assert "c2ln" not in str(listed) or family == "anthropic"
+    again = import_history(family, listed)
+    assert [m.text for m in again.messages if m.role != "tool"] == ["What is 2 + 3?", "Let me add.", "5"]
+    calls = [(c.name, c.arguments.replace(" ", "")) for m in again.messages for c in m.calls]
+    assert calls == [("add", '{"a":2,"b":3}'), ("add", '{"a":0,"b":1}')]
+    assert [r.text for m in again.messages for r in m.results] == ["5", "1"]
+
+
+def test_what_is_broken_is_repaired_and_told():
+    history = import_history("anthropic", ANTHROPIC[:2])
+    assert [r.outcome for r in history.messages[2].results] == ["unknown", "unknown"]
+    assert len(history.repairs) == 2
+    assert "toolu" not in history.repairs[0]
+
+
+def test_a_session_goes_on_from_a_history():
+    line, store = scripted("unused", "unused", "five, I said"), MemoryStore()
+    agent = Agent(line, store=store)
+    history = import_history("anthropic", ANTHROPIC)
+    result = agent.run_sync("Once more?", session="s", history=history)
+    assert result.text == "five, I said"
+    assert [m.id for m in result.messages] == ["m1", "m2", "m3", "m4", "m5", "m6"]
+    assert len(line.script.requests[0].messages) == 5
+    with pytest.raises(MisuseError, match="has begun"):
+        agent.run_sync("again", session="s", history=history)
+
+
+def test_the_import_is_one_event_in_the_log():
+    import asyncio
+
+    store = MemoryStore()
+    Agent(scripted("x", "x", "x"), store=store).run_sync(
+        "go on", session="s", history=import_history("anthropic", ANTHROPIC[:2])
+    )
+    (event,) = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, Imported)]
+    assert len(event.messages) == 3
+    assert len(event.repairs) == 2
+
+
+@pytest.mark.parametrize("wrong", [[5], ["words"], [{"role": "nobody", "content": 5}], [{"content": {}}]])
+def test_what_is_no_conversation_is_refused_or_read_as_nothing(wrong):
+    try:
+        history = import_history("anthropic", wrong)
+    except MisuseError as error:
+        assert "no conversation" in str(error)
+    else:
+        assert isinstance(history.messages, tuple)
