@@ -99,7 +99,7 @@ def execute(options: argparse.Namespace) -> int:
     for path in _files(options.paths):
         for recording in _read(path):
             slices = [chance.randint(1, SLICE_BYTES_MAX) for _ in range(SLICES_TRIED)]
-            account.add(recording, verdict(_codec(recording), recording, slices))
+            account.add(recording, _judged(recording, slices))
             _progress(account)
     _progress(account, done=True)
     if options.json:
@@ -107,6 +107,16 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _show(account, options)
     return 1 if account.unexplained else 0
+
+
+def _judged(recording: Recording, slices: Sequence[int]) -> Verdict:
+    try:
+        return verdict(_codec(recording), recording, slices)
+    except MisuseError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a codec that raises is a defect to list, not one to stop at
+        told = f"the codec raised {type(error).__name__}: {error}"
+        return Verdict(id=recording.id, answer="failure", problems=(told,))
 
 
 def _files(paths: Sequence[Path]) -> Iterator[Path]:

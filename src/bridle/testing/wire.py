@@ -20,6 +20,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from ..core.handoff import legal
 from ..ports.codec import Codec, HttpRequest
 from ..providers._eventstream import framed_event
 from ..values.errors import Failure, ProviderError
@@ -161,7 +162,9 @@ def _reason(codec: Codec, request: HttpRequest) -> str:
         ruled = replace(request, body=json.dumps(rule(json.loads(request.body))).encode())
         if not list(differences(codec.meaning(ruled), ours)):
             return reason
-    return ""
+    _, repairs = legal(codec.read(request).messages)
+    unpaired = [repair for repair in repairs if "result" in repair]
+    return f"every call has one result: {unpaired[0]}" if unpaired else ""
 
 
 def without_blank_text(value: Any) -> Any:
