@@ -126,7 +126,8 @@ def _text_block(text: Text, *, own: bool, blank: bool) -> Block | None:
     words = mended(text.text)
     native = loads(text.native) if own and text.native else None
     kept: Block = native if isinstance(native, dict) else {}
-    kind, beside = next(iter(kept.items()), ("text", {}))
+    kind = next(iter(kept), "text")
+    beside: Any = kept.get(kind)
     if kind != "text" and kind not in _WORDED and not words:
         return {kind: beside}  # carried by a text because there was no other place for it
     if not words.strip() and not blank:

@@ -4,10 +4,18 @@ The wire is one for all models, but it leaves holes for each maker's own fields,
 insists on another refuses.  Each difference is a field here, with the value that suits the wire as it
 is documented; code asks for the field and never for a name.
 
+An endpoint of this family that differs says so in its `dialect`: the fields that do, as a JSON object.
+
 Places of settings are names of members, from the top of the body down, with dots between them; an
 empty place means that the model does not take the setting, and it is not sent.
 """
 
+from functools import lru_cache
+
+import msgspec
+
+from ..values.errors import MisuseError
+from ..values.model import Endpoint
 from ..values.value import Value
 
 FAMILY = "bedrock_converse"
@@ -15,7 +23,7 @@ MORE = "additionalModelRequestFields"
 """Where the fields go that only one maker's models understand."""
 
 
-class Dialect(Value):
+class Dialect(Value, forbid_unknown_fields=True):
     mode_at: str = f"{MORE}.thinking.type"
     budget_at: str = f"{MORE}.thinking.budget_tokens"
     display_at: str = f"{MORE}.thinking.display"
@@ -31,3 +39,18 @@ class Dialect(Value):
 
 
 DIALECT = Dialect()
+
+
+def dialect_of(endpoint: Endpoint | None) -> Dialect:
+    return _dialect_in(endpoint.dialect) if endpoint and endpoint.dialect else DIALECT
+
+
+@lru_cache(maxsize=64)
+def _dialect_in(text: str) -> Dialect:
+    try:
+        return msgspec.json.decode(text, type=Dialect)
+    except msgspec.DecodeError as error:
+        known = ", ".join(Dialect.__struct_fields__)
+        raise MisuseError(
+            f"the dialect {text} says what this wire does not know: {error}; it knows {known}"
+        ) from None

@@ -25,7 +25,7 @@ from ..values.model import Abilities, Endpoint, Model, Origin
 from ..values.parts import Opaque, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, Mark, OutputSpec, Request, Sampling, Thinking, ToolChoice
 from ._bedrock_converse_blocks import CACHE_POINT, Block, part_of
-from ._bedrock_converse_dialect import FAMILY, Dialect
+from ._bedrock_converse_dialect import DIALECT, FAMILY
 from ._bedrock_converse_tools import choice_in, tools_in, ttl_of
 from ._json import dumps, loads
 
@@ -39,7 +39,7 @@ _TAKEN = frozenset({"modelId", "messages", "system"})
 """Fields our request has a place for, whole; of others what is left becomes an extra."""
 
 
-def read(request: HttpRequest, dialect: Dialect) -> Request:
+def read(request: HttpRequest) -> Request:
     model_id, streams = place_of(request.path)
     try:
         body = loads(request.body)
@@ -67,8 +67,8 @@ def read(request: HttpRequest, dialect: Dialect) -> Request:
         tool_choice=choice or ToolChoice(),
         max_tokens=rest.take("inferenceConfig.maxTokens", int),
         output=_output(rest),
-        thinking=_thinking(rest, dialect),
-        sampling=_sampling(rest, dialect),
+        thinking=_thinking(rest),
+        sampling=_sampling(rest),
         marks=(*marks, *line.marks),
         stream=streams,
         extras=tuple(Extra(name=name, json=dumps(value).decode()) for name, value in rest.left()),
@@ -209,12 +209,12 @@ def _system(blocks: list[Any], marks: list[Mark]) -> tuple[Text, ...]:
     )
 
 
-def _thinking(rest: _Rest, dialect: Dialect) -> Thinking | None:
+def _thinking(rest: _Rest) -> Thinking | None:
     thinking = Thinking(
-        mode=rest.take(dialect.mode_at, str) or "",
-        budget_tokens=rest.take(dialect.budget_at, int),
-        display=rest.take(dialect.display_at, str) or "",
-        effort=rest.take(dialect.effort_at, str) or "",
+        mode=rest.take(DIALECT.mode_at, str) or "",
+        budget_tokens=rest.take(DIALECT.budget_at, int),
+        display=rest.take(DIALECT.display_at, str) or "",
+        effort=rest.take(DIALECT.effort_at, str) or "",
     )
     return thinking if thinking != Thinking() else None
 
@@ -239,14 +239,13 @@ def _is_object(schema: str) -> bool:
         return False
 
 
-def _sampling(rest: _Rest, dialect: Dialect) -> Sampling:
+def _sampling(rest: _Rest) -> Sampling:
     stops = rest.take("inferenceConfig.stopSequences")
     temperature = rest.take("inferenceConfig.temperature", int, float)
     top_p = rest.take("inferenceConfig.topP", int, float)
     return Sampling(
         temperature=None if temperature is None else float(temperature),
         top_p=None if top_p is None else float(top_p),
-        top_k=rest.take(dialect.top_k_at, int),
         stop_sequences=tuple(map(str, stops)) if isinstance(stops, list) else (),
     )
 

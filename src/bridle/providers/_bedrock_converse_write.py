@@ -28,7 +28,7 @@ from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolR
 from ..values.request import ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block, block_of, kind_of
 from ._bedrock_converse_blocks import legal_name as legal_tool_name
-from ._bedrock_converse_dialect import FAMILY, Dialect
+from ._bedrock_converse_dialect import FAMILY, dialect_of
 from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
 from ._bedrock_converse_tools import tools_list
 from ._json import dumps
@@ -50,8 +50,7 @@ _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 class KeptLine(KeptMessages):
     """The messages of one conversation, as they are written for one model."""
 
-    def __init__(self, dialect: Dialect) -> None:
-        self._dialect = dialect
+    def __init__(self) -> None:
         self._model_id = ""
         self._tools: tuple[object, bytes] | None = None
         super().__init__(self._new_writer)
@@ -73,7 +72,7 @@ class KeptLine(KeptMessages):
         return self._tools[1]
 
     def _new_writer(self, endpoint: Endpoint | None) -> "MessageWriter":
-        self._writer_in_use = MessageWriter(endpoint, self._model_id, self._dialect)
+        self._writer_in_use = MessageWriter(endpoint, self._model_id)
         return self._writer_in_use
 
 
@@ -83,15 +82,14 @@ class _Written(NamedTuple):
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None, model_id: str, dialect: Dialect) -> None:
-        self._endpoint, self._model_id, self._dialect = endpoint, model_id, dialect
+    def __init__(self, endpoint: Endpoint | None, model_id: str) -> None:
+        self._endpoint, self._model_id = endpoint, model_id
+        self._dialect = dialect_of(endpoint)
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._used: set[str] = set()
         self._documents: set[str] = set()
         self._open: list[tuple[str, str]] = []
         """Calls that wait for their result, in order, with the ids they went out under."""
-        self._role = ""
-        """Who spoke last."""
         self._begun = False
         self.called: dict[str, None] = {}
 
@@ -107,9 +105,7 @@ class MessageWriter:
         return not elsewhere and self._model_id in ("", origin.model)
 
     def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
-        before = self._open
-        if self._role == "user":
-            self._open = []  # what was open is answered by the end of the turn before
+        before, self._open = self._open, []  # what is open is answered by the end of the turn before
         written = []
         for part in message.parts:
             if isinstance(part, ToolResult) or (
@@ -131,7 +127,7 @@ class MessageWriter:
             merges=True,
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
         )
-        begun, self._begun, self._role = self._begun, True, "assistant"
+        begun, self._begun = self._begun, True
         return (turn,) if begun else (_said(UNSEEN), turn)
 
     def _turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
@@ -159,7 +155,7 @@ class MessageWriter:
                 before.append(Turn(_USER, lost.data, _CLOSING, merges=True, pays=True))
         items = b",".join(block.data for block in written)
         closing = b",%b%b" % (self._lost(), _CLOSING) if self._open else _CLOSING
-        self._role, self._begun = role, self._begun or role == "user"
+        self._begun = self._begun or role == "user"
         turn = Turn(_OPENINGS[role], items, closing, _mark_at(written), merges=True, pays=True)
         return (*before, turn)
 

@@ -31,7 +31,7 @@ from ..values.message import Reply
 from ..values.request import Extra, OutputSpec, Request, Thinking
 from ._bedrock_converse_blocks import Block, block_of
 from ._bedrock_converse_decode import BedrockConverseDecoder
-from ._bedrock_converse_dialect import DIALECT, FAMILY, Dialect
+from ._bedrock_converse_dialect import FAMILY, Dialect, dialect_of
 from ._bedrock_converse_failures import speak_failure
 from ._bedrock_converse_meaning import meaning
 from ._bedrock_converse_read import read
@@ -46,9 +46,6 @@ _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 
 
 class BedrockConverseCodec:
-    def __init__(self, dialect: Dialect = DIALECT) -> None:
-        self._dialect = dialect
-
     @property
     def family(self) -> str:
         return FAMILY
@@ -58,7 +55,7 @@ class BedrockConverseCodec:
         return "messages"
 
     def keep(self) -> KeptLine:
-        return KeptLine(self._dialect)
+        return KeptLine()
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the model and the body, not how the answer is delivered."""
@@ -71,7 +68,8 @@ class BedrockConverseCodec:
         marked = {mark.place: mark.ttl for mark in request.marks}
         kept.head((request.system, marked.get("system")), lambda: _head(request, marked.get("system")))
         tools = kept.tools(request.tools, marked.get("tools"))
-        tail = _tail(request, tool_config(request, tools, called, self._dialect), self._dialect)
+        dialect = dialect_of(model.endpoint)
+        tail = _tail(request, tool_config(request, tools, called, dialect), dialect)
         body, digest = kept.body(request.messages, tail, _message_marks(request))
         return HttpRequest(
             path=_path(model.id, stream=request.stream),
@@ -84,7 +82,7 @@ class BedrockConverseCodec:
         return BedrockConverseDecoder(request.model, status, headers)
 
     def read(self, request: HttpRequest) -> Request:
-        return read(request, self._dialect)
+        return read(request)
 
     def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
         return speak(reply, stream=stream)
