@@ -19,31 +19,42 @@ from bridle.core.judging import VERDICTS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.retry import TRANSIENT
 from bridle.core.settling import RULES as SETTLED
+from bridle.providers._tables import load_tables
 from bridle.providers.catalogue import known
 from bridle.sim.rules import families, rules_of, table
 from bridle.values.event import Event
 from bridle.values.message import Stop
-from bridle.values.model import Endpoint, Model
+from bridle.values.model import Model
 from bridle.values.usage import Rates
 
 HERE = Path(__file__).parent
 
 
 def endpoints() -> str:
-    found: dict[str, Endpoint] = {model.endpoint.name: model.endpoint for model in known()}
+    rows = load_tables().endpoints
     return _table(
-        ["vendor", "wire family", "answers at", "key", "base URL"],
+        ["vendor", "wire family", "models", "answers at", "key", "base URL"],
         [
             [
                 f"`{name}:`",
-                endpoint.family,
-                endpoint.base_url,
-                _names(endpoint.key_env),
-                _names(endpoint.base_url_env),
+                row.family,
+                _words([*row.models, *(["others"] if row.others else [])], otherwise="any"),
+                f"`{row.base_url}`".replace("|", "\\|"),
+                _names(row.key_env) + (", or none" if row.key_optional else ""),
+                _names(row.base_url_env),
             ]
-            for name, endpoint in found.items()
+            for name, row in rows.items()
+            if not row.simulated
         ],
     )
+
+
+def _each() -> list[Model]:
+    """Every model once, at the first endpoint that serves it."""
+    tables = load_tables()
+    first = {line: name for name, row in reversed(tables.endpoints.items()) for line in row.models}
+    names = {f"{vendor}:{name}" for line, vendor in first.items() for name in tables.lines[line].ids}
+    return [model for model in known() if model.name in names]
 
 
 def models() -> str:
@@ -58,7 +69,7 @@ def models() -> str:
                 _words(model.abilities.efforts),
                 "yes" if model.abilities.forced_tools else "no",
             ]
-            for model in known()
+            for model in _each()
         ],
     )
 
@@ -68,7 +79,7 @@ def prices() -> str:
         ["model", "prompt", "input", "output", "cache read", "cache write, 5 min", "1 h"],
         [
             [f"`{model.name}`", *_rates(model, tier)]
-            for model in known()
+            for model in _each()
             if model.price
             for tier in model.price.tiers
         ],
@@ -171,11 +182,12 @@ def _dollars(amount: Decimal) -> str:
 
 
 def _count(tokens: int) -> str:
-    return f"{tokens // 1_000_000} M" if tokens % 1_000_000 == 0 else f"{tokens // 1_000} k"
+    millions = tokens / 1_000_000
+    return f"{millions:.3g} M" if millions >= 1 else f"{round(tokens / 1_000)} k"
 
 
-def _words(words: Sequence[str]) -> str:
-    return ", ".join(words) or "none"
+def _words(words: Sequence[str], otherwise: str = "none") -> str:
+    return ", ".join(words) or otherwise
 
 
 def _names(variables: Sequence[str]) -> str:

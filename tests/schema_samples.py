@@ -11,6 +11,7 @@ import json
 import jsonschema_rs
 from hypothesis import strategies as st
 
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 NAMES = ["a", "b", "c", "d"]
 TEXTS = [
     "",
@@ -147,7 +148,7 @@ def documents(draw):
             st.dictionaries(st.sampled_from([*NAMES, "$e", "f g", "ключ"]), SCHEMAS, max_size=3),
             st.sets(st.sampled_from([*NAMES, "$e"])),
             st.booleans(),
-            _some(_schema=st.just("https://json-schema.org/draft/2020-12/schema"), title=st.just("T")),
+            _some(_schema=st.just(DRAFT), title=st.just("T")),
         )
         | SCHEMAS
     )
@@ -278,7 +279,8 @@ def validator(schema):
 
 def common_reading(schema):
     """The schema, with two things said that are commonly meant: no other fields, and the obvious type."""
-    return _read(schema, schema, at_place=True)
+    read = _read(schema, schema, at_place=True)
+    return {**read, "$schema": DRAFT} if isinstance(read, dict) else read
 
 
 def _read(schema, root, *, at_place):

@@ -82,14 +82,49 @@ def test_what_a_model_inherits_and_what_it_has_of_its_own(
 
 def test_every_row_is_whole():
     models = known()
-    assert len(models) == len({model.name for model in models}) == 18
+    assert len(models) == len({model.name for model in models})
     for model in models:
-        assert model == find(model.name, environ={})
-        assert model.abilities.output_tokens < model.abilities.context_tokens
+        found = find(f"{model.name}@http://h", environ={})
+        assert (found.abilities, found.price) == (model.abilities, model.price)
+        assert model.abilities.output_tokens <= model.abilities.context_tokens
+        first, *more = model.price.tiers
+        assert first.above_prompt_tokens == 0
+        assert all(first.input < tier.input and first.output < tier.output for tier in more)
         for tier in model.price.tiers:
-            assert tier.cache_read < tier.input < tier.cache_write < tier.cache_write_1h < tier.output
-            assert tier.cache_write == tier.input * Decimal("1.25")
-            assert tier.cache_write_1h == tier.input * 2
+            assert tier.cache_read < tier.input <= tier.cache_write <= tier.cache_write_1h < tier.output
+
+
+def test_writing_to_a_cache_costs_a_quarter_more_or_twice_as_much_where_there_are_two_prices():
+    models = [model for model in known() if model.endpoint.name == "anthropic"]
+    assert len(models) == 18
+    for tier in (tier for model in models for tier in model.price.tiers):
+        assert tier.cache_write == tier.input * Decimal("1.25")
+        assert tier.cache_write_1h == tier.input * 2
+
+
+@pytest.mark.parametrize(
+    ("string", "context", "output_tokens", "tiers"),
+    [
+        ("openai:gpt-6-astra", 1_050_000, 128_000, {0: "10 50 1 12.50", 272_000: "20 75 2 25"}),
+        ("openai:gpt-5.6", 1_050_000, 128_000, {0: "4 20 0.40 5", 272_000: "8 30 0.80 10"}),
+        ("openai:gpt-5.4-mini", 400_000, 128_000, {0: "0.75 4.50 0.075 0.75", 272_000: "1.50 6.75 0.15 1.50"}),
+        ("gemini:gemini-4-argon", 1_048_576, 65_536, {0: "2 10 0.10 2"}),
+        ("gemini:gemini-2.5-pro", 1_048_576, 65_536, {0: "1.25 10 0.125 1.25", 200_000: "2.50 15 0.25 2.50"}),
+        ("deepseek:deepseek-flash", 1_000_000, 393_216, {0: "0.15 0.60 0.003 0.15"}),
+        ("kimi:kimi-k3", 1_048_576, 1_048_576, {0: "3 15 0.30 3"}),
+        ("minimax:minimax-m3", 1_000_000, 128_000, {0: "0.30 1.20 0.06 0.30", 512_000: "0.60 2.40 0.12 0.60"}),
+        ("xai:grok-4.7", 500_000, 500_000, {0: "2 6 0.50 2", 199_999: "4 12 1 4"}),
+        ("zai:glm-5.3", 1_000_000, 128_000, {0: "1.40 4.40 0.26 1.40"}),
+        ("mistral:mistral-large-4", 1_048_576, 8_192, {0: "1.36 4.18 0.14 1.36"}),
+    ],
+)
+def test_what_other_vendors_models_hold_and_cost(string, context, output_tokens, tiers):
+    model = find(string, environ={})
+    assert (model.abilities.context_tokens, model.abilities.output_tokens) == (context, output_tokens)
+    assert {
+        tier.above_prompt_tokens: f"{tier.input} {tier.output} {tier.cache_read} {tier.cache_write}"
+        for tier in model.price.tiers
+    } == tiers
 
 
 def test_a_dated_id_is_the_same_model_and_keeps_its_date():
@@ -132,7 +167,7 @@ def test_a_slip_of_the_pen_is_noticed_and_can_be_insisted_on(name):
     ("string", "words"),
     [
         ("", "write for example `anthropic:claude-sonnet-5-5`"),
-        ("nobody:model", "(anthropic, sim)"),
+        ("nobody:model", "(anthropic, openai, gemini, deepseek, "),
         ("antropic:some-model", "did you mean `anthropic:`?"),
         ("Anthropic:some-model", "did you mean `anthropic:`?"),
         ("claude-opus-5", "did you mean `anthropic:claude-opus-5`?"),
@@ -146,10 +181,14 @@ def test_a_slip_of_the_pen_is_noticed_and_can_be_insisted_on(name):
         ("anthropic:claude-opus-5@http://h:99999", "port out of range"),
         ("anthropic:claude-opus-5@http://h/?key=1", "a query"),
         ("anthropic:claude-opus-5@http://a b/", "a space"),
-        ("sim:nothing", "names no wire family that can be simulated (anthropic); write `sim:FAMILY/MODEL`"),
-        ("sim:nobody/some-model", "names no wire family"),
-        ("sim:anthropic/", "names no wire family"),
+        ("sim:nothing", "names nobody who can be simulated (anthropic, "),
+        ("sim:nobody/some-model", "write `sim:VENDOR/MODEL`"),
+        ("sim:anthropic/", "names nobody"),
         ("sim:anthropic/claude-sonet-5-5", "`sim:anthropic/claude-sonnet-5-5`"),
+        ("sim:openai/gpt5.5", "`sim:openai/gpt-5.5`"),
+        ("gpt-5.5", "did you mean `openai:gpt-5.5`?"),
+        ("bedrock:claude-opus-5", "`bedrock:global.anthropic.claude-opus-5`"),
+        ("minimax:minimax-m2-7", "`minimax:MiniMax-M2.7`"),
     ],
 )
 def test_strings_that_mean_nothing(string, words):
@@ -248,7 +287,7 @@ base_url_env = []
 auth = "x-api-key"
 key_env = ["GATEWAY_KEY"]
 
-[endpoints.local]
+[endpoints.desk]
 family = "anthropic"
 base_url = "http://127.0.0.1:8080"
 auth = "none"
@@ -278,9 +317,10 @@ def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
     assert (tune.abilities.context_tokens, tune.abilities.forced_tools) == (50_000, False)
     assert len(tune.price.tiers) == 2
 
-    local = find("local:anything-at-all", environ=environ)
-    assert (local.abilities, local.price, key(local, {})) == (Abilities(), None, None)
-    assert len(known(environ)) == 2 * 19
+    desk = find("desk:anything-at-all", environ=environ)
+    assert (desk.abilities, desk.price, key(desk, {})) == (Abilities(), None, None)
+    served = [model for model in known(environ) if model.endpoint.name == "gateway"]
+    assert len(served) == 19
     assert preferred(environ) == "gateway:claude-sonnet-5-5"
 
 
@@ -300,6 +340,9 @@ def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
         ("[endpoints.anthropic]\nmodels = ['clod']", "did you mean 'claude'?"),
         ("[endpoints.anthropic]\nauth = 'barer'", "endpoints.anthropic: Invalid enum value 'barer'"),
         ("[endpoints]\nx = 1", "endpoints must hold tables only"),
+        ("[endpoints.local]\nabilities = { effort = [] }", "endpoints.local.abilities has 'effort'"),
+        ("[endpoints.local]\nprefixes = []", "endpoints.local.prefixes is a list of at least one"),
+        ("[endpoints.local]\ndialect = 'x'", "endpoints.local: Expected `object`, got `str`"),
         ("[models.x]\nids = {}", "models.x needs at least one table in ids"),
         ("[models.claude]\nnewest = 'claude'", "models.claude.newest has 'claude'"),
         ("[models.claude]\nsuffix = '('", "models.claude.suffix is not a pattern"),

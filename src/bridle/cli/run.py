@@ -103,7 +103,8 @@ async def _run(
                 f"there is no session {options.session!r} here; `bridle sessions` lists them"
             )
         if agent.settings.model.endpoint.simulated and not options.json:
-            how = "" if options.model else "no model was named and no key is set: "
+            named = options.model or os.environ.get("BRIDLE_MODEL")
+            how = "" if named else "no model was named and no key is set: "
             console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
         began = time.monotonic()
         return await _watched(agent, prompt, options, console), time.monotonic() - began

@@ -82,9 +82,11 @@ class MessageWriter:
         policy, origin = self._endpoint.reasoning, message.origin
         if policy == "strip" or origin is None or origin.family != FAMILY:
             return False
-        if part.signature or policy == "must_echo":
-            return True
-        return policy == "may_echo" and origin.endpoint == self._endpoint.name
+        at_home = origin.endpoint == self._endpoint.name
+        if policy == "signed":
+            # A signature is checked by who gave it; anybody else refuses the whole request over it.
+            return at_home and bool(part.signature)
+        return bool(part.signature) or policy == "must_echo" or at_home
 
     def _id(self, part: Part, *, own: bool) -> str:
         match part:

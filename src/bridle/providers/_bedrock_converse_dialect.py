@@ -10,20 +10,16 @@ Places of settings are names of members, from the top of the body down, with dot
 empty place means that the model does not take the setting, and it is not sent.
 """
 
-from functools import lru_cache
-
-import msgspec
-
-from ..values.errors import MisuseError
 from ..values.model import Endpoint
 from ..values.value import Value
+from ._dialect import spoken_at
 
 FAMILY = "bedrock_converse"
 MORE = "additionalModelRequestFields"
 """Where the fields go that only one maker's models understand."""
 
 
-class Dialect(Value, forbid_unknown_fields=True):
+class Dialect(Value):
     mode_at: str = f"{MORE}.thinking.type"
     budget_at: str = f"{MORE}.thinking.budget_tokens"
     display_at: str = f"{MORE}.thinking.display"
@@ -42,15 +38,4 @@ DIALECT = Dialect()
 
 
 def dialect_of(endpoint: Endpoint | None) -> Dialect:
-    return _dialect_in(endpoint.dialect) if endpoint and endpoint.dialect else DIALECT
-
-
-@lru_cache(maxsize=64)
-def _dialect_in(text: str) -> Dialect:
-    try:
-        return msgspec.json.decode(text, type=Dialect)
-    except msgspec.DecodeError as error:
-        known = ", ".join(Dialect.__struct_fields__)
-        raise MisuseError(
-            f"the dialect {text} says what this wire does not know: {error}; it knows {known}"
-        ) from None
+    return spoken_at(endpoint, DIALECT)

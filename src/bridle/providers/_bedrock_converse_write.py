@@ -105,7 +105,7 @@ class MessageWriter:
         return not elsewhere and self._model_id in ("", origin.model)
 
     def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
-        before, self._open = self._open, []  # what is open is answered by the end of the turn before
+        lost, before, self._open = self._lost(), self._open, []
         written = []
         for part in message.parts:
             if isinstance(part, ToolResult) or (
@@ -128,6 +128,8 @@ class MessageWriter:
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
         )
         begun, self._begun = self._begun, True
+        if before:
+            return Turn(_USER, lost, _CLOSING, merges=True, pays=True), turn
         return (turn,) if begun else (_said(UNSEEN), turn)
 
     def _turns(self, message: Message, *, own: bool) -> Sequence[Turn]:

@@ -234,7 +234,7 @@ def _media(said: Block) -> Media | None:
     kept = said.keys() - _SIBLINGS
     holder = next((name for name in _PLACES if kept == {name}), "")
     source = said.get(holder)
-    if not isinstance(source, dict):
+    if not holder or not isinstance(source, dict):
         return None
     source = _said(source)
     media_type, place = source.get("mimeType", ""), source.get(_PLACES[holder])

@@ -22,6 +22,7 @@ from ..values.message import Message
 from ..values.model import Endpoint
 from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.value import Value
+from ._dialect import spoken_at
 from ._gemini_parts import (
     CONTINUATION,
     CONTINUED_BY,
@@ -63,6 +64,7 @@ class MessageWriter:
     def __init__(self, endpoint: Endpoint | None) -> None:
         """Without an endpoint, everything of this family is taken to have come from where it goes."""
         self._endpoint = endpoint
+        self._dialect = spoken_at(endpoint, DIALECT)
         self._reasoning = endpoint.reasoning if endpoint else "may_echo"
         self._sent: dict[str, _Sent] = {}
         self._used: set[str] = set()
@@ -125,7 +127,7 @@ class MessageWriter:
             if block is not None:
                 blocks.append(block)
         if self._reasoning == "signed" and first_call is not None and not signed:
-            first_call[SIGNATURE] = DIALECT.unsigned_call
+            first_call[SIGNATURE] = self._dialect.unsigned_call
         return [dumps(block) for block in blocks]
 
     def _echoes(self, part: Reasoning, kinship: Kinship) -> bool:

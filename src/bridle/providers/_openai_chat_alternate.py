@@ -13,10 +13,12 @@ from ._kept import Turn
 from ._openai_chat_content import Block
 from ._openai_chat_dialect import Dialect
 
+NOTED: Block = {"role": "assistant", "content": "(Noted.)"}
+"""What stands between results and a user."""
 _BETWEEN: dict[tuple[str, str], Block] = {
     ("", "assistant"): {"role": "user", "content": "(The conversation begins here.)"},
     ("assistant", "assistant"): {"role": "user", "content": "(Go on.)"},
-    ("tool", "user"): {"role": "assistant", "content": "(Noted.)"},
+    ("tool", "user"): NOTED,
 }
 _JOINT = dumps("\n\n")[1:-1]
 
@@ -47,13 +49,13 @@ class Alternation:
         content = message.get("content")
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
         beside = b"," + dumps(rest)[1:] if rest else b"}"
-        if not content:
+        if not content or owed:
             return Turn(b"", dumps({**message, "role": role}), b"", owed=owed)
         opening = b'{"role":"%b","content":' % role.encode()
         if self._in_strings:
             said = dumps(content)[1:-1]
-            return Turn(opening + b'"', said, b'"' + beside, merges=True, joint=_JOINT, owed=owed)
+            return Turn(opening + b'"', said, b'"' + beside, merges=True, joint=_JOINT)
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         items = b",".join(dumps(block) for block in blocks)
         mark_at = len(items) - 1 if self._marked else -1
-        return Turn(opening + b"[", items, b"]" + beside, mark_at, merges=True, owed=owed)
+        return Turn(opening + b"[", items, b"]" + beside, mark_at, merges=True)

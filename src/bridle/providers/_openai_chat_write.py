@@ -25,7 +25,7 @@ from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
 from ._json import dumps, mended
 from ._kept import Turn
-from ._openai_chat_alternate import Alternation
+from ._openai_chat_alternate import NOTED, Alternation
 from ._openai_chat_calls import is_legacy, legal_name
 from ._openai_chat_content import Block, block_of, left_out, native_in, native_of
 from ._openai_chat_dialect import FAMILY, Dialect
@@ -183,6 +183,8 @@ class MessageWriter:
     def _owed(self) -> bytes:
         owed: list[Block] = [{**asked.answer, "content": UNANSWERED} for asked in self._open]
         if self._pictures:
+            if self._alternation is not None:
+                owed.append(NOTED)  # the pictures are the user's, who has just spoken
             lead: Block = {"type": "text", "text": "What the results above refer to, in order:"}
             owed.append({"role": "user", "content": [lead, *self._pictures]})
         return b"".join(b"," + dumps(message) for message in owed)

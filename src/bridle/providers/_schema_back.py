@@ -79,7 +79,7 @@ class _Restorer:
         kept: dict[str, Any] = {}
         for name, held in value.items():
             fit = self._fit(held, fields.of(name))
-            if held is None and fit.faults and name not in needed and name in fields.named:
+            if held is None and fit.faults and name not in needed:
                 continue
             kept[name] = fit.value
             faults += fit.faults

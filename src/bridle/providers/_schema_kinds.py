@@ -153,10 +153,8 @@ class Kinds:
             raise Unfit(flat.at, "patternProperties", "accepts fields it does not name")
         if fields.rest is False:
             return
-        if not fields.implied:
+        if not fields.silent:
             raise Unfit(flat.at, "additionalProperties", "accepts fields that are not named")
-        if not fields.named:
-            raise Unfit(flat.at, "properties", "names no field, and any are accepted")
         self._losses.add(flat.at, "additionalProperties", f"was left out and is now false: {NARROWED}")
 
     # ── for drafts ──────────────────────────────────────────────────────────

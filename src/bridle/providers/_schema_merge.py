@@ -156,7 +156,7 @@ class Alternatives:
         names = dict.fromkeys(name for fields in several for name in fields.named)
         named: dict[str, Schema] = {}
         for name in names:
-            options = [fields.of(name) for fields in several if name in fields.named or not fields.implied]
+            options = [fields.of(name) for fields in several if name in fields.named or not fields.silent]
             if possible := [option for option in options if option is not False]:
                 named[name] = either(possible, at)
         joined = Node({"type": "object"}, at)
@@ -176,12 +176,12 @@ class Alternatives:
         return joined
 
     def _join_rest(self, several: "Sequence[Fields]", joined: Node, at: str) -> None:
-        if any(fields.patterns for fields in several):
-            self._losses.add(at, "patternProperties", "is left out, and any field is accepted")
-        elif any(fields.implied for fields in several):
+        if any(fields.silent and len(fields.named) < len(joined["properties"]) for fields in several):
             self._losses.add(
                 at, "additionalProperties", f"was left out in some alternatives; of the others' {NARROWED}"
             )
+        if any(fields.patterns for fields in several):
+            self._losses.add(at, "patternProperties", "is left out, and any field is accepted")
         elif all(fields.rest is not True for fields in several):
             joined["additionalProperties"] = either(
                 [fields.rest for fields in several if fields.rest is not False], at, empty=False
@@ -195,8 +195,8 @@ class Fields(NamedTuple):
     patterns: dict[str, Schema]
     rest: Schema
     given: bool
-    implied: bool
-    """Whether any field is allowed only because nothing was said."""
+    silent: bool
+    """Whether it names fields, and others are allowed only because nothing was said."""
 
     def of(self, name: str) -> Schema:
         """What a field must fit; loose where patterns would have to be tried."""
@@ -209,7 +209,7 @@ def fields_of(flat: Node) -> Fields:
         patterns=flat.get("patternProperties", {}),
         rest=flat.get("additionalProperties", True),
         given=any(word in flat for word in _FIELDS),
-        implied="additionalProperties" not in flat and "patternProperties" not in flat,
+        silent=list(filter(flat.__contains__, _FIELDS)) == ["properties"] and bool(flat["properties"]),
     )
 
 

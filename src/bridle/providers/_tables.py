@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.model import Abilities, Auth, ReasoningPolicy
@@ -25,6 +26,7 @@ from ..values.value import Value
 _FILES = ("endpoints.toml", "models.toml")
 _NO_SUFFIX = "(?!)"
 """A pattern that fits nothing."""
+_DOLLARS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
 Tree = dict[str, object]
 T = TypeVar("T", bound=Value)
@@ -37,8 +39,14 @@ class EndpointRow(Value):
     base_url_env: tuple[str, ...] = ()
     auth: Auth = "bearer"
     key_env: tuple[str, ...] = ()
+    key_optional: bool = False
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     reasoning: ReasoningPolicy = "may_echo"
+    dialect: dict[str, object] = msgspec.field(default_factory=dict)
+    abilities: dict[str, object] = msgspec.field(default_factory=dict)
+    prefixes: tuple[str, ...] = ("",)
+    others: bool = False
+    price_factor: Decimal = Decimal(1)
     app: str = ""
     simulated: bool = False
     default: str = ""
@@ -68,20 +76,35 @@ class Tables(NamedTuple):
         )
 
     def ids(self, row: EndpointRow) -> list[str]:
-        return [name for line in row.models for name in self.lines[line].ids]
+        return [row.prefixes[0] + name for line in row.models for name in self.lines[line].ids]
 
     def entry(self, row: EndpointRow, name: str) -> Entry | None:
         for line in (self.lines[line] for line in row.models):
-            for candidate in (name, re.sub(f"(?:{line.suffix})$", "", name)):
-                if candidate in line.ids:
-                    return line.ids[candidate]
+            for prefix in row.prefixes:
+                bare = name.removeprefix(prefix) if name.startswith(prefix) else ""
+                for candidate in (bare, re.sub(f"(?:{line.suffix})$", "", bare)):
+                    if candidate in line.ids:
+                        return _at(row, line.ids[candidate])
         return None
 
     def newest(self, row: EndpointRow) -> Entry:
-        if not row.models:
-            return Entry(Abilities(), None)
+        if not row.models or row.others:
+            return _at(row, Entry(Abilities(), None))
         line = self.lines[row.models[0]]
-        return line.ids[line.newest]
+        return _at(row, line.ids[line.newest])
+
+
+def _at(row: EndpointRow, entry: Entry) -> Entry:
+    """A model as it is at one endpoint, which may do more or less with it and charge another price."""
+    stated = msgspec.convert(row.abilities, Abilities)
+    abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
+    if entry.price is None or row.price_factor == 1:
+        return Entry(abilities, entry.price)
+    tiers = (
+        replace(tier, **{name: getattr(tier, name) * row.price_factor for name in _DOLLARS})
+        for tier in entry.price.tiers
+    )
+    return Entry(abilities, Price(tiers=tuple(tiers)))
 
 
 @cache
@@ -90,15 +113,15 @@ def load_tables(path: str = "") -> Tables:
     tree: Tree = {}
     for name in _FILES:
         tree = _laid_over(tree, _read(Path(__file__).with_name(name)))
-    where = "the built-in tables"
+    own: Tree = {}
     if path:
-        where = path
         try:
-            tree = _laid_over(tree, _read(Path(path).expanduser()))
+            own = _read(Path(path).expanduser())
         except (OSError, ValueError) as error:
             raise MisuseError(f"$BRIDLE_MODELS names {path!r}, which cannot be read: {error}") from error
+    where = path or "the built-in tables"
     try:
-        return _checked(tree)
+        return _checked(_overridden(tree, own))
     except (KeyError, TypeError, ValueError) as error:
         raise MisuseError(f"{where}: {error.args[0]}") from error
 
@@ -117,6 +140,16 @@ def _laid_over(below: Tree, above: Tree) -> Tree:
     return merged
 
 
+def _overridden(tree: Tree, own: Tree) -> Tree:
+    """A file of one's own over the tables.  Whoever gives an endpoint another wire means another dialect too."""
+    laid = _laid_over(tree, own)
+    before, after, given = (_children(each, "endpoints") for each in (tree, laid, own))
+    for name in given.keys() & before.keys():
+        if after[name].get("family") != before[name].get("family"):
+            after[name]["dialect"] = given[name].get("dialect", {})
+    return laid
+
+
 def _checked(tree: Tree) -> Tables:
     _no_others(tree, ("endpoints", "models"), "the top level")
     lines = {name: _line(table, f"models.{name}") for name, table in _children(tree, "models").items()}
@@ -125,6 +158,9 @@ def _checked(tree: Tree) -> Tables:
     for name in rows:
         where = f"endpoints.{name}"
         endpoints[name] = row = _made(EndpointRow, _inherited(name, rows, "endpoints"), where)
+        _made(Abilities, row.abilities, f"{where}.abilities")
+        if not row.prefixes:
+            raise ValueError(f"{where}.prefixes is a list of at least one, which may be empty")
         for line in row.models:
             _one_of(line, lines, f"{where}.models")
         if not row.simulated and not (row.family and (row.base_url or row.app)):
@@ -154,8 +190,16 @@ def _entry(row: Tree, where: str) -> Entry:
     prices = row.get("prices", [])
     if not isinstance(prices, list):
         raise TypeError(f"{where}.prices is a list of tables")
-    tiers = tuple(_made(Rates, tier, f"{where}.prices") for tier in prices)
+    tiers = tuple(_made(Rates, _complete(tier), f"{where}.prices") for tier in prices)
     return Entry(_made(Abilities, facts, where), Price(tiers=tiers) if tiers else None)
+
+
+def _complete(tier: object) -> object:
+    """Where nothing is asked for writing to the cache, it is billed as the input it is."""
+    if not isinstance(tier, dict) or "input" not in tier:
+        return tier
+    write = tier.get("cache_write", tier["input"])
+    return {"cache_write_1h": write, **tier, "cache_write": write}
 
 
 def _inherited(name: str, rows: Mapping[str, Tree], where: str, heirs: tuple[str, ...] = ()) -> Tree:

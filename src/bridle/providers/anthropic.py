@@ -16,7 +16,9 @@ Keys are no business of a codec: whoever sends the request adds them.
 """
 
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw
@@ -25,6 +27,7 @@ from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
+from ..values.value import Value
 from ._anthropic_blocks import FAMILY, Block, block_of
 from ._anthropic_decode import AnthropicDecoder
 from ._anthropic_failures import speak_failure
@@ -32,16 +35,31 @@ from ._anthropic_meaning import meaning
 from ._anthropic_read import read
 from ._anthropic_speak import speak
 from ._anthropic_write import MessageWriter
+from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
-from ._kept import KeptMessages
+from ._kept import DIGEST_BYTES, KeptMessages
 
-PATH = "/v1/messages"
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
 """Room for an answer when nobody said how much; a larger one is mostly a runaway."""
 
 _SPOKEN_FOR = frozenset({"model", "tools", "system", "messages", "max_tokens", "stream"})
 """Fields of the body that have a place of their own in a request."""
+_MODEL = "{model}"
+
+
+class Dialect(Value):
+    """What differs where other clouds serve this wire."""
+
+    path: str = "/v1/messages"
+    """Where requests go.  With `{model}` in it, the body names no model."""
+    stream_path: str = ""
+    """Where they go when the answer is to be streamed; the body then does not ask for it."""
+    body_version: str = ""
+    """Said in the body as `anthropic_version`."""
+
+
+DIALECT = Dialect()
 
 
 class AnthropicCodec:
@@ -57,21 +75,27 @@ class AnthropicCodec:
         return KeptMessages(MessageWriter)
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
-        """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
+        """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
         if kept is None:
             kept = self.keep()
         if not isinstance(kept, KeptMessages):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
-        kept.on(request.model.endpoint)
+        model = request.model
+        dialect = spoken_at(model.endpoint, DIALECT)
+        kept.on(model.endpoint)
         marked = {mark.place: mark.ttl for mark in request.marks}
         tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
         kept.head(
-            (request.model.id, request.tools, request.system, tools_ttl, system_ttl),
-            lambda: _head(request, tools_ttl, system_ttl),
+            (model, request.tools, request.system, tools_ttl, system_ttl),
+            lambda: _head(request, dialect, tools_ttl, system_ttl),
         )
-        ending = b',"stream":true}' if request.stream else b"}"
-        body, digest = kept.body(request.messages, _tail(request), _message_marks(request), ending=ending)
-        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+        ending = b',"stream":true}' if request.stream and not dialect.stream_path else b"}"
+        tail = _tail(request, dialect)
+        body, digest = kept.body(request.messages, tail, _message_marks(request), ending=ending)
+        if _MODEL in dialect.path:
+            digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+        path = _path(model.id, dialect, stream=request.stream)
+        return HttpRequest(path=path, body=body, headers=_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return AnthropicDecoder(request.model, status, headers)
@@ -90,25 +114,30 @@ class AnthropicCodec:
         return meaning(request)
 
 
+def _path(model_id: str, dialect: Dialect, *, stream: bool) -> str:
+    path = dialect.stream_path if stream and dialect.stream_path else dialect.path
+    return path.replace(_MODEL, quote(model_id, safe="@"))
+
+
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:
     headers = {"content-type": "application/json", "anthropic-version": VERSION_DEFAULT}
     headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
     return tuple(headers.items())
 
 
-def _head(request: Request, tools_ttl: str | None, system_ttl: str | None) -> bytes:
+def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None) -> bytes:
     tools = [_tool(spec) for spec in request.tools]
     if tools_ttl:
         _mark_last(tools, tools_ttl)
     system = [block for text in request.system if (block := block_of(text, own=True)) is not None]
     if system_ttl:
         _mark_last(system, system_ttl)
-    head: Block = {"model": request.model.id}
+    head: Block = {} if _MODEL in dialect.path else {"model": request.model.id}
     if tools:
         head["tools"] = tools
     if system:
         head["system"] = system
-    return dumps(head)[:-1] + b',"messages":['
+    return dumps({**head, "messages": []})[:-2]
 
 
 def _mark_last(blocks: list[Block | Raw], ttl: str) -> None:
@@ -134,7 +163,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     return tool
 
 
-def _tail(request: Request) -> bytes:
+def _tail(request: Request, dialect: Dialect) -> bytes:
     """What may differ from one request to the next, in a fixed order."""
     abilities, sampling = request.model.abilities, request.sampling
     allowance = request.thinking.budget_tokens if request.thinking else None
@@ -155,6 +184,8 @@ def _tail(request: Request) -> bytes:
         fields["cache_control"] = _cache_control(mark.ttl)
     for extra in request.extras:
         _add(fields, extra)
+    if dialect.body_version:
+        fields.setdefault("anthropic_version", dialect.body_version)
     return b"]," + dumps(fields)[1:-1]
 
 

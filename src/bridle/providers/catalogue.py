@@ -4,13 +4,14 @@
     vendor:model@URL        the same, answered at another address
     vendor:=model           that id and no other, even if it looks like a slip of the pen
     sim:                    the simulator with its default model
-    sim:FAMILY/MODEL        the simulator playing a model of that wire family
+    sim:VENDOR/MODEL        the simulator playing that vendor's model; a wire family will do as well
 
 Everything known about vendors and models is data: in the two tables beside this file and
 in the file $BRIDLE_MODELS may name (_tables.py reads them).  This file knows no names.
 
 New models appear every day, so an id that is not in the tables is not an error: it gets
-the abilities of the newest of its line, and no price.  An id that is *almost* in the
+the abilities of the newest of its line (where others' models are served too: neutral
+ones), and no price.  An id that is *almost* in the
 tables is one, because the alternative is a puzzling refusal from the vendor later.
 """
 
@@ -18,6 +19,8 @@ import re
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from urllib.parse import urlsplit
+
+import msgspec
 
 from ..values.errors import MissingKey, MisuseError, UnknownModel
 from ..values.model import Auth, Endpoint, Model
@@ -35,6 +38,8 @@ _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
 }
 _WITH_URL = re.compile(r"(?P<name>.*?)@(?!(?:\d+|default|latest)(?:@|$))(?P<url>.*)")
 """Some vendors have ids with an @ and a version of their own; anything else after it is an address."""
+_PLACE = re.compile(r"\{(?P<names>[\w,]+)(?:\|(?P<default>[^{}]*))?\}")
+"""A place in a base URL: the first of these variables that is set, or what is said behind the bar."""
 
 
 def find(string: str, *, environ: Mapping[str, str]) -> Model:
@@ -51,35 +56,36 @@ def find(string: str, *, environ: Mapping[str, str]) -> Model:
         raise UnknownModel(f"{string!r} names no model; write for example `{tables.example}`")
     part, lead = row, f"{vendor}:"
     if row.simulated:
-        part, name = _role(name, vendor, tables)
-        lead = f"{vendor}:{part.family}/"
+        role, part, name = _role(name, vendor, tables)
+        lead = f"{vendor}:{role}/"
     entry = tables.entry(part, name)
-    if entry is None and not exact and (near := _meant(name, tables.ids(part))):
+    if entry is None and not exact and (near := _meant(name, tables.ids(part), guess=not part.others)):
         raise UnknownModel(
             f"no model {name!r} is known, but {near!r} is: write `{lead}{near}`,"
             f" or `{vendor}:={lead.removeprefix(f'{vendor}:')}{name}` if you mean what you wrote"
         )
     return Model(
         id=name,
-        endpoint=_endpoint(vendor, row, part, url or _base_url(row, environ)),
+        endpoint=_endpoint(vendor, row, part, url or _base_url(vendor, row, environ), environ),
         abilities=(entry or tables.newest(part)).abilities,
         price=entry.price if entry else None,
     )
 
 
 def known(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
-    """Every model in the tables at every endpoint that serves it, in the order of the tables."""
-    tables = _tables(environ or {})
+    """Every model in the tables at every endpoint that serves it, in their order; base URLs as they stand."""
+    environ = environ or {}
+    tables = _tables(environ)
     return tuple(
         Model(
             id=name,
-            endpoint=_endpoint(vendor, row, row, row.base_url),
+            endpoint=_endpoint(vendor, row, row, row.base_url, environ),
             abilities=entry.abilities,
             price=entry.price,
         )
         for vendor, row in tables.endpoints.items()
-        for line in row.models
-        for name, entry in tables.lines[line].ids.items()
+        for name in tables.ids(row)
+        if (entry := tables.entry(row, name))
     )
 
 
@@ -87,7 +93,7 @@ def preferred(environ: Mapping[str, str]) -> str:
     """The model to use when nobody named one: of the first vendor there is a key for, or a simulated one."""
     tables = _tables(environ)
     for vendor, row in tables.endpoints.items():
-        if row.models and any(environ.get(name, "").strip() for name in row.key_env):
+        if row.models and not row.key_optional and _held(row.key_env, environ) and _placed(row, environ):
             return f"{vendor}:{tables.ids(row)[0]}"
     return next(f"{vendor}:" for vendor, row in tables.endpoints.items() if row.simulated)
 
@@ -118,35 +124,41 @@ def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], 
     return ((name, form.format(secret)),)
 
 
-def _endpoint(vendor: str, row: EndpointRow, part: EndpointRow, base_url: str) -> Endpoint:
+def _endpoint(
+    vendor: str, row: EndpointRow, part: EndpointRow, base_url: str, environ: Mapping[str, str]
+) -> Endpoint:
     """An endpoint; one that is simulated has its own name and place, and the manners of the part it plays."""
     return Endpoint(
         name=vendor,
         family=part.family,
         base_url=base_url,
         auth=row.auth,
-        key_env=row.key_env,
+        key_env=_held(row.key_env, environ) if row.key_optional else row.key_env,
         base_url_env=row.base_url_env,
         headers=tuple(part.headers.items()),
         reasoning=part.reasoning,
         app="" if base_url else row.app,
         simulated=row.simulated,
+        dialect=msgspec.json.encode(part.dialect, order="deterministic").decode() if part.dialect else "",
     )
 
 
-def _role(name: str, vendor: str, tables: Tables) -> tuple[EndpointRow, str]:
-    """Which endpoint a simulator is to play, and which of its models."""
-    real = [row for row in tables.endpoints.values() if not row.simulated]
-    family, slash, model = name.partition("/")
-    for row in real:
-        if row.family == family and model:
-            return row, model
+def _role(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str]:
+    """Whom a simulator is to play: a word for it, the endpoint, and which of its models."""
+    real = {word: row for word, row in tables.endpoints.items() if not row.simulated}
+    word, slash, model = name.partition("/")
+    if word in real and model:
+        return word, real[word], model
+    speakers = [row for row in real.values() if row.family == word]
+    if speakers and model:
+        return word, next((row for row in speakers if tables.entry(row, model)), speakers[0]), model
+    for other, row in real.items():
         if not slash and tables.entry(row, name):
-            return row, name
-    families = ", ".join(sorted({row.family for row in real}))
+            return other, row, name
+    words = ", ".join(dict.fromkeys((*list(real)[:NAMES_SHOWN_MAX], *(row.family for row in real.values()))))
     raise UnknownModel(
-        f"`{vendor}:{name}` names no wire family that can be simulated ({families});"
-        f" write `{vendor}:FAMILY/MODEL`, or `{vendor}:` alone"
+        f"`{vendor}:{name}` names nobody who can be simulated ({words});"
+        f" write `{vendor}:VENDOR/MODEL`, or `{vendor}:` alone"
     )
 
 
@@ -171,7 +183,7 @@ def _split_url(rest: str, tables: Tables) -> tuple[str, str]:
     return found["name"].strip(), found["url"].rstrip("/")
 
 
-def _base_url(row: EndpointRow, environ: Mapping[str, str]) -> str:
+def _base_url(vendor: str, row: EndpointRow, environ: Mapping[str, str]) -> str:
     for name in row.base_url_env:
         if url := environ.get(name, "").strip():
             if trouble := _trouble(url):
@@ -179,7 +191,35 @@ def _base_url(row: EndpointRow, environ: Mapping[str, str]) -> str:
                     f"{name} is no base URL: {trouble}; set it to something like https://host/path"
                 )
             return url.rstrip("/")
-    return row.base_url.rstrip("/")
+    for place in _unfilled(row, environ):
+        raise MisuseError(
+            f"`{vendor}:` answers at {row.base_url}: set {' or '.join(place)}, or write `{vendor}:MODEL@URL`"
+        )
+    url = _PLACE.sub(lambda place: _value(place, environ).rstrip("/"), row.base_url)
+    if row.base_url and (trouble := _trouble(url)):
+        raise MisuseError(f"`{vendor}:` answers at {row.base_url}, which is no base URL here: {trouble}")
+    return url.rstrip("/")
+
+
+def _placed(row: EndpointRow, environ: Mapping[str, str]) -> bool:
+    return bool(_held(row.base_url_env, environ)) or not _unfilled(row, environ)
+
+
+def _unfilled(row: EndpointRow, environ: Mapping[str, str]) -> list[list[str]]:
+    """The variables of each place in the base URL that nothing fills."""
+    return [
+        place["names"].split(",") for place in _PLACE.finditer(row.base_url) if not _value(place, environ)
+    ]
+
+
+def _value(place: re.Match[str], environ: Mapping[str, str]) -> str:
+    held = _held(place["names"].split(","), environ)
+    return environ[held[0]].strip() if held else place["default"] or ""
+
+
+def _held(names: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Those variables that hold something."""
+    return tuple(name for name in names if environ.get(name, "").strip())
 
 
 def _trouble(url: str) -> str:
@@ -198,7 +238,7 @@ def _trouble(url: str) -> str:
     return "it has a query or a fragment" if parts.query or parts.fragment else ""
 
 
-def _meant(name: str, ids: Sequence[str]) -> str:
+def _meant(name: str, ids: Sequence[str], *, guess: bool) -> str:
     """The id that was probably meant; empty when this looks like a model of its own.
 
     Numbers are no evidence: another number is another version, and new versions are what
@@ -206,9 +246,12 @@ def _meant(name: str, ids: Sequence[str]) -> str:
     """
     squeezed = re.sub(r"[\W_]", "", name.lower())
     for known_id in ids:
-        if re.sub(r"[\W_]", "", known_id) == squeezed or known_id.endswith(f"-{name.lower()}"):
+        spelt, said = known_id.lower(), name.lower()
+        if re.sub(r"[\W_]", "", spelt) == squeezed or spelt.endswith((f"-{said}", f".{said}")):
             return known_id
-    vocabulary = sorted({word for known_id in ids for word in re.findall("[a-z]+", known_id)})
+    if not guess:
+        return ""
+    vocabulary = sorted({word for known_id in ids for word in re.findall("[a-z]+", known_id.lower())})
     mended = name.lower()
     for word in re.findall("[a-z]+", mended):
         near = get_close_matches(word, vocabulary, n=1, cutoff=WORD_LIKENESS_MIN)

@@ -4,8 +4,8 @@ The body is joined, never written anew: model, tools and instructions first, the
 encoded once, and behind them everything that may change from one request to the next.  So the bytes of
 one request up to its last message begin the bytes of the following one, whatever changes in between.
 
-Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` for each
-endpoint, handed to the codec; an endpoint without one gets the protocol as it is documented.
+Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` that comes with
+the endpoint; an endpoint without one gets the protocol as it is documented.
 
 The rest of the family, by what it does (each file is `_openai_chat_` and this word):
 
@@ -30,6 +30,7 @@ from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import Endpoint
 from ..values.request import Mark, Request
+from ._dialect import spoken_at
 from ._json import dumps, loads
 from ._kept import KeptMessages
 from ._openai_chat_content import Block, block_of
@@ -51,7 +52,7 @@ class OpenAIChatCodec:
     def __init__(
         self, dialects: Mapping[str, Dialect] | None = None, *, otherwise: Dialect = _PROTOCOL
     ) -> None:
-        """`dialects` by the name of the endpoint, and what is spoken by those that have none."""
+        """`dialects` by the name of an endpoint, before its own, and what is spoken where there is none."""
         self._dialects = dict(dialects or {})
         self._otherwise = otherwise
 
@@ -114,7 +115,8 @@ class OpenAIChatCodec:
         return CHANGES
 
     def _dialect(self, endpoint: Endpoint | None) -> Dialect:
-        return self._dialects.get(endpoint.name if endpoint else "", self._otherwise)
+        given = self._dialects.get(endpoint.name) if endpoint else None
+        return given or spoken_at(endpoint, self._otherwise)
 
 
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:

@@ -35,6 +35,7 @@ from ..values.message import Reply
 from ..values.model import ReasoningPolicy
 from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
+from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
 from ._openai_responses_content import Block
 from ._openai_responses_decode import ResponsesDecoder
@@ -92,7 +93,7 @@ class ResponsesCodec:
         stored = _stored(extras)
         manner = Manner(
             reasoning=_policy(request.model.endpoint.reasoning, stored=stored),
-            with_ids=self._dialect.with_ids,
+            with_ids=spoken_at(request.model.endpoint, self._dialect).with_ids,
             held=any(name in extras for name in STATEFUL),
         )
         kept.going(request.model.endpoint, manner)

@@ -1,8 +1,8 @@
 """Moving in and moving out: conversations as the lists that providers' own libraries keep.
 
-    history = import_history("anthropic", messages)      their list -> ours, repaired where it is illegal
-    agent.run_sync("and now?", history=history)          a new session that goes on from there
-    export_history("openai-chat", result.messages)       ours -> their list
+    history = import_history("vendor", messages)      their list -> ours, repaired where it is illegal
+    agent.run_sync("and now?", history=history)       a new session that goes on from there
+    export_history("vendor", result.messages)         ours -> their list
 
 The first word is a vendor or a wire family.  Reasoning and ids that only a vendor can read go
 back to that vendor, so naming it is worth more than naming the family.  A conversation is
