@@ -94,8 +94,6 @@ def _anthropic(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
     if not turns:
         yield "at least one message is required"
         return
-    if turns[0][0] != "user":
-        yield "the first message is not the user's"
     if turns[-1][0] == "assistant":
         yield "the conversation must end with a user message"
     for name in ("temperature", "top_p", "top_k"):
@@ -179,7 +177,9 @@ def _anthropic_marks(body: Block) -> Iterator[str]:
     for message in body.get("messages", ()):
         for block in _list(message["content"]):
             inside = block.get("content") if block["type"] == "tool_result" else ()
-            last_thing += [(inner["type"], inner) for inner in inside if isinstance(inner, dict)] if inside else []
+            last_thing += (
+                [(inner["type"], inner) for inner in inside if isinstance(inner, dict)] if inside else []
+            )
             last_thing.append((block["type"], block))
     marks = [(kind, thing) for kind, thing in last_thing if "cache_control" in thing] + marks
     if len(marks) > MARKS_MAX:
@@ -213,7 +213,9 @@ def _responses(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
     items = items if isinstance(items, list) else [{"type": "message", "role": "user", "content": items}]
     if not items:
         yield "nothing was asked"
-    yield from _tool_names([tool["name"] for tool in body.get("tools", ()) if tool["type"] == "function"], 128)
+    yield from _tool_names(
+        [tool["name"] for tool in body.get("tools", ()) if tool["type"] == "function"], 128
+    )
     called: dict[str, bool] = {}
     for place, item in enumerate(items):
         kind = item.get("type", "message")
@@ -382,8 +384,6 @@ def _chat_thoughts(message: Block, handed: Handed, demands: Demands) -> Iterator
     if demands.must_echo:
         if ids and not message.get("reasoning_content"):
             yield "The `reasoning_content` in the thinking mode must be passed back to the API."
-        if ids & handed.call_ids and message.get("reasoning_content") not in handed.thoughts:
-            yield "the reasoning of this call was changed"
         return
     for detail in given.pop("reasoning_details", ()):
         proof = detail.get("signature") or detail.get("data")
@@ -415,8 +415,6 @@ def _gemini(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
     for name in declared:
         if not _GEMINI_NAME.fullmatch(name) or declared.count(name) > 1:
             yield f"tool name {name!r}"
-    if contents[0]["role"] != "user":
-        yield "the first content is not the user's"
     if contents[-1]["role"] != "user":
         yield "Please ensure that the conversation ends with a user turn"
     ids: list[str] = []
@@ -524,8 +522,7 @@ def _bedrock(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
             yield f"message {place}: the final block is reasoning"
         for block in message["content"]:
             yield from (
-                f"message {place}: {what}"
-                for what in _bedrock_block(block, message["role"], handed, demands)
+                f"message {place}: {what}" for what in _bedrock_block(block, message["role"], handed, demands)
             )
 
 

@@ -224,7 +224,7 @@ def strict_function(schema):
             if part.get("additionalProperties") is not False:
                 yield f"{at}: 'additionalProperties' is required to be supplied and to be false"
             # "'required' is required to be supplied and to be an array including every key in properties."
-            if sorted(part.get("required", ["(none)"])) != sorted(part.get("properties", {})):
+            if sorted(part.get("required", [])) != sorted(part.get("properties", {})):
                 yield f"{at}: 'required' is required … including every key in properties"
         # "array schema missing items"
         if "array" in types(part) and "items" not in part:

@@ -332,7 +332,7 @@ def filled(value, schema, root):
         return value
     if isinstance(value, dict) and "properties" in schema:
         made = {name: filled(held, schema["properties"].get(name, {}), root) for name, held in value.items()}
-        return {**made, **{name: None for name in schema["required"] if name not in made}}
+        return {**made, **{name: None for name in schema.get("required", []) if name not in made}}
     if isinstance(value, list) and isinstance(schema.get("items"), dict):
         return [filled(held, schema["items"], root) for held in value]
     return value

@@ -22,12 +22,12 @@ from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin, ReasoningPolicy
 from bridle.values.parts import Part, Reasoning, Text, ToolCall
 from bridle.values.usage import Usage
-
 from family_rules import Block, Demands, Handed, loaded, violations
 
 STEPS = 3
 """Replies to one prompt: several calls at once, one more call, words."""
 MODEL = "model-1"
+ABLE = Abilities(thinking=("adaptive",), sampling=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Profile:
     demands: Demands
     dialect: str = ""
     headers: tuple[tuple[str, str], ...] = ()
-    abilities: Abilities = Abilities(thinking=("adaptive",), sampling=False)
+    abilities: Abilities = ABLE
 
     def endpoint(self, name: str) -> Endpoint:
         return Endpoint(
@@ -126,9 +126,7 @@ class Server:
         if outgoing.body.count(PIXEL.encode()) != outgoing.body.count(b"saw up"):
             wrong.append("not every picture arrived")
         self.problems += [f"{where}: {what}" for what in wrong]
-        asked = self.codec.read(
-            HttpRequest(path=outgoing.url, body=outgoing.body, headers=outgoing.headers)
-        )
+        asked = self.codec.read(HttpRequest(path=outgoing.url, body=outgoing.body, headers=outgoing.headers))
         reply = self.reply(len(self.own_turns))
         whole = loaded(b"".join(self.codec.speak(reply, stream=False).frames))
         self.own_turns.append(spoken(self.profile, whole))
@@ -204,7 +202,9 @@ def _blocks(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
         *((sealed,) if number % 2 else ()),
         Text(text=_words(server, number)),
         *(
-            ToolCall(id="", name=name, arguments=_arguments(where), wire_id=server.call_id(number, at, "toolu_"))
+            ToolCall(
+                id="", name=name, arguments=_arguments(where), wire_id=server.call_id(number, at, "toolu_")
+            )
             for at, (name, where) in enumerate(calls)
         ),
     )
@@ -241,9 +241,7 @@ def _details(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
     sealed = {"detail": {"type": "reasoning.encrypted", "id": "r", "index": 1}}
     return (
         Reasoning(text=words, signature=server.proof("signed", number, words), native=json.dumps(text)),
-        Reasoning(
-            signature=server.proof("sealed", number, ""), redacted=True, native=json.dumps(sealed)
-        ),
+        Reasoning(signature=server.proof("sealed", number, ""), redacted=True, native=json.dumps(sealed)),
         Text(text=_words(server, number)),
         *_chat_calls(server, number, calls),
     )
@@ -274,9 +272,7 @@ def _parts(server: Server, number: int, calls: Calls) -> tuple[Part, ...]:
         if at == 0:
             made = {"name": name, "args": {"where": where}}
             native = json.dumps({"thoughtSignature": server.proof("signature", number, made)})
-        parts.append(
-            ToolCall(id="", name=name, arguments=_arguments(where), wire_id=wire_id, native=native)
-        )
+        parts.append(ToolCall(id="", name=name, arguments=_arguments(where), wire_id=wire_id, native=native))
     if not calls:
         proof = server.proof("signature", number, "")
         parts.append(Text(text="", native=json.dumps({"thoughtSignature": proof})))

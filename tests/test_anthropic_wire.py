@@ -22,11 +22,12 @@ def test_every_reply_decodes_and_nearly_every_request_survives():
     problems = [(found.id, found.problems) for found in verdicts if found.problems]
     assert problems == []
     asked = [found for found in verdicts if found.answer != "other"]
-    changed = [(found.id, found.differences) for found in asked if found.differences]
+    changed = [found for found in asked if found.differences]
     assert len(changed) <= (1 - MEANT_SHARE_MIN) * len(asked), changed
-    # The one thing that may be lost: the provider refuses blank texts, so they are not sent.
-    for _, lines in changed:
-        assert all('"text": " "' in line or '"text": ""' in line for line in lines), lines
+    # What may be lost: blank texts, which the provider refuses, and results of calls nobody made.
+    for found in changed:
+        blank = all('"text": " "' in line or '"text": ""' in line for line in found.differences)
+        assert blank or found.reason.startswith("every call has one result"), found
 
 
 def test_replies_say_what_a_plain_reading_says():

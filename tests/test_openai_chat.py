@@ -340,6 +340,14 @@ def test_parameters_a_model_refuses_are_not_sent():
             Thinking(mode="enabled"),
             {"thinking": {"type": "enabled"}, "reasoning_split": True},
         ),
+        (
+            Dialect(
+                mode_at="thinking.type",
+                always=(Extra(name="thinking", json='{"type":"enabled","clear_thinking":false}'),),
+            ),
+            Thinking(mode="disabled"),
+            {"thinking": {"type": "disabled", "clear_thinking": False}},
+        ),
     ],
 )
 def test_where_thinking_is_asked_for_is_a_fact_about_the_server(dialect, thinking, fields):

@@ -10,7 +10,6 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.codec_samples import PIXEL
 from bridle.values.parts import Media, Text
-
 from switch_servers import PROFILES, STEPS, Profile, Server
 
 PAIRS = [(first, second) for first in PROFILES for second in PROFILES]
@@ -62,7 +61,10 @@ async def there_and_back(here: Server, there: Server, store_of) -> None:
         for prompt in range(prompts):
             store = store_of()
             result = await say(server, store, f"Prompt {prompt} to {server.name}?")
-            assert (result.stop, result.text) == ("done", f'{server.name} says "{len(server.own_turns) - 1}".')
+            assert (result.stop, result.text) == (
+                "done",
+                f'{server.name} says "{len(server.own_turns) - 1}".',
+            )
             assert here.problems + there.problems == []
             await store.close()
     assert [len(here.bodies), len(there.bodies)] == [3 * STEPS, 2 * STEPS]
@@ -76,7 +78,9 @@ def test_there_and_back(first, second):
 
 
 @pytest.mark.parametrize(
-    ("first", "second"), tuple(zip(PROFILES, (*PROFILES[1:], PROFILES[0]), strict=True)), ids=lambda one: one.name
+    ("first", "second"),
+    tuple(zip(PROFILES, (*PROFILES[1:], PROFILES[0]), strict=True)),
+    ids=lambda one: one.name,
 )
 def test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt(first, second, tmp_path):
     here, there = servers(first, second)

@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as trying
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
@@ -18,14 +19,20 @@ from bridle.core.loop import apply
 from bridle.core.state import State
 from bridle.testing.codec_samples import PIXEL
 from bridle.values import event as e
-from bridle.values.message import Message, Stop
-from bridle.values.parts import Media, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.message import Message
+from bridle.values.parts import Media, Outcome, Part, Text, ToolCall, ToolResult
 from bridle.values.request import Request, ToolSpec
 from bridle.values.settings import Settings
 from family_rules import loaded, violations
 from switch_servers import PROFILES, Profile, Server
 
 EXAMPLES = int(200 * float(os.environ.get("BRIDLE_CAMPAIGN", "1")))
+CAMPAIGN = trying(
+    max_examples=EXAMPLES,
+    deadline=None,
+    report_multiple_bugs=False,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
 BLANK = ("", " ", "\n\t ", "\u00a0")
 POISON = (*BLANK, "a\x00b", "half \ud83d", "\udf21 the other half", "\ud83d", "🌡️", "x" * 3_000, "plain")
 WIRE_IDS = ("", "same", "same", "a.b/c d", "é", "y" * 300, "z" * 50, "c1_0")
@@ -50,10 +57,8 @@ def histories(draw, profile: Profile) -> tuple[Server, tuple[Message, ...]]:
         speaker = draw(st.sampled_from(speakers))
         reply = speaker.reply(len(speaker.own_turns))
         speaker.own_turns.append(reply)
-        parts = tuple(_poisoned(draw, reply.parts, speaker, len(messages)))
-        said = Message(
-            role="assistant", parts=parts, origin=reply.origin, usage=reply.usage, stop=reply.stop
-        )
+        parts = tuple(_poisoned(draw, reply.parts, speaker, home, len(messages)))
+        said = Message(role="assistant", parts=parts, origin=reply.origin, usage=reply.usage, stop=reply.stop)
         messages.append(said)
         messages += _answers(draw, said, messages)
     # A request asks for something: it ends with a result of the last call, or with the user.
@@ -63,12 +68,14 @@ def histories(draw, profile: Profile) -> tuple[Server, tuple[Message, ...]]:
     return home, tuple(replace(each, id=f"m{place}") for place, each in enumerate(messages, 1))
 
 
-def _poisoned(draw: Draw, parts: tuple[Part, ...], speaker: Server, number: int) -> list[Part]:
+def _poisoned(draw: Draw, parts: tuple[Part, ...], speaker: Server, home: Server, number: int) -> list[Part]:
+    """Its own family takes back what it said as it said it, so there no words are put behind calls."""
     told: list[Part] = []
     calls = 0
     for part in parts:
         if draw(st.integers(0, 4)) == 0:
-            told.append(Text(text=draw(st.sampled_from(POISON))))
+            kin = speaker.profile.family == home.profile.family
+            told.append(Text(text=draw(st.sampled_from(BLANK if calls and kin else POISON))))
         if isinstance(part, ToolCall):
             signed = part.native is not None and "thoughtSignature" in part.native
             wire_id = draw(st.sampled_from((part.wire_id, *WIRE_IDS)))
@@ -136,7 +143,7 @@ def refused(home: Server, messages: tuple[Message, ...]) -> list[str]:
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda one: one.name)
 def test_poisoned_histories_made_legal(profile):
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @CAMPAIGN
     @given(histories(profile))
     def check(made):
         home, messages = made
@@ -149,10 +156,47 @@ def test_poisoned_histories_made_legal(profile):
 
 @pytest.mark.parametrize("profile", PROFILES, ids=lambda one: one.name)
 def test_poisoned_histories_as_they_are(profile):
-    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
+    @CAMPAIGN
     @given(histories(profile))
     def check(made):
         home, messages = made
         assert refused(home, messages) == []
 
     check()
+
+
+@pytest.mark.parametrize("profile", PROFILES, ids=lambda one: one.name)
+@pytest.mark.parametrize("finished", range(4))
+def test_an_interrupted_run_is_spoken_to_again(profile, finished):
+    """Cancelled with calls open, of which some were finished in reverse order, and half a reply later."""
+    home = Server(profile, "here")
+    ids = ["c1_0", "c1_1", "c1_2"]
+    numbers = iter(ids)
+    given = home.reply(0)
+    reply = replace(
+        given,
+        parts=tuple(replace(p, id=next(numbers)) if isinstance(p, ToolCall) else p for p in given.parts),
+    )
+    happened: list[e.Event] = [
+        e.Configured(settings=Settings(model=home.model, tools=TOOLS), session="s"),
+        e.Prompted(parts=(Text(text="Hello?"),)),
+        e.ModelAsked(step=1, attempt=1, digest=""),
+        e.ModelReplied(reply=reply),
+        *(e.ToolStarted(call_id=id_, name="look", key=id_) for id_ in ids),
+        *(
+            e.ToolFinished(result=ToolResult(call_id=id_, parts=(Text(text="seen"),)))
+            for id_ in list(reversed(ids))[:finished]
+        ),
+        e.RunEnded(stop="cancelled", partial="half \ud83d"),
+        e.Prompted(parts=(Text(text="And?"),)),
+        e.ModelAsked(step=1, attempt=1, digest=""),
+        e.RunEnded(stop="cancelled", partial=" \n"),
+        e.Prompted(parts=(Text(text="Still there?"),)),
+    ]
+    state = State()
+    for number, event in enumerate(happened):
+        state = apply(state, event, float(number), f"proof {number}")
+    outcomes = [result.outcome for message in state.view for result in message.results]
+    assert outcomes.count("ok") == finished
+    assert len(outcomes) == len(ids)
+    assert refused(home, state.view) == []

@@ -1,8 +1,10 @@
 """Messages on their way to Anthropic: which block stands where, and under which id.
 
 The strictest reading of the wire is written.  Blank texts are left out, results come before words,
-an assistant turn does not end in reasoning, and neighbours of one role become one turn.  A message
-with nothing left to say gets no turn at all; its neighbours then meet, and merge.
+an assistant turn does not end in reasoning, no words follow the calls of a foreign one, and neighbours of
+one role become one turn.  A message with nothing left to say gets no turn at all; its neighbours then meet, and merge.
+Each call is answered once, in the turn that follows it: a call whose result is missing is answered with
+an error as soon as anybody else speaks, a result without a call, or a second one, is left out.
 
 Reasoning goes back only where it can be read.  It is proof bound to its maker: signed reasoning of
 this family is sent as it came, foreign reasoning never.  What an endpoint wants done with reasoning
@@ -20,7 +22,7 @@ from msgspec import Raw
 
 from ..values.message import Message, Stop
 from ..values.model import Endpoint
-from ..values.parts import Opaque, Part, Reasoning, ToolCall, ToolResult
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ._anthropic_blocks import FAMILY, Block, block_of, switched_at
 from ._json import dumps, loads
 from ._kept import Turn
@@ -28,6 +30,7 @@ from ._kept import Turn
 MESSAGE_FIELDS = "message.fields"
 """The kind of an `Opaque` that holds what a message said beside its role and content."""
 
+LOST = "No result: this call was interrupted, or what came of it was lost."
 _ROLES = {"user": "user", "tool": "user", "assistant": "assistant", "system": "system"}
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLES.values()}
 MARKABLE = {"text", "image", "document", "tool_use", "tool_result"}
@@ -47,6 +50,10 @@ class MessageWriter:
         self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
         self._sent: dict[str, str] = {}
         self._used: set[str] = set()
+        self._open: list[str] = []
+        """Calls that wait for their result, in order."""
+        self._role = ""
+        """Who spoke last."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         own = message.origin is not None and message.origin.family == FAMILY
@@ -58,8 +65,46 @@ class MessageWriter:
         opening = _OPENINGS[role]
         if fields:
             opening = dumps({"role": role, **fields})[:-1] + b',"content":['
+        again = self._role == role
+        self._role = role
+        if role == "assistant":
+            return (self._model_turn(message, opening, written, merges=not fields, again=again),)
+        before: list[Turn] = []
+        if self._open and any(block.kind != "tool_result" for block in written):
+            lost = self._lost()
+            self._open.clear()
+            if role == "user":
+                written = [lost, *written]
+            else:
+                before.append(Turn(_OPENINGS["user"], lost.data, b"]}", merges=True, pays=True))
         items = b",".join(block.data for block in written)
-        return (Turn(opening, items, b"]}", _mark_at(written), merges=not fields),)
+        closing = b"%b%b]}" % (b"," if items else b"", self._lost().data) if self._open else b"]}"
+        turn = Turn(opening, items, closing, _mark_at(written), merges=not fields, pays=True)
+        return (*before, turn)
+
+    def _model_turn(
+        self, message: Message, opening: bytes, written: list[_Written], *, merges: bool, again: bool
+    ) -> Turn:
+        """What is open is answered before it, unless it only goes on calling."""
+        alone = again and bool(self._open) and any(block.kind == "text" for block in written)
+        before = self._open if again and not alone else []
+        calls = [part.id for part in message.parts if isinstance(part, ToolCall) and part.id in self._sent]
+        self._open = [*before, *calls]
+        owed = b",%b%b]}" % (_OPENINGS["user"], self._lost().data) if self._open else b""
+        items = b",".join(block.data for block in written)
+        return Turn(opening, items, b"]}", _mark_at(written), merges=merges and not alone, owed=owed)
+
+    def _lost(self) -> _Written:
+        """Answers to the calls that are open."""
+        blocks = (
+            block_of(
+                ToolResult(call_id=call_id, parts=(Text(text=LOST),), outcome="unknown"),
+                own=False,
+                sent_id=self._sent[call_id],
+            )
+            for call_id in self._open
+        )
+        return _Written("tool_result", b",".join(map(dumps, blocks)), takes_mark=False)
 
     def _written(self, message: Message, *, own: bool) -> list[_Written]:
         switch = switched_at(message.parts) if own else 0
@@ -71,11 +116,18 @@ class MessageWriter:
                 continue
             if isinstance(part, Opaque) and part.kind == MESSAGE_FIELDS:
                 continue
+            if isinstance(part, ToolResult):
+                if part.call_id not in self._open:
+                    continue
+                self._open.remove(part.call_id)
             if (block := block_of(part, own=own, sent_id=self._id(part, own=own))) is not None:
                 written.append(_encoded(part, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _THOUGHTS:
                 written.pop()
+        kinds = [block.kind for block in written]
+        if not own and "tool_use" in kinds and "text" in kinds[kinds.index("tool_use") :]:
+            return sorted(written, key=lambda block: block.kind == "tool_use")
         return sorted(written, key=lambda block: block.kind != "tool_result")
 
     def _echoes(self, part: Reasoning, message: Message) -> bool:

@@ -59,8 +59,7 @@ def fields_of(request: Request, dialect: Dialect) -> Block:
         if extra.name not in DELIVERY:
             _add(fields, extra)
     for extra in dialect.always:
-        if extra.name not in fields:
-            _add(fields, extra)
+        fields[extra.name] = _under(_value(extra), fields.get(extra.name))
     if request.output and request.output.mode == "native" and dialect.strict:
         _mark_strict(fields["response_format"])
     return fields
@@ -146,6 +145,13 @@ def _add(fields: Block, extra: Extra) -> None:
         fields[extra.name] = merged(fields[extra.name], value, extra.name)
     else:
         fields[extra.name] = value if isinstance(value, dict) else raw(extra.json)
+
+
+def _under(usual: Any, asked: Any) -> Any:
+    """What is usual, as far as nothing else was asked for."""
+    if isinstance(usual, dict) and isinstance(asked, dict):
+        return {**usual, **{name: _under(usual.get(name), value) for name, value in asked.items()}}
+    return usual if asked is None else asked
 
 
 def _value(extra: Extra) -> Any:

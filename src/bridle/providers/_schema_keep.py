@@ -21,6 +21,7 @@ from ._schema_source import (
     Source,
     definition_name,
     inside,
+    references,
 )
 from ._schema_top import Top
 
@@ -67,8 +68,11 @@ class KeepingWriter:
 
     def _members(self, schema: Node) -> dict[str, Any]:
         written: dict[str, Any] = {}
+        turned = self._turned(schema) if self._dialect.recursion == "optional" else set()
         for word, held in schema.items():
-            if self._moves and (word in NOISE or word in _LEADING):
+            if word in turned:
+                self._losses.add(schema.at, word, "is left out, because it leads to what had to be loosened")
+            elif self._moves and (word in NOISE or word in _LEADING):
                 if word in _LEADING:
                     self._losses.add(schema.at, word, "is left out, because what it leads to has moved")
             elif word in ONE:
@@ -112,6 +116,17 @@ class KeepingWriter:
             if word != "properties"
             or any(part is schema["properties"].get(it) for it in schema.get("required", ()))
         )
+
+    def _turned(self, schema: Node) -> set[str]:
+        """Rules that would turn around if something in them let more through."""
+        rules = {"not", "oneOf", "if"} & schema.keys()
+        endless = {
+            word
+            for word in rules
+            for part in (schema[word] if word == "oneOf" else [schema[word]])
+            if any(map(self._source.leads_to_cycle, references(part)))
+        }
+        return endless | ({"then", "else"} if "if" in endless else set())
 
     # ── references ──────────────────────────────────────────────────────────
 

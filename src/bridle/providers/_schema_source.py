@@ -100,6 +100,9 @@ class Source:
     def is_cyclic(self, place: str) -> bool:
         return place in self.reaches(place)
 
+    def leads_to_cycle(self, place: str) -> bool:
+        return any(map(self.is_cyclic, (place, *self.reaches(place))))
+
     # ── reading ─────────────────────────────────────────────────────────────
 
     def _read(self, raw: object, at: str, base: str, depth: int) -> Schema:

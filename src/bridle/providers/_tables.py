@@ -141,7 +141,7 @@ def _laid_over(below: Tree, above: Tree) -> Tree:
 
 
 def _overridden(tree: Tree, own: Tree) -> Tree:
-    """A file of one's own over the tables.  Whoever gives an endpoint another wire means another dialect too."""
+    """A file of one's own over the tables; whoever gives an endpoint another wire gives it no old dialect."""
     laid = _laid_over(tree, own)
     before, after, given = (_children(each, "endpoints") for each in (tree, laid, own))
     for name in given.keys() & before.keys():

@@ -147,11 +147,9 @@ def _role(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str
     """Whom a simulator is to play: a word for it, the endpoint, and which of its models."""
     real = {word: row for word, row in tables.endpoints.items() if not row.simulated}
     word, slash, model = name.partition("/")
-    if word in real and model:
-        return word, real[word], model
-    speakers = [row for row in real.values() if row.family == word]
-    if speakers and model:
-        return word, next((row for row in speakers if tables.entry(row, model)), speakers[0]), model
+    meant = [*([real[word]] if word in real else ()), *(row for row in real.values() if row.family == word)]
+    if meant and model:
+        return word, next((row for row in meant if tables.entry(row, model)), meant[0]), model
     for other, row in real.items():
         if not slash and tables.entry(row, name):
             return other, row, name

@@ -1,0 +1,306 @@
+"""Every row of the table of endpoints, spoken to without a network: vendors are data and nothing else."""
+
+import asyncio
+import json
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from bridle import Agent
+from bridle.ports.codec import HttpRequest
+from bridle.providers import load
+from bridle.providers._tables import load_tables
+from bridle.providers.catalogue import authorise, find, key, preferred
+from bridle.values.errors import MissingKey, MisuseError
+from bridle.values.message import Message
+from bridle.values.model import Abilities, Origin
+from bridle.values.parts import Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import Request, ToolChoice, ToolSpec
+
+TABLES = load_tables()
+ROWS = {name: row for name, row in TABLES.endpoints.items() if not row.simulated}
+ASKED_FOR = (
+    "anthropic anthropic-bedrock anthropic-vertex anthropic-foundry openai openai-chat azure azure-chat"
+)
+ASKED_FOR += (
+    " deepseek kimi minimax zai xai mistral groq openrouter vllm ollama llamacpp lmstudio local gemini"
+)
+ASKED_FOR += " bedrock"
+
+
+def at(name, **environ):
+    """Some model of an endpoint."""
+    ids = TABLES.ids(ROWS[name])
+    return find(f"{name}:{ids[0] if ids else 'some-model'}", environ=environ)
+
+
+def elsewhere(name):
+    ids = TABLES.ids(ROWS[name])
+    return find(f"{name}:{ids[0] if ids else 'some-model'}@http://127.0.0.1:9", environ={})
+
+
+def conversation(model, **changes):
+    origin = Origin(family=model.endpoint.family, endpoint=model.endpoint.name, model=model.id)
+    call = ToolCall(id="c2_0", name="weather", arguments='{"city":"Oslo"}', wire_id="abcDEF123")
+    fields = {
+        "model": model,
+        "system": (Text(text="Be brief."),),
+        "tools": (ToolSpec(name="weather", description="The weather.", parameters='{"type":"object"}'),),
+        "messages": (
+            Message(role="user", parts=(Text(text="How is Oslo?"),), id="m1"),
+            Message(
+                role="assistant",
+                parts=(Reasoning(text="I should look.", signature="c2ln"), call),
+                id="m2",
+                parent="m1",
+                origin=origin,
+            ),
+            Message(
+                role="tool",
+                parts=(ToolResult(call_id="c2_0", parts=(Text(text="Snow."),)),),
+                id="m3",
+                parent="m2",
+            ),
+        ),
+        "tool_choice": ToolChoice(mode="any"),
+        "max_tokens": 500,
+        "stream": False,
+    }
+    return Request(**(fields | changes))
+
+
+def test_everybody_promised_is_there():
+    assert set(ASKED_FOR.split()) <= ROWS.keys()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_endpoint_can_be_spoken_to_and_is_understood(name):
+    model = elsewhere(name)
+    codec = load(model.endpoint.family)
+    assert codec.family == ROWS[name].family
+    whole = codec.encode(conversation(model))
+    streamed = codec.encode(conversation(model, stream=True))
+    assert whole.digest == streamed.digest, "how an answer is delivered is no part of what was asked"
+    assert (whole.path, whole.body) != (streamed.path, streamed.body)
+    for wire, stream in ((whole, False), (streamed, True)):
+        path = wire.path.partition("?")[0]
+        read = codec.read(HttpRequest(path=path, body=wire.body, headers=wire.headers))
+        assert (read.model.id, read.stream) == (model.id, stream)
+        (call,) = (call for message in read.messages for call in message.calls)
+        assert (call.name, json.loads(call.arguments)) == ("weather", {"city": "Oslo"})
+        assert "Snow." in wire.body.decode()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_endpoint_can_be_simulated_with_its_manners(name):
+    row, model = ROWS[name], elsewhere(name)
+    played = find(f"sim:{name}/{model.id}", environ={})
+    assert (played.abilities, played.price) == (model.abilities, model.price)
+    assert played.endpoint.name == "sim"
+    assert (played.endpoint.family, played.endpoint.dialect) == (row.family, model.endpoint.dialect)
+    assert (played.endpoint.reasoning, played.endpoint.key_env) == (row.reasoning, ())
+    assert json.loads(played.endpoint.dialect or "{}") == row.dialect
+
+
+@pytest.mark.parametrize(
+    "string",
+    [
+        "sim:openai/gpt-6.1-sol",
+        "sim:openai-chat/gpt-5.5",
+        "sim:gemini/gemini-3.5-flash",
+        "sim:deepseek/deepseek-v4-pro",
+        "sim:mistral/mistral-large-4",
+        "sim:bedrock/global.anthropic.claude-opus-5",
+        "sim:anthropic-vertex/claude-opus-5",
+    ],
+)
+def test_a_run_over_every_wire(string):
+    result = asyncio.run(Agent(string).run("!say Good morning"))
+    assert result.text == "Good morning"
+
+
+@pytest.mark.parametrize("family", sorted({row.family for row in ROWS.values()}))
+def test_a_wire_family_can_be_simulated_by_its_name(family):
+    for name, row in ROWS.items():
+        if row.family == family and row.models:
+            model = elsewhere(name)
+            played = find(f"sim:{family}/{model.id}", environ={})
+            assert (played.endpoint.family, played.id) == (family, model.id)
+            assert played.price is not None
+
+
+ENVIRON = {
+    "ANTHROPIC_VERTEX_PROJECT_ID": "p1",
+    "CLOUD_ML_REGION": "europe-west1",
+    "AZURE_OPENAI_ENDPOINT": "https://mine.openai.azure.com/",
+    "ANTHROPIC_FOUNDRY_RESOURCE": "mine",
+    "AWS_DEFAULT_REGION": "eu-central-1",
+}
+VERTEX = "aiplatform.googleapis.com/v1/projects/p1/locations"
+
+
+@pytest.mark.parametrize(
+    ("name", "base_url", "header"),
+    [
+        ("anthropic", "https://api.anthropic.com", "authorization"),
+        ("openai", "https://api.openai.com/v1", "authorization"),
+        ("openai-chat", "https://api.openai.com/v1", "authorization"),
+        ("gemini", "https://generativelanguage.googleapis.com/v1beta", "x-goog-api-key"),
+        ("azure", "https://mine.openai.azure.com/openai/v1", "api-key"),
+        ("anthropic-bedrock", "https://bedrock-mantle.eu-central-1.api.aws/anthropic", "authorization"),
+        ("anthropic-vertex", f"https://{VERTEX}/global/publishers/anthropic", "authorization"),
+        (
+            "anthropic-vertex-region",
+            f"https://europe-west1-{VERTEX}/europe-west1/publishers/anthropic",
+            "authorization",
+        ),
+        ("anthropic-foundry", "https://mine.services.ai.azure.com/anthropic", "api-key"),
+        ("bedrock", "https://bedrock-runtime.eu-central-1.amazonaws.com", "authorization"),
+        ("local", "http://127.0.0.1:8080/v1", "authorization"),
+    ],
+)
+def test_where_they_answer_and_how_the_key_travels(name, base_url, header):
+    for variable in ROWS[name].key_env:
+        environ = {**ENVIRON, variable: "k"}
+        model = at(name, **environ)
+        assert model.endpoint.base_url == base_url
+        ((sent, value),) = authorise(model.endpoint, key(model, environ))
+        assert (sent, value) == (header, "Bearer k" if header == "authorization" else "k")
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_address_of_ones_own_comes_first(name):
+    for variable in ROWS[name].base_url_env:
+        assert at(name, **{variable: "https://proxy.example/v9/"}).endpoint.base_url == (
+            "https://proxy.example/v9"
+        )
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_is_missing_is_named_in_one_line(name):
+    row = ROWS[name]
+    if "}" in row.base_url and "|" not in row.base_url:
+        with pytest.raises(MisuseError) as caught:
+            at(name)
+        words = str(caught.value)
+        assert f"`{name}:MODEL@URL`" in words
+        assert "\n" not in words
+        assert any(f"set {variable}" in words for variable in ENVIRON)
+    model = elsewhere(name)
+    if row.key_optional:
+        assert key(model, {}) is None
+        assert authorise(model.endpoint, None) == ()
+    else:
+        with pytest.raises(MissingKey, match=row.key_env[0]) as missing:
+            key(model, {})
+        assert "\n" not in str(missing.value)
+
+
+def test_a_place_in_an_address_is_checked_when_it_is_filled():
+    assert at("bedrock", AWS_REGION="us-west-2", AWS_DEFAULT_REGION="x").endpoint.base_url == (
+        "https://bedrock-runtime.us-west-2.amazonaws.com"
+    )
+    assert "us-east-1" in at("bedrock", AWS_REGION=" ").endpoint.base_url
+    with pytest.raises(MisuseError, match=r"AZURE_OPENAI_ENDPOINT\}/openai/v1, which is no base URL here: "):
+        at("azure", AZURE_OPENAI_ENDPOINT="mine.openai.azure.com")
+
+
+def test_who_is_asked_when_nobody_is_named():
+    everyone = {variable: "k" for row in ROWS.values() for variable in row.key_env}
+    assert preferred(everyone).startswith("anthropic:")
+    assert preferred({"OPENAI_API_KEY": "k", "GEMINI_API_KEY": "k"}) == "openai:gpt-6.1-sol"
+    assert preferred({"GEMINI_API_KEY": "k", "MISTRAL_API_KEY": "k"}) == "gemini:gemini-3.8-flash"
+    assert preferred({"AZURE_OPENAI_API_KEY": "k"}) == "sim:", "nobody knows where that is"
+    own = {variable: "k" for row in ROWS.values() if row.key_optional for variable in row.key_env}
+    assert preferred(own) == "sim:"
+
+
+def test_a_server_of_ones_own_needs_nothing_but_its_address():
+    model = find("local:some-model@http://127.0.0.1:8080/v1", environ={})
+    assert (model.id, model.endpoint.base_url) == ("some-model", "http://127.0.0.1:8080/v1")
+    assert (model.abilities, model.price, key(model, {})) == (Abilities(), None, None)
+    assert json.loads(load("openai_chat").encode(conversation(model)).body)["max_tokens"] == 500
+
+
+def test_the_same_model_may_do_other_things_elsewhere():
+    direct, chat = find("openai:gpt-5.5", environ={}), find("openai-chat:gpt-5.5", environ={})
+    assert direct.abilities.effort_with_tools
+    assert chat.abilities == replace(direct.abilities, effort_with_tools=False)
+    assert chat.price == direct.price
+
+
+@pytest.mark.parametrize(
+    ("string", "price"),
+    [
+        ("bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0", "3.3"),
+        ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", "3.3"),
+        ("bedrock:global.anthropic.claude-opus-5", "5.5"),
+        ("anthropic-bedrock:anthropic.claude-opus-5", "5.5"),
+        ("anthropic-vertex:claude-sonnet-4-5@20250929@http://h", "3"),
+        ("anthropic-vertex-region:claude-sonnet-4-5@20250929@http://h", "3.3"),
+    ],
+)
+def test_other_clouds_spell_and_charge_otherwise(string, price):
+    model = find(string, environ={})
+    assert model.id in string
+    assert model.price.tiers[0].input == Decimal(price)
+    assert model.abilities.cache_marks == 4
+
+
+@pytest.mark.parametrize("string", ["bedrock:amazon.nova-pro-v1:0", "azure:our-deployment@http://h"])
+def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
+    model = find(string, environ={})
+    assert (model.abilities, model.price) == (Abilities(), None)
+
+
+def test_another_cloud_has_model_and_stream_in_the_path():
+    model = find("anthropic-vertex:claude-sonnet-4-5@20250929", environ=ENVIRON)
+    codec = load("anthropic")
+    whole, streamed = codec.encode(conversation(model)), codec.encode(conversation(model, stream=True))
+    assert whole.path == "/models/claude-sonnet-4-5@20250929:rawPredict"
+    assert streamed.path == "/models/claude-sonnet-4-5@20250929:streamRawPredict"
+    assert whole.body == streamed.body
+    body = json.loads(whole.body)
+    assert body["anthropic_version"] == "vertex-2023-10-16"
+    assert not {"model", "stream"} & body.keys()
+    other = replace(model, id="claude-opus-5")
+    assert codec.encode(conversation(other)).digest != whole.digest, "the model is part of what is asked"
+    bare = codec.encode(conversation(model, tools=(), system=()))
+    assert json.loads(bare.body)["messages"] == body["messages"]
+    kept = codec.keep()
+    first = codec.encode(conversation(model), kept).body
+    assert "model" in json.loads(codec.encode(conversation(elsewhere("anthropic")), kept).body)
+    assert codec.encode(conversation(model), kept).body == first
+
+
+@pytest.mark.parametrize("family", sorted({row.family for row in ROWS.values()}))
+@pytest.mark.parametrize("dialect", ["{ no_such_switch = true }", "{ {field} = [1] }"])
+def test_a_dialect_nobody_speaks_is_told_with_its_place(tmp_path, family, dialect):
+    fields = {
+        "anthropic": "path",
+        "openai_responses": "with_ids",
+        "openai_chat": "alternates",
+        "gemini": "unsigned_call",
+        "bedrock_converse": "result_status",
+    }
+    field = fields[family]
+    path = tmp_path / "models.toml"
+    dialect = dialect.replace("{field}", field)
+    path.write_text(f"[endpoints.mine]\nfamily='{family}'\nbase_url='http://h'\ndialect = {dialect}\n")
+    model = find("mine:x", environ={"BRIDLE_MODELS": str(path)})
+    with pytest.raises(MisuseError) as caught:
+        load(family).encode(conversation(model))
+    words = str(caught.value)
+    assert words.startswith("endpoints.mine.dialect: ")
+    assert "'no_such_switch' is not known" in words or f"`$.{field}`" in words
+    assert "\n" not in words
+
+
+def test_whoever_gives_an_endpoint_another_wire_gets_no_old_dialect(tmp_path):
+    path = tmp_path / "models.toml"
+    path.write_text("[endpoints.local]\nfamily = 'anthropic'\n[endpoints.vllm.dialect]\ntop_k = false\n")
+    environ = {"BRIDLE_MODELS": str(path)}
+    assert find("local:x", environ=environ).endpoint.dialect == ""
+    vllm = json.loads(find("vllm:x", environ=environ).endpoint.dialect)
+    assert vllm == {**ROWS["vllm"].dialect, "top_k": False}
