@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from bridle import Agent
 from bridle.ports.codec import HttpRequest
+from bridle.ports.transport import Outgoing
 from bridle.providers import load
 from bridle.providers._tables import load_tables
-from bridle.providers.catalogue import authorise, find, key, preferred
+from bridle.providers.catalogue import authorise, find, key, preferred, signer
 from bridle.values.errors import MissingKey, MisuseError
 from bridle.values.message import Message
 from bridle.values.model import Abilities, Origin
@@ -304,3 +305,25 @@ def test_whoever_gives_an_endpoint_another_wire_gets_no_old_dialect(tmp_path):
     assert find("local:x", environ=environ).endpoint.dialect == ""
     vllm = json.loads(find("vllm:x", environ=environ).endpoint.dialect)
     assert vllm == {**ROWS["vllm"].dialect, "top_k": False}
+
+
+def test_an_account_may_sign_instead_of_a_key():
+    environ = {
+        "AWS_ACCESS_KEY_ID": "AKIDEXAMPLE",
+        "AWS_SECRET_ACCESS_KEY": "s3cret-s3cret",
+        "AWS_REGION": "eu-west-1",
+    }
+    model = find("bedrock:anthropic.claude-sonnet-5-5", environ=environ)
+    assert key(model, environ) is None
+    sign = signer(model, environ)
+    sent = Outgoing(method="POST", url=f"{model.endpoint.base_url}/model/x/converse", headers=(), body=b"{}")
+    headers = dict(sign(sent, 1_800_000_000.0))
+    assert "AKIDEXAMPLE" in headers["authorization"]
+    assert "/eu-west-1/bedrock/" in headers["authorization"]
+    assert "s3cret" not in repr(headers)
+    assert dict(sign(sent, 1_900_000_000.0)) != headers
+    with_key = {**environ, "AWS_BEARER_TOKEN_BEDROCK": "a-key"}
+    assert signer(model, with_key) is None
+    assert key(model, with_key) == "a-key"
+    with pytest.raises(MissingKey, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
+        key(model, {})

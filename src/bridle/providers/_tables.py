@@ -40,6 +40,8 @@ class EndpointRow(Value):
     auth: Auth = "bearer"
     key_env: tuple[str, ...] = ()
     key_optional: bool = False
+    signing: str = ""
+    signing_env: tuple[str, ...] = ()
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     reasoning: ReasoningPolicy = "may_echo"
     dialect: dict[str, object] = msgspec.field(default_factory=dict)

@@ -16,14 +16,16 @@ tables is one, because the alternative is a puzzling refusal from the vendor lat
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from urllib.parse import urlsplit
 
 import msgspec
 
+from ..ports.transport import Outgoing
 from ..values.errors import MissingKey, MisuseError, UnknownModel
 from ..values.model import Auth, Endpoint, Model
+from ._sigv4 import signed_headers
 from ._tables import EndpointRow, Tables, load_tables
 
 WORD_LIKENESS_MIN = 0.75
@@ -40,6 +42,10 @@ _WITH_URL = re.compile(r"(?P<name>.*?)@(?!(?:\d+|default|latest)(?:@|$))(?P<url>
 """Some vendors have ids with an @ and a version of their own; anything else after it is an address."""
 _PLACE = re.compile(r"\{(?P<names>[\w,]+)(?:\|(?P<default>[^{}]*))?\}")
 """A place in a base URL: the first of these variables that is set, or what is said behind the bar."""
+
+
+Signer = Callable[[Outgoing, float], tuple[tuple[str, str], ...]]
+"""From a request and the time to the headers that prove who asks."""
 
 
 def find(string: str, *, environ: Mapping[str, str]) -> Model:
@@ -107,13 +113,44 @@ def key(model: Model, environ: Mapping[str, str]) -> str | None:
             raise MissingKey(f"{name} holds characters that no key has, such as spaces; set it again")
         if value:
             return value
-    if not names:
+    if not names or signer(model, environ) is not None:
         return None
     endpoints = _tables(environ).endpoints
     free = "".join(
         f", or use `{vendor}:`, which needs none" for vendor, row in endpoints.items() if row.simulated
     )
-    raise MissingKey(f"no key for {model.name}: set {' or '.join(names)}{free}")
+    signed = f", or {' and '.join(model.endpoint.signing_env[:2])}" if model.endpoint.signing_env else ""
+    raise MissingKey(f"no key for {model.name}: set {' or '.join(names)}{signed}{free}")
+
+
+def signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
+    """What signs requests to this endpoint, when the account that may is known and there is no key."""
+    endpoint = model.endpoint
+    if not endpoint.signing or _held(endpoint.key_env, environ):
+        return None
+    access_key, secret_key, session_token = (
+        *(environ.get(name, "").strip() for name in endpoint.signing_env),
+        *("",) * 3,
+    )[:3]
+    if not access_key or not secret_key:
+        return None
+    service, _, region = endpoint.signing.partition("/")
+
+    def sign(outgoing: Outgoing, now: float) -> tuple[tuple[str, str], ...]:
+        return signed_headers(
+            outgoing.method,
+            outgoing.url,
+            outgoing.body,
+            service=service,
+            region=region,
+            access_key=access_key,
+            secret_key=secret_key,
+            session_token=session_token,
+            now=now,
+            headers=outgoing.headers,
+        )
+
+    return sign
 
 
 def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], ...]:
@@ -135,6 +172,8 @@ def _endpoint(
         auth=row.auth,
         key_env=_held(row.key_env, environ) if row.key_optional else row.key_env,
         base_url_env=row.base_url_env,
+        signing=_PLACE.sub(lambda place: _value(place, environ), row.signing),
+        signing_env=row.signing_env,
         headers=tuple(part.headers.items()),
         reasoning=part.reasoning,
         app="" if base_url else row.app,

@@ -50,10 +50,14 @@ class Exchange:
             return None
         return self._decoder.counted if self._decoder else Usage(incomplete=True)
 
-    async def ask(self, show: Callable[[Delta], None]) -> Reply:
+    async def ask(self, show: Callable[[Delta], None], now: float) -> Reply:
+        """`now` dates a signature, where one is wanted."""
         self._sent = True
+        outgoing = self._outgoing
+        if self._line.sign is not None:
+            outgoing = replace(outgoing, headers=(*outgoing.headers, *self._line.sign(outgoing, now)))
         try:
-            async with self._line.transport.open(self._outgoing) as answer:
+            async with self._line.transport.open(outgoing) as answer:
                 self._refused = answer.status >= 300
                 decoder = self._line.codec.decoder(self._request, answer.status, answer.headers)
                 self._decoder = decoder

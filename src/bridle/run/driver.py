@@ -161,7 +161,7 @@ class Driver:
         self._exchange = exchange
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
-                reply = await exchange.ask(self._show)
+                reply = await exchange.ask(self._show, self._clock.now())
         except ProviderError as error:
             await self._failed(exchange, error.failure)
         except TimeoutError:

@@ -13,7 +13,7 @@ from importlib import import_module
 from ..ports.codec import Codec
 from ..ports.transport import Transport
 from ..providers import load
-from ..providers.catalogue import authorise, find, key
+from ..providers.catalogue import Signer, authorise, find, key, signer
 from ..values.model import Model
 
 
@@ -23,6 +23,8 @@ class Line:
     codec: Codec
     transport: Transport
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    sign: Signer | None = field(default=None, repr=False)
+    """What signs each request, where a signature stands in for a key."""
 
 
 def locate(model: str, environ: Mapping[str, str] | None = None) -> Model:
@@ -38,6 +40,7 @@ def connect(model: Model, environ: Mapping[str, str] | None = None) -> Line:
         codec=load(model.endpoint.family),
         transport=_transport(model),
         headers=authorise(model.endpoint, secret),
+        sign=signer(model, os.environ if environ is None else environ),
     )
 
 
