@@ -38,124 +38,136 @@ HINTS = {
 
 # ── schemas ─────────────────────────────────────────────────────────────────
 
-
-def _some(**optional):
-    return st.fixed_dictionaries(
-        {}, optional={name.replace("_", "$"): held for name, held in optional.items()}
-    )
-
-
-SMALL = st.integers(0, 3)
-NOTES = _some(
-    title=st.just("T"), description=st.sampled_from(["d", ""]), default=st.just(1), examples=st.just(["e"])
-)
-SCALARS = st.one_of(
-    st.builds(
-        lambda words, notes: {"type": "string", **words, **notes},
-        _some(minLength=SMALL, maxLength=st.integers(1, 6), format=st.sampled_from(FORMATS),
-              pattern=st.sampled_from(["^a", "b$", "(?=a)a", r"\ba"])),
-        NOTES,
-    ),
-    st.builds(
-        lambda kind, words, notes: {"type": kind, **words, **notes},
-        st.sampled_from(["integer", "number"]),
-        _some(minimum=st.integers(-2, 2), maximum=st.integers(2, 5), exclusiveMinimum=st.sampled_from([-1, 0.5]),
-              exclusiveMaximum=st.sampled_from([4, 4.5]), multipleOf=st.sampled_from([1, 2, 0.5]),
-              format=st.sampled_from(["int32", "double"])),
-        NOTES,
-    ),
-    st.sampled_from([
-        {"type": "boolean"}, {"type": "null"}, True, {}, {"description": "anything"}, {"type": ["string", "null"]},
-        {"type": ["integer", "string"]}, {"type": ["object", "array", "null"]}, {"const": "red"}, {"const": 1},
-        {"const": None}, {"enum": ["red", "green"]}, {"enum": [1, 2, 3]}, {"enum": [1, 3, "red", None]},
-        {"type": "string", "enum": ["", "a"]}, {"type": "string", "enum": ["red", None, 1]}, {"enum": [True]},
-        {"enum": [{"a": 1}, [1]]}, {"type": "integer", "enum": [1, 4]}, {"minimum": 1}, {"pattern": "^a"},
-        {"maxLength": 3, "minimum": 0}, {"type": ["number", "integer"]}, {"enum": ["a"], "const": "b"},
-    ]),
-)  # fmt: skip
-REFERENCES = st.sampled_from([
-    {"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}, {"$ref": "#/$defs/A", "description": "d"}, {"$ref": "#"},
-    {"$ref": "#/$defs/B", "required": ["a"]}, {"allOf": [{"$ref": "#/$defs/A"}], "description": "d"},
-    {"anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}]}, {"$ref": "#/properties/a"},
-])  # fmt: skip
+NOTES = {"title": ["T"], "description": ["d", ""], "default": [1], "examples": [["e"]]}
+STRING_WORDS = {
+    "minLength": [0, 1, 3], "maxLength": [1, 3, 6], "format": FORMATS, "pattern": ["^a", "b$", "(?=a)a", r"\ba"],
+}  # fmt: skip
+NUMBER_WORDS = {
+    "minimum": [-2, 0, 2], "maximum": [2, 5, 2**53 - 1], "exclusiveMinimum": [-1, 0.5],
+    "exclusiveMaximum": [4, 4.5], "multipleOf": [1, 2, 0.5], "format": ["int32", "double"],
+}  # fmt: skip
+LEAVES = [
+    True, False, {}, {"description": "anything"}, {"type": "boolean"}, {"type": "null"},
+    {"type": ["string", "null"]}, {"type": ["integer", "string"]}, {"type": ["object", "array", "null"]},
+    {"type": ["number", "integer"]}, {"const": "red"}, {"const": 1}, {"const": None}, {"enum": ["red", "green"]},
+    {"enum": [1, 2, 3]}, {"enum": [1, 3, "red", None]}, {"type": "string", "enum": ["", "a"]},
+    {"type": "string", "enum": ["red", None, 1]}, {"enum": [True]}, {"enum": [{"a": 1}, [1]]},
+    {"type": "integer", "enum": [1, 4]}, {"enum": ["a"], "const": "b"}, {"minimum": 1}, {"pattern": "^a"},
+    {"maxLength": 3, "minimum": 0}, {"$ref": "#/$defs/A"}, {"$ref": "#/$defs/B"}, {"$ref": "#"},
+    {"$ref": "#/$defs/A", "description": "d"}, {"$ref": "#/$defs/B", "required": ["a"]},
+    {"allOf": [{"$ref": "#/$defs/A"}], "description": "d"}, {"$ref": "#/properties/a"},
+    {"anyOf": [{"$ref": "#/$defs/B"}, {"type": "null"}]},
+]  # fmt: skip
 
 
-def _composed(inner):
-    named = st.dictionaries(st.sampled_from(NAMES), inner, max_size=3)
-    objects = st.builds(
-        lambda typed, words: ({"type": "object"} if typed else {}) | words,
-        st.sampled_from([True, True, True, False]),
-        _some(
-            properties=named,
-            required=st.lists(st.sampled_from(NAMES), unique=True, max_size=2),
-            additionalProperties=st.one_of(st.just(False), st.just(False), st.just(True), inner),
-            patternProperties=st.builds(lambda held: {"^a": held}, inner),
-            propertyNames=st.just({"maxLength": 2}),
-            minProperties=st.integers(0, 1),
-            maxProperties=st.integers(2, 4),
-            dependentRequired=st.just({"a": ["b"]}),
-        ),
-    )
-    plain_objects = st.builds(
-        lambda properties, closed, needed: {
-            "type": "object",
-            "properties": properties,
-            "required": [name for name in properties if name in needed],
-            **({"additionalProperties": False} if closed else {}),
-        },
-        named,
-        st.booleans(),
-        st.sets(st.sampled_from(NAMES)),
-    )
-    arrays = st.builds(
-        lambda words, notes: {"type": "array", **words, **notes},
-        _some(items=inner, prefixItems=st.lists(inner, min_size=1, max_size=2), minItems=SMALL,
-              maxItems=st.integers(1, 3), uniqueItems=st.booleans(), contains=st.just({"type": "integer"})),
-        NOTES,
-    )  # fmt: skip
-    parts = st.lists(inner, min_size=1, max_size=3)
-    combined = st.one_of(
-        st.builds(lambda held, notes: {"anyOf": held, **notes}, parts, NOTES),
-        st.builds(lambda held: {"oneOf": held}, parts),
-        st.builds(lambda held: {"allOf": held}, parts),
-        st.builds(lambda held, more: {"anyOf": held} | (more if isinstance(more, dict) else {}), parts, inner),
-        st.builds(lambda base: base | {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, plain_objects),
-        st.builds(lambda base, held: base | {"allOf": [held]}, plain_objects, plain_objects),
-        st.builds(lambda base, held: base | {"not": held}, plain_objects, inner),
-        st.builds(lambda one, two, three: {"if": one, "then": two, "else": three}, inner, inner, inner),
-        st.builds(lambda base, held: {"allOf": [base, held], "unevaluatedProperties": False},
-                  objects, objects),
-        st.builds(lambda one, two: {"anyOf": [one, two], "unevaluatedProperties": False}, objects, objects),
-    )  # fmt: skip
-    return st.one_of(plain_objects, plain_objects, objects, arrays, combined)
-
-
-SCHEMAS = st.recursive(st.one_of(SCALARS, SCALARS, REFERENCES), _composed, max_leaves=8)
+@st.composite
+def schemas(draw, levels=2):
+    """One schema; `levels` says how many may be inside one another."""
+    if levels == 0 or draw(st.integers(0, 3)) == 0:
+        return draw(st.sampled_from([_string, _number, _leaf, _leaf]))(draw, None)
+    maker = draw(st.sampled_from([_object, _object, _odd_object, _array, _union, _combined]))
+    return maker(draw, lambda: draw(schemas(levels - 1)))
 
 
 @st.composite
 def documents(draw):
     """A schema for the parameters of a tool, with definitions that may refer to one another."""
-    root = draw(
-        st.builds(
-            lambda properties, needed, closed, more: {
-                "type": "object",
-                "properties": {"a": {"type": "string"}, **properties},
-                "required": sorted(needed & (properties.keys() | {"a"})),
-                **({"additionalProperties": False} if closed else {}),
-                **more,
-            },
-            st.dictionaries(st.sampled_from([*NAMES, "$e", "f g", "ключ"]), SCHEMAS, max_size=3),
-            st.sets(st.sampled_from([*NAMES, "$e"])),
-            st.booleans(),
-            _some(_schema=st.just(DRAFT), title=st.just("T")),
-        )
-        | SCHEMAS
-    )
+    root = draw(schemas()) if draw(st.integers(0, 3)) == 0 else _object(draw, lambda: draw(schemas()))
     if not isinstance(root, dict):
         return root
-    defined = {"A": draw(SCHEMAS), "B": draw(SCHEMAS)}
-    return {**root, "$defs": defined}
+    if draw(st.booleans()):
+        odd = draw(st.sampled_from(["$e", "f g", "ключ", "x" * 70, "a/b~c"]))
+        root = {**root, "properties": {**root.get("properties", {}), odd: draw(schemas(1))}}
+        if draw(st.booleans()):
+            root["required"] = [*root.get("required", []), odd]
+    if draw(st.booleans()):
+        root = {"$schema": DRAFT, **root}
+    return {**root, "$defs": {"A": draw(schemas()), "B": draw(schemas(1))}}
+
+
+def _some(draw, words):
+    chosen = draw(st.lists(st.sampled_from(sorted(words)), max_size=2, unique=True))
+    return {word: draw(st.sampled_from(words[word])) for word in chosen}
+
+
+def _leaf(draw, inner):
+    return draw(st.sampled_from(LEAVES))
+
+
+def _string(draw, inner):
+    return {"type": "string", **_some(draw, STRING_WORDS), **_some(draw, NOTES)}
+
+
+def _number(draw, inner):
+    kind = draw(st.sampled_from(["integer", "number"]))
+    return {"type": kind, **_some(draw, NUMBER_WORDS), **_some(draw, NOTES)}
+
+
+def _fields(draw, inner):
+    return {name: inner() for name in draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=3))}
+
+
+def _object(draw, inner):
+    fields = _fields(draw, inner)
+    made = {"type": "object", "properties": fields}
+    needed = draw(st.sets(st.sampled_from(NAMES)))
+    made["required"] = [name for name in fields if name in needed]
+    return {**made, "additionalProperties": False} if draw(st.booleans()) else made
+
+
+def _odd_object(draw, inner):
+    words = {
+        "properties": lambda: _fields(draw, inner),
+        "required": lambda: draw(st.lists(st.sampled_from(NAMES), unique=True, max_size=2)),
+        "additionalProperties": lambda: inner() if draw(st.booleans()) else draw(st.booleans()),
+        "patternProperties": lambda: {"^a": inner()},
+        "propertyNames": lambda: {"maxLength": 2},
+        "minProperties": lambda: draw(st.integers(0, 1)),
+        "maxProperties": lambda: draw(st.integers(2, 4)),
+        "dependentRequired": lambda: {"a": ["b"]},
+        "unevaluatedProperties": lambda: draw(st.booleans()),
+    }
+    chosen = draw(st.lists(st.sampled_from(sorted(words)), max_size=4, unique=True))
+    typed = {"type": "object"} if draw(st.integers(0, 3)) else {}
+    return {**typed, **{word: words[word]() for word in chosen}}
+
+
+def _array(draw, inner):
+    words = {
+        "items": inner,
+        "prefixItems": lambda: [inner() for _ in range(draw(st.integers(1, 2)))],
+        "minItems": lambda: draw(st.integers(0, 2)),
+        "maxItems": lambda: draw(st.integers(1, 3)),
+        "uniqueItems": lambda: draw(st.booleans()),
+        "contains": lambda: {"type": "integer"},
+    }
+    chosen = draw(st.lists(st.sampled_from(sorted(words)), max_size=3, unique=True))
+    return {"type": "array", **{word: words[word]() for word in chosen}, **_some(draw, NOTES)}
+
+
+def _parts(draw, inner):
+    return [inner() for _ in range(draw(st.integers(1, 3)))]
+
+
+def _union(draw, inner):
+    word = draw(st.sampled_from(["anyOf", "anyOf", "oneOf"]))
+    return {word: _parts(draw, inner), **_some(draw, NOTES)}
+
+
+def _combined(draw, inner):
+    base = draw(st.sampled_from([_object, _odd_object, _string, lambda draw, inner: {}]))(draw, inner)
+    return base | draw(
+        st.sampled_from([
+            lambda: {"allOf": _parts(draw, inner)},
+            lambda: {"anyOf": _parts(draw, inner)},
+            lambda: {"anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            lambda: {"not": inner()},
+            lambda: {"if": inner(), "then": inner(), "else": inner()},
+            lambda: {"allOf": [_odd_object(draw, inner)], "unevaluatedProperties": False},
+            lambda: {"anyOf": [_odd_object(draw, inner), _object(draw, inner)], "unevaluatedProperties": False},
+            lambda: {"oneOf": _parts(draw, inner), "allOf": [inner()]},
+        ])
+    )()  # fmt: skip
 
 
 # ── values ──────────────────────────────────────────────────────────────────

@@ -390,7 +390,9 @@ def test_different_calls_are_progress():
 
 
 def test_thinking_leaves_room_for_the_answer():
-    thinker = replace(MODEL, abilities=Abilities(output_tokens=64_000, thinking=("enabled",)))
+    thinker = replace(
+        MODEL, abilities=Abilities(output_tokens=64_000, thinking=("enabled",), allowance_mode="enabled")
+    )
     thinking = Thinking(mode="enabled", budget_tokens=30_000)
     story = Story(replace(SETTINGS, model=thinker, thinking=thinking))
     request = story.effect().request

@@ -102,6 +102,8 @@ def execute(options: argparse.Namespace) -> int:
             account.add(recording, _judged(recording, slices))
             _progress(account)
     _progress(account, done=True)
+    if not account.by_family:
+        raise MisuseError("there is no recording in there, so nothing was proven")
     if options.json:
         print(_as_json(account, options.seed))
     else:
@@ -112,8 +114,6 @@ def execute(options: argparse.Namespace) -> int:
 def _judged(recording: Recording, slices: Sequence[int]) -> Verdict:
     try:
         return verdict(_codec(recording), recording, slices)
-    except MisuseError:
-        raise
     except Exception as error:  # noqa: BLE001 - a codec that raises is a defect to list, not one to stop at
         told = f"the codec raised {type(error).__name__}: {error}"
         return Verdict(id=recording.id, answer="failure", problems=(told,))
@@ -139,8 +139,6 @@ def _read(path: Path) -> Iterator[Recording]:
 
 
 def _codec(recording: Recording) -> Codec:
-    if not recording.family:
-        raise MisuseError(f"recording {recording.id!r} does not say which provider it is of")
     return load(recording.family)
 
 

@@ -82,6 +82,7 @@ def legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, 
     given = tuple(messages)
     repairs: list[str] = []
     results = _results(given, repairs)
+    origins = {result.call_id: message.origin for message in given for result in message.results}
     told: list[Message] = []
     for message in given:
         parts = _worth_sending(part for part in message.parts if not isinstance(part, ToolResult))
@@ -95,7 +96,8 @@ def legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, 
         told.append(replace(message, role="user" if message.role == "tool" else message.role, parts=parts))
         if message.calls:
             answers = tuple(_answer(call, results, repairs) for call in message.calls)
-            told.append(Message(role="tool", parts=answers, at=message.at))
+            owner = next((origins[call.id] for call in message.calls if call.id in origins), None)
+            told.append(Message(role="tool", parts=answers, at=message.at, origin=owner))
     return tuple(told), tuple(repairs)
 
 
@@ -123,7 +125,8 @@ def _answer(call: ToolCall, results: Mapping[str, ToolResult], repairs: list[str
 
 
 def _worth_sending(parts: Iterable[Part]) -> tuple[Part, ...]:
-    kept = tuple(part for part in parts if not isinstance(part, Text) or part.text.strip())
+    # A blank text may be the carrier of a signature: what a provider put beside it is worth its place.
+    kept = tuple(part for part in parts if not isinstance(part, Text) or part.text.strip() or part.native)
     return kept if any(not isinstance(part, Reasoning) for part in kept) else ()
 
 

@@ -14,6 +14,9 @@ from ..values.request import Sampling, Thinking, ToolChoice
 from ..values.settings import Settings
 from ..values.value import Value
 
+ALLOWANCE_DEFAULT = 4_096
+"""For a mode that has to have an allowance when nobody named one."""
+
 
 class Wish(Value):
     """What is asked of a model besides the conversation itself."""
@@ -68,6 +71,21 @@ def _unforced_while_thinking(wish: Wish, settings: Settings) -> Wish:
     return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
 
 
+def _allowance(wish: Wish, settings: Settings) -> Wish:
+    """An allowance of tokens belongs to one mode; where that is not to be had, the allowance goes."""
+    thinking, abilities = wish.thinking, settings.model.abilities
+    if thinking is None or (thinking.budget_tokens is None and thinking.mode != abilities.allowance_mode):
+        return wish
+    mode = thinking.mode or abilities.allowance_mode
+    if thinking.budget_tokens is None:
+        return replace(wish, thinking=replace(thinking, budget_tokens=ALLOWANCE_DEFAULT)) if mode else wish
+    if mode and mode == abilities.allowance_mode:
+        return replace(wish, thinking=replace(thinking, mode=mode))
+    left = replace(thinking, budget_tokens=None)
+    note = f"an allowance for thinking was left out: {settings.model.id} decides itself how much it thinks"
+    return replace(wish, thinking=left if left != Thinking() else None).noted(note)
+
+
 def _thinking_mode(wish: Wish, settings: Settings) -> Wish:
     thinking, modes = wish.thinking, settings.model.abilities.thinking
     if thinking is None or not thinking.mode or thinking.mode in modes:
@@ -114,6 +132,7 @@ Rule = Callable[[Wish, Settings], Wish]
 
 RULES: tuple[tuple[str, str, Rule], ...] = (
     ("a thinking mode the model does not have", "left out", _thinking_mode),
+    ("an allowance for thinking the model does not take", "left out", _allowance),
     ("an effort the model does not take, or not beside tools", "left out", _effort),
     ("sampling settings the model does not take", "left out", _sampling),
     ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),

@@ -2,7 +2,8 @@
 
 The strictest reading of the wire is written.  Blank texts are left out, results come before words,
 an assistant turn does not end in reasoning, no words follow the calls of a foreign one, and neighbours of
-one role become one turn.  A message with nothing left to say gets no turn at all; its neighbours then meet, and merge.
+one role become one turn.  A message with nothing left to say gets no turn at all; its neighbours then
+meet, and merge.
 Each call is answered once, in the turn that follows it: a call whose result is missing is answered with
 an error as soon as anybody else speaks, a result without a call, or a second one, is left out.
 
@@ -86,13 +87,13 @@ class MessageWriter:
         self, message: Message, opening: bytes, written: list[_Written], *, merges: bool, again: bool
     ) -> Turn:
         """What is open is answered before it, unless it only goes on calling."""
-        alone = again and bool(self._open) and any(block.kind == "text" for block in written)
+        alone = again and bool(self._open) and any(block.kind != "tool_use" for block in written)
         before = self._open if again and not alone else []
         calls = [part.id for part in message.parts if isinstance(part, ToolCall) and part.id in self._sent]
         self._open = [*before, *calls]
         owed = b",%b%b]}" % (_OPENINGS["user"], self._lost().data) if self._open else b""
         items = b",".join(block.data for block in written)
-        return Turn(opening, items, b"]}", _mark_at(written), merges=merges and not alone, owed=owed)
+        return Turn(opening, items, b"]}", _mark_at(written), merges=merges, owed=owed, pays=not alone)
 
     def _lost(self) -> _Written:
         """Answers to the calls that are open."""

@@ -69,6 +69,7 @@ class MessageWriter:
         self._sent: dict[str, _Sent] = {}
         self._used: set[str] = set()
         self._begun = False
+        """Whether the user has said anything."""
         self._results: dict[str, tuple[ToolResult, Kinship] | None] = {}
         """Calls that wait to be answered, in order, with those results that have come."""
 
@@ -78,7 +79,7 @@ class MessageWriter:
             for opening, blocks in self._turns(message)
             if blocks
         ]
-        self._begun = self._begun or bool(turns)
+        self._begun = self._begun or any(turn.opening == _USER for turn in turns)
         return turns
 
     def _turns(self, message: Message) -> Iterator[tuple[bytes, list[bytes]]]:
@@ -173,14 +174,18 @@ def answered(messages: Sequence[Message]) -> Sequence[Message]:
     Calls left open earlier are answered when the next message is written; at the end there is none.
     """
     given: set[str] = set()
+    before: set[str] = set()
     asked: list[str] = []
     for message in reversed(messages):
+        calls = [call.id for call in message.calls]
         if message.role == "assistant":
-            asked[:0] = [call.id for call in message.calls]
-        elif message.role == "tool" and not asked:
-            given.update(result.call_id for result in message.results)
+            if not before.isdisjoint(calls):
+                break  # they got a result, so the next turn made the writer answer what was open
+            asked[:0] = calls
+        elif message.role == "tool":
+            (before if asked else given).update(result.call_id for result in message.results)
         else:
-            break  # anybody else who spoke made the writer answer what was open
+            break  # anybody else who spoke did so too
     open_calls = [call_id for call_id in asked if call_id not in given]
     if not open_calls:
         return messages

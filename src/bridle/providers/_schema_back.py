@@ -9,15 +9,23 @@ untouched: refusing it, in words for the model, is the business of whoever check
 """
 
 import json
-from typing import Any, NamedTuple
+from functools import lru_cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ._schema_losses import Losses
 from ._schema_merge import Alternatives, fields_of
 from ._schema_source import Node, Schema, Source, Tree
 from ._schema_values import is_of, key_of
 
+if TYPE_CHECKING:
+    from jsonschema_rs import Validator
 
-def restored(arguments: str, tree: Tree, renamed: tuple[tuple[str, str], ...], *, nulls: bool) -> str:
+VALIDATORS_MAX = 256
+Names: TypeAlias = tuple[tuple[str, str], ...]
+
+
+def restored(arguments: str, source: str, tree: Tree, renamed: Names, *, nulls: bool) -> str:
     try:
         given = json.loads(arguments, object_pairs_hook=_members, parse_constant=_refused)
     except (ValueError, RecursionError):
@@ -28,8 +36,8 @@ def restored(arguments: str, tree: Tree, renamed: tuple[tuple[str, str], ...], *
     found = {names.get(name, name): value for name, value in given.items()}
     if len(found) < len(given):
         return arguments
-    if nulls:
-        found = _Restorer(tree).under(found).value
+    if nulls and "null" in arguments:
+        found = _without_nulls(found, source, tree)
     if found == given and list(found) == list(given):
         return arguments
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
@@ -40,6 +48,33 @@ def restored(arguments: str, tree: Tree, renamed: tuple[tuple[str, str], ...], *
     return text
 
 
+def _without_nulls(found: dict[str, Any], source: str, tree: Tree) -> dict[str, Any]:
+    careful: dict[str, Any] = _Restorer(tree).under(found).value
+    if _fits(careful, source):
+        return careful
+    # The source may forbid null in a way that types do not show, such as `not` or an overlap in `oneOf`.
+    eager: dict[str, Any] = _Restorer(tree, eager=True).under(found).value
+    return eager if _fits(eager, source) else careful
+
+
+def _fits(value: dict[str, Any], source: str) -> bool:
+    try:
+        return bool(_validator(source).is_valid(value))
+    except ValueError:
+        return False
+
+
+@lru_cache(maxsize=VALIDATORS_MAX)
+def _validator(source: str) -> "Validator":
+    # Imported when first needed: most sessions never see a null.  Offline: a schema fetches nothing.
+    module = import_module("jsonschema_rs")
+    try:
+        validator: Validator = module.validator_for(source, validate_formats=True, offline=True)
+    except module.ReferencingError as error:
+        raise ValueError(error.message) from error
+    return validator
+
+
 class _Fit(NamedTuple):
     value: Any
     faults: int
@@ -47,8 +82,9 @@ class _Fit(NamedTuple):
 
 
 class _Restorer:
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, *, eager: bool = False) -> None:
         losses = Losses()
+        self._eager = eager
         source = Source(tree, losses)
         self._root = source.root
         self._alternatives = Alternatives(source, losses)
@@ -79,7 +115,7 @@ class _Restorer:
         kept: dict[str, Any] = {}
         for name, held in value.items():
             fit = self._fit(held, fields.of(name))
-            if held is None and fit.faults and name not in needed:
+            if held is None and (fit.faults or self._eager) and name not in needed:
                 continue
             kept[name] = fit.value
             faults += fit.faults

@@ -17,6 +17,8 @@ from ._schema_words import in_words
 
 _STRUCTURE = frozenset({"properties", "required", "items", "prefixItems", "maxItems"})
 """Words that are written with the shapes they hold, not one by one."""
+_IDLE = frozenset({"uniqueItems", "minLength", "minItems", "minProperties"})
+"""Words that say nothing when they say false or 0."""
 _INCLUSIVE = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
@@ -184,7 +186,7 @@ class _Draft:
         if word in ("additionalProperties", "patternProperties"):
             if not dialect.closed and value is not True:
                 self.drop(word, value)
-        elif word == "uniqueItems" and not value:
+        elif word in _IDLE and not value:
             pass
         elif word in _INCLUSIVE and word not in dialect.keywords:
             self._include(word, value)

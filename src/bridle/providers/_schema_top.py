@@ -31,7 +31,7 @@ def top_of(source: Source, dialect: SchemaDialect, losses: Losses) -> Top:
     if isinstance(root, bool):
         if not root:
             losses.add("#", "schema", "accepts nothing; any object is accepted")
-        return Top(Node({"type": "object"}, "#"))
+        return Top(Node({"type": "object"} if dialect.root_object else {}, "#"))
     if not dialect.root_object:
         return Top(root, rebuilt=False)
     node = _as_object(root, losses)
@@ -96,13 +96,16 @@ def _renamed(node: Node, changed: dict[str, str], losses: Losses) -> Node:
     for old, new in changed.items():
         losses.add("#/properties", old, f"is called {new} on the wire, and called back afterwards")
     # These rules speak of fields by name, too; with other names they would mean something else.
-    rules = ["not", "if", "then", "else", "dependentSchemas", "propertyNames", "unevaluatedProperties"]
-    if "patternProperties" in node:
-        rules += ["patternProperties", "additionalProperties"]
+    rules = (
+        "not", "if", "then", "else", "dependentSchemas", "propertyNames", "unevaluatedProperties",
+        "patternProperties",
+    )  # fmt: skip
     for word in rules:
         if word in node:
             losses.add("#", word, "is left out, because names of fields had to change")
     made = node.without(*rules)
+    if "patternProperties" in node:
+        made["additionalProperties"] = True
     made["properties"] = {changed.get(name, name): held for name, held in node["properties"].items()}
     if "required" in made:
         made["required"] = [changed.get(name, name) for name in made["required"]]

@@ -89,7 +89,7 @@ class AnthropicCodec:
             (model, request.tools, request.system, tools_ttl, system_ttl),
             lambda: _head(request, dialect, tools_ttl, system_ttl),
         )
-        ending = b',"stream":true}' if request.stream and not dialect.stream_path else b"}"
+        ending = b',"stream":true}' if request.stream else b"}"
         tail = _tail(request, dialect)
         body, digest = kept.body(request.messages, tail, _message_marks(request), ending=ending)
         if _MODEL in dialect.path:

@@ -91,10 +91,13 @@ class ResponsesCodec:
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         extras = _extras(request)
         stored = _stored(extras)
+        held = any(name in extras for name in STATEFUL)
+        # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
+        lost = request.chained and not held
         manner = Manner(
-            reasoning=_policy(request.model.endpoint.reasoning, stored=stored),
-            with_ids=spoken_at(request.model.endpoint, self._dialect).with_ids,
-            held=any(name in extras for name in STATEFUL),
+            reasoning=_policy(request.model.endpoint.reasoning, held=held),
+            with_ids=spoken_at(request.model.endpoint, self._dialect).with_ids and not lost,
+            held=held,
         )
         kept.going(request.model.endpoint, manner)
         kept.head((request.model.id, request.tools, request.system), lambda: _head(request))
@@ -176,9 +179,9 @@ def _stored(extras: Mapping[str, Any]) -> bool:
     return bool(extras.get("store", default))
 
 
-def _policy(policy: ReasoningPolicy, *, stored: bool) -> ReasoningPolicy:
-    """What is stored can be named by its id, so it need not carry its proof."""
-    return "may_echo" if policy == "signed" and stored else policy
+def _policy(policy: ReasoningPolicy, *, held: bool) -> ReasoningPolicy:
+    """What the provider holds can be named by its id, so it need not carry its proof."""
+    return "may_echo" if policy == "signed" and held else policy
 
 
 def _start(request: Request, extras: Mapping[str, Any]) -> int:
@@ -216,7 +219,7 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
     if request.output and request.output.mode == "native":
         fields["text"] = {"format": _format(request.output)}
     fields["store"] = stored
-    if reasons and not stored and request.model.endpoint.reasoning == "signed":
+    if reasons and request.model.endpoint.reasoning == "signed":
         fields["include"] = [_ENCRYPTED]
     for name, value in extras.items():
         if name not in ("store", _DELIVERY):

@@ -104,7 +104,7 @@ def restore(arguments_json: str, source: str, dialect: SchemaDialect) -> str:
     nulls = compiled.strict and dialect.all_required and compiled.text != source
     if not nulls and not compiled.renamed:
         return arguments_json
-    return restored(arguments_json, _tree(source), compiled.renamed, nulls=nulls)
+    return restored(arguments_json, source, _tree(source), compiled.renamed, nulls=nulls)
 
 
 def is_strict_ready(text: str, dialect: SchemaDialect | None = None) -> bool:

@@ -4,6 +4,7 @@ This is the only place that knows both the key and the answer, so it is where a 
 that repeats our key in its error is kept from putting it into a log.
 """
 
+import re
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -18,8 +19,8 @@ from ..values.usage import Usage
 from .line import Line
 
 KEY_GONE = "[key]"
-SECRET_LENGTH_MIN = 6
-"""Shorter ones are no keys, and would be found in every second word."""
+SECRET = re.compile(r"[^\s,;=]{8,}=*")
+"""What of a header could be a key, a token or a signature: no word that anybody says is like it."""
 
 
 class Exchange:
@@ -38,6 +39,7 @@ class Exchange:
         )
         self._decoder: Decoder | None = None
         self._sent = self._refused = False
+        self._signature: tuple[tuple[str, str], ...] = ()
 
     @property
     def partial(self) -> str:
@@ -55,7 +57,8 @@ class Exchange:
         self._sent = True
         outgoing = self._outgoing
         if self._line.sign is not None:
-            outgoing = replace(outgoing, headers=(*outgoing.headers, *self._line.sign(outgoing, now)))
+            self._signature = self._line.sign(outgoing, now)
+            outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
         try:
             async with self._line.transport.open(outgoing) as answer:
                 self._refused = answer.status >= 300
@@ -75,8 +78,7 @@ class Exchange:
         return replace(failure, message=message, code=code)
 
     def _without_key(self, words: str) -> str:
-        for _, value in self._line.headers:
-            secret = value.rpartition(" ")[2]
-            if len(secret) >= SECRET_LENGTH_MIN and secret in words:
+        for _, value in (*self._line.headers, *self._signature):
+            for secret in SECRET.findall(value):
                 words = words.replace(secret, KEY_GONE)
         return words

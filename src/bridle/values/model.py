@@ -21,6 +21,8 @@ class Abilities(Value):
     output_tokens: int = 8_192
     thinking: tuple[str, ...] = ()
     """Accepted thinking modes; empty when the model does not reason."""
+    allowance_mode: str = ""
+    """The thinking mode that takes an allowance of tokens, and has to have one; empty when none does."""
     efforts: tuple[str, ...] = ()
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
