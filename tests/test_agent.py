@@ -332,3 +332,18 @@ def test_a_budget_holds_whatever_the_text_is_made_of(text, limit):
         result = agent.run_sync(text * size)
         assert result.usage.total <= limit.get("tokens", 10**9)
         assert result.cost <= limit.get("usd", 10**9)
+
+
+def test_what_a_signature_is_made_of_is_not_passed_on():
+    echo = "the canonical string was x-amz-security-token:SESSIONTOKEN== Credential=AKIAEXAMPLE/20270101"
+    line = scripted(Failure(kind="unauthorized", message=echo, status=403))
+    signature = (
+        ("x-amz-security-token", "SESSIONTOKEN=="),
+        ("authorization", "AWS4-HMAC-SHA256 Credential=AKIAEXAMPLE/20270101, Signature=0123456789abcdef"),
+    )
+    signed = Line(
+        model=line.model, codec=line.codec, transport=line.transport, sign=lambda outgoing, now: signature
+    )
+    result = Agent(signed).run_sync("hi")
+    assert "SESSIONTOKEN" not in result.reason
+    assert "AKIAEXAMPLE" not in result.reason

@@ -11,9 +11,10 @@ from bridle.stores.memory import MemoryStore
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.errors import Failure
 from bridle.values.event import ModelFailed
-from bridle.values.message import Reply, Stop
+from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Endpoint, Model, Origin
-from bridle.values.parts import Text, ToolCall
+from bridle.values.parts import Reasoning, Text, ToolCall
+from bridle.values.request import Request
 from bridle.values.usage import Usage
 
 CODEC = load("openai_responses")
@@ -100,3 +101,30 @@ def test_without_chaining_everything_is_sent_and_nothing_kept():
     agent(keeper, MemoryStore()).run_sync("one")
     assert all(body["store"] is False for body in keeper.bodies)
     assert len(keeper.bodies[1]["input"]) == 3
+
+
+def test_a_lost_chain_is_sent_again_without_ids_and_with_its_proof():
+    """What the provider forgot it also forgot under its ids; only what carries its own proof can go back."""
+    sealed = Reasoning(text="hm", signature="blob", native='{"id":"rs_1"}')
+    unsealed = Reasoning(text="hm", native='{"id":"rs_2"}')
+    origin = Origin(family=CODEC.family, endpoint="keeper", model="m")
+    told = [Message(role="user", parts=(Text(text="hi"),), id="m1")]
+    for number, thought in enumerate((sealed, unsealed)):
+        said = Text(text="ok", native=f'{{"id":"msg_{number}"}}')
+        told.append(
+            Message(
+                role="assistant",
+                parts=(thought, said),
+                id=f"m{2 * number + 2}",
+                origin=origin,
+                reply_id=f"r{number}",
+            )
+        )
+        told.append(Message(role="user", parts=(Text(text="on"),), id=f"m{2 * number + 3}"))
+    body = json.loads(CODEC.encode(Request(model=MODEL, messages=tuple(told), chained=True)).body)
+    assert body["store"] is True
+    assert not any("id" in item for item in body["input"])
+    chained = json.loads(
+        CODEC.encode(Request(model=MODEL, messages=tuple(told), chained=True, chained_to="r1")).body
+    )
+    assert len(chained["input"]) == 1

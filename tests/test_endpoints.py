@@ -327,3 +327,32 @@ def test_an_account_may_sign_instead_of_a_key():
     assert key(model, with_key) == "a-key"
     with pytest.raises(MissingKey, match="AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"):
         key(model, {})
+
+
+def test_another_address_is_another_home():
+    here = find("anthropic:claude-sonnet-5-5", environ={}).endpoint
+    there = find("anthropic:claude-sonnet-5-5@http://127.0.0.1:9", environ={}).endpoint
+    proxied = find(
+        "anthropic:claude-sonnet-5-5", environ={"ANTHROPIC_BASE_URL": "http://127.0.0.1:8"}
+    ).endpoint
+    assert here.name == there.name == proxied.name == here.home == "anthropic"
+    assert len({here.home, there.home, proxied.home}) == 3
+
+
+def test_what_was_sealed_at_one_address_does_not_reach_another():
+    secret = "c2VhbGVk"
+    thought = Reasoning(text="hm", signature=secret)
+    told = (
+        Message(role="user", parts=(Text(text="hi"),), id="m1"),
+        Message(
+            role="assistant",
+            parts=(thought, Text(text="hello")),
+            id="m2",
+            origin=Origin(family="anthropic", endpoint="anthropic", model="m"),
+        ),
+        Message(role="user", parts=(Text(text="on"),), id="m3"),
+    )
+    codec = load("anthropic")
+    for address, reaches in (("", True), ("@http://127.0.0.1:9", False)):
+        model = find(f"anthropic:claude-sonnet-5-5{address}", environ={})
+        assert (secret in codec.encode(Request(model=model, messages=told)).body.decode()) is reaches

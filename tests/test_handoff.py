@@ -8,7 +8,7 @@ from bridle.core.effects import AskModel, ChangeView
 from bridle.core.handoff import BEGINNING, NO_RESULT, PICTURE_GONE, PICTURES_BATCH, PICTURES_KEPT, legal
 from bridle.values import event as e
 from bridle.values.message import Message
-from bridle.values.model import Abilities
+from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from test_loop import SETTINGS, Story, call, says
 
@@ -159,3 +159,30 @@ def test_a_conversation_from_elsewhere_is_the_beginning():
     story.tell(e.Imported(messages=history, repairs=repairs))
     assert [m.id for m in story.state.view] == ["m1", "m2"]
     assert story.state.view[1].text == "before"
+
+
+def test_what_belongs_to_a_result_stays_with_it():
+    owner = Origin(family="f", endpoint="e", model="m")
+    asked = Message(role="assistant", parts=(ToolCall(id="c0", name="f", arguments="{}"),), origin=owner)
+    result = ToolResult(call_id="c0", native='{"toolset_name":"x"}')
+    told, repairs = legal(
+        (
+            Message(role="user", parts=(Text(text="go"),)),
+            asked,
+            Message(role="tool", parts=(result,), origin=owner),
+        )
+    )
+    assert told[-1] == Message(role="tool", parts=(result,), origin=owner)
+    assert repairs == ()
+
+
+def test_a_blank_text_that_carries_something_is_kept():
+    carrier = Text(text="", native='{"thoughtSignature":"x"}')
+    told, repairs = legal(
+        (
+            Message(role="user", parts=(Text(text="go"),)),
+            Message(role="assistant", parts=(Text(text="so"), carrier)),
+        )
+    )
+    assert told[-1].parts[-1] == carrier
+    assert repairs == ()

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from bridle.core.settling import ALLOWANCE_DEFAULT, RULES, settle
+from bridle.core.settling import RULES, settle
 from bridle.values.model import Abilities
 from bridle.values.request import OutputSpec, Sampling, Thinking, ToolChoice
 from test_loop import SETTINGS

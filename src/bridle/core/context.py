@@ -63,7 +63,7 @@ def _chained_to(state: State) -> str:
     """The newest reply of this very endpoint: it has everything up to there, if it keeps things at all."""
     if not state.settings.chain or state.run.unchained:
         return ""
-    endpoint = state.settings.model.endpoint.name
+    endpoint = state.settings.model.endpoint.home
     for message in reversed(state.view):
         if message.role == "assistant":
             known = message.origin is not None and message.origin.endpoint == endpoint

@@ -48,7 +48,7 @@ def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], usage: Mapping[str,
         parts=tuple(parts),
         stop=STOPS.get(word, Stop.OTHER),
         origin=Origin(
-            family=FAMILY, endpoint=model.endpoint.name, model=_word(meta.get("model")) or model.id
+            family=FAMILY, endpoint=model.endpoint.home, model=_word(meta.get("model")) or model.id
         ),
         usage=usage_of(usage),
         id=_word(meta.get("id")),

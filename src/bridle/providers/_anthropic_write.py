@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from ..values.message import Message, Stop
-from ..values.model import Endpoint
+from ..values.model import Endpoint, Origin
 from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ._anthropic_blocks import FAMILY, Block, block_of, switched_at
 from ._json import dumps, loads
@@ -57,7 +57,7 @@ class MessageWriter:
         """Who spoke last."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
-        own = message.origin is not None and message.origin.family == FAMILY
+        own = self._is_own(message.origin)
         fields = _fields_beside(message.parts) if own else {}
         written = self._written(message, own=own)
         if not written and not fields:
@@ -131,15 +131,21 @@ class MessageWriter:
             return sorted(written, key=lambda block: block.kind == "tool_use")
         return sorted(written, key=lambda block: block.kind != "tool_result")
 
+    def _is_own(self, origin: Origin | None) -> bool:
+        """Whether it came from here: what was sealed at one address goes back there, and nowhere else."""
+        if origin is None or origin.family != FAMILY:
+            return False
+        return not self._endpoint.name or origin.endpoint == self._endpoint.home
+
     def _echoes(self, part: Reasoning, message: Message) -> bool:
         policy, origin = self._endpoint.reasoning, message.origin
         if policy == "strip" or origin is None or origin.family != FAMILY:
             return False
-        at_home = origin.endpoint == self._endpoint.name
+        at_home = self._is_own(origin)
         if policy == "signed":
             # A signature is checked by who gave it; anybody else refuses the whole request over it.
             return at_home and bool(part.signature)
-        return bool(part.signature) or policy == "must_echo" or at_home
+        return at_home or (policy == "must_echo" and not part.signature)
 
     def _id(self, part: Part, *, own: bool) -> str:
         match part:

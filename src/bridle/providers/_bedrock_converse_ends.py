@@ -50,7 +50,7 @@ def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply
     return Reply(
         parts=tuple(parts),
         stop=STOPS.get(word, Stop.OTHER),
-        origin=Origin(family=FAMILY, endpoint=model.endpoint.name, model=model.id),
+        origin=Origin(family=FAMILY, endpoint=model.endpoint.home, model=model.id),
         usage=usage_of(meta.get("usage")),
         id=reply_id,
         stop_detail=f"{word}: {why}" if why else word,

@@ -101,7 +101,7 @@ class MessageWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return False
-        elsewhere = self._endpoint is not None and origin.endpoint != self._endpoint.name
+        elsewhere = self._endpoint is not None and origin.endpoint != self._endpoint.home
         return not elsewhere and self._model_id in ("", origin.model)
 
     def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:

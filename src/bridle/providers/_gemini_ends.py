@@ -70,7 +70,7 @@ def reply_of(
         parts=tuple(parts),
         stop=stop,
         origin=Origin(
-            family=FAMILY, endpoint=model.endpoint.name, model=word(meta.get("modelVersion")) or model.id
+            family=FAMILY, endpoint=model.endpoint.home, model=word(meta.get("modelVersion")) or model.id
         ),
         usage=usage_of(counts),
         id=word(meta.get("responseId")),

@@ -105,7 +105,7 @@ class MessageWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return Kinship.FOREIGN
-        at_home = self._endpoint is None or origin.endpoint == self._endpoint.name
+        at_home = self._endpoint is None or origin.endpoint == self._endpoint.home
         return Kinship.OWN if at_home else Kinship.FAMILY
 
     def _user_part(self, part: Part, kinship: Kinship) -> Block | Raw | None:
@@ -206,7 +206,7 @@ def continuation(messages: Sequence[Message], endpoint: Endpoint) -> tuple[Seque
 
 def _token(message: Message, endpoint: Endpoint) -> str:
     origin = message.origin
-    if origin is None or (origin.family, origin.endpoint) != (FAMILY, endpoint.name):
+    if origin is None or (origin.family, origin.endpoint) != (FAMILY, endpoint.home):
         return ""
     for part in message.parts:
         if isinstance(part, Opaque) and part.kind == CONTINUATION and is_object(part.native):

@@ -84,7 +84,7 @@ def reply_of(
     return Reply(
         parts=tuple(parts),
         stop=stop,
-        origin=Origin(family=FAMILY, endpoint=model.endpoint.name, model=word(meta.get("model")) or model.id),
+        origin=Origin(family=FAMILY, endpoint=model.endpoint.home, model=word(meta.get("model")) or model.id),
         usage=counted(meta),
         id=word(meta.get("id")),
         stop_detail=detail,

@@ -78,7 +78,7 @@ class MessageWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return False
-        return self._endpoint is None or origin.endpoint == self._endpoint.name
+        return self._endpoint is None or origin.endpoint == self._endpoint.home
 
     def _assistant(self, message: Message, *, own: bool) -> Sequence[Turn]:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]

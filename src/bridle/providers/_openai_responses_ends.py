@@ -53,7 +53,7 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
         parts=parts,
         stop=stop,
         origin=Origin(
-            family=FAMILY, endpoint=model.endpoint.name, model=word(response.get("model")) or model.id
+            family=FAMILY, endpoint=model.endpoint.home, model=word(response.get("model")) or model.id
         ),
         usage=usage_of(response.get("usage")),
         id=word(response.get("id")),

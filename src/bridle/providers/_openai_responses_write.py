@@ -121,7 +121,7 @@ class ItemWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return False
-        return self._endpoint is None or origin.endpoint == self._endpoint.name
+        return self._endpoint is None or origin.endpoint == self._endpoint.home
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _led_to_something([part for part in parts if not is_blank(part)])

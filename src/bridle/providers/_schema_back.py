@@ -33,7 +33,7 @@ def restored(arguments: str, source: str, tree: Tree, renamed: Names, *, nulls: 
     if not isinstance(given, dict):
         return arguments
     names = dict(renamed)
-    found = {names.get(name, name): value for name, value in given.items()}
+    found: dict[str, Any] = {names.get(str(name), str(name)): value for name, value in given.items()}
     if len(found) < len(given):
         return arguments
     if nulls and "null" in arguments:

@@ -125,7 +125,7 @@ class Kinds:
             if written is not None:
                 properties[name] = written
                 if by_null:
-                    self._losses.add(at, "required", "is now demanded; null stands for leaving it out")
+                    self._losses.add(at, "required", "now names it; null stands for leaving it out")
             elif name in needed:
                 return False
             elif fields.rest is not False and not dialect.closed:

@@ -27,6 +27,7 @@ _PHRASES = {
     "uniqueItems": "none of them twice",
     "minProperties": "at least {} fields",
     "maxProperties": "at most {} fields",
+    "additionalProperties": "other fields like {}",
     "default": "{} if left out",
 }
 
@@ -44,7 +45,7 @@ def in_words(keyword: str, value: Any) -> str:
     elif keyword in _PHRASES:
         text = _PHRASES[keyword].format(value if isinstance(value, str) else shown(value, WORDS_MAX + 1))
     else:
-        text = f"{keyword}: {shown(value, WORDS_MAX + 1)}"
+        text = f"must fit {keyword}: {shown(value, WORDS_MAX + 1)}"
     return text if len(text) <= WORDS_MAX else ""
 
 

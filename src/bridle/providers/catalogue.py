@@ -172,6 +172,7 @@ def _endpoint(
         auth=row.auth,
         key_env=_held(row.key_env, environ) if row.key_optional else row.key_env,
         base_url_env=row.base_url_env,
+        elsewhere=base_url if base_url != row.base_url.rstrip("/") else "",
         signing=_PLACE.sub(lambda place: _value(place, environ), row.signing),
         signing_env=row.signing_env,
         headers=tuple(part.headers.items()),

@@ -95,7 +95,7 @@ class ResponsesCodec:
         # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
         lost = request.chained and not held
         manner = Manner(
-            reasoning=_policy(request.model.endpoint.reasoning, held=held),
+            reasoning=_policy(request.model.endpoint.reasoning, held=stored and not lost),
             with_ids=spoken_at(request.model.endpoint, self._dialect).with_ids and not lost,
             held=held,
         )
@@ -194,7 +194,7 @@ def _start(request: Request, extras: Mapping[str, Any]) -> int:
     parent = extras.get("previous_response_id")
     for place in range(len(request.messages) - 1, -1, -1):
         message = request.messages[place]
-        here = message.origin is not None and message.origin.endpoint == request.model.endpoint.name
+        here = message.origin is not None and message.origin.endpoint == request.model.endpoint.home
         if here and message.reply_id and parent in (None, message.reply_id):
             return place + 1
     return 0

@@ -30,7 +30,7 @@ from ._schema_dialect import SchemaDialect, dialect, dialects, strict_reference
 from ._schema_keep import KeepingWriter
 from ._schema_losses import Losses, Unfit
 from ._schema_narrow import NarrowWriter
-from ._schema_ready import is_ready, size_of, too_large
+from ._schema_ready import Size, is_ready, size_of, too_large
 from ._schema_source import Source, Tree
 from ._schema_top import top_of
 from ._schema_values import key_of
@@ -84,7 +84,7 @@ def fits_together(compiled: Sequence[Compiled]) -> str | None:
     strict = [one for one in compiled if one.strict]
     for name in dict.fromkeys(one.dialect for one in strict):
         spoken = dialect(name)
-        sizes = [size_of(loads(one.text), spoken) for one in strict if one.dialect == name]
+        sizes = [_size(one.text, spoken) for one in strict if one.dialect == name]
         limits = (
             ("strict schemas", len(sizes), spoken.tools_max),
             ("optional fields", sum(size.optional for size in sizes), spoken.optional_max),
@@ -140,6 +140,11 @@ def _compiled(text: str, spoken: SchemaDialect) -> Compiled:
         dialect=spoken.name,
         renamed=top.renamed,
     )
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _size(text: str, spoken: SchemaDialect) -> Size:
+    return size_of(loads(text), spoken)
 
 
 def _loosened(text: str, spoken: SchemaDialect, why: str) -> Compiled:

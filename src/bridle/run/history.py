@@ -62,4 +62,4 @@ def _endpoint(name: str) -> Endpoint:
 def _owned(message: Message, endpoint: Endpoint) -> Message:
     if message.origin is None:
         return message
-    return replace(message, origin=replace(message.origin, endpoint=endpoint.name))
+    return replace(message, origin=replace(message.origin, endpoint=endpoint.home))

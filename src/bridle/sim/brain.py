@@ -50,7 +50,7 @@ def decide(request: Request) -> Reply:
     return Reply(
         parts=placed,
         stop=Stop.TOOLS if called else Stop.DONE,
-        origin=Origin(family=endpoint.family, endpoint=endpoint.name, model=request.model.id),
+        origin=Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id),
         id=f"sim_{mark[:24]}",
     )
 

@@ -56,12 +56,19 @@ class Endpoint(Value):
     app: str = ""
     """`module:function` of an in-process application; set instead of `base_url`."""
     simulated: bool = False
+    elsewhere: str = ""
+    """The address, where it is not the one everybody means by the name."""
     signing: str = ""
     """`service/region` that requests are signed for when there is no key, and by whom: `signing_env`."""
     signing_env: tuple[str, ...] = ()
     """Variables with the id, the secret and perhaps the token of the account that signs."""
     dialect: str = ""
     """How this endpoint's wire differs from its family's, as JSON that only the family's codec reads."""
+
+    @property
+    def home(self) -> str:
+        """Who this really is: what was sealed at one address is nobody's business at another."""
+        return f"{self.name}@{self.elsewhere}" if self.elsewhere else self.name
 
 
 class Model(Value):
