@@ -325,9 +325,12 @@ def _names_fields(schema, root, seen):
     if not isinstance(schema, dict):
         return False
     reference = schema.get("$ref")
-    if reference and reference not in seen:
-        if _names_fields(resolved(reference, root), root, (*seen, reference)):
-            return True
+    if (
+        reference
+        and reference not in seen
+        and _names_fields(resolved(reference, root), root, (*seen, reference))
+    ):
+        return True
     parts = [part for word in ("anyOf", "oneOf", "allOf") for part in schema.get(word, [])]
     return bool(schema.get("properties")) or any(_names_fields(part, root, seen) for part in parts)
 

@@ -80,10 +80,9 @@ class Alternatives:
             return found
         rest = schema["unevaluatedProperties"]
         unclear = ("patternProperties", "if", "then", "else", "dependentSchemas")
-        if rest is True or any(word in flat for flat in found for word in unclear):
-            if rest is not True:
-                self._losses.add(schema.at, "unevaluatedProperties", "is left out")
-            return [flat.without("unevaluatedProperties") for flat in found]
+        if rest is not True and any(word in flat for flat in found for word in unclear):
+            self._losses.add(schema.at, "unevaluatedProperties", "is left out, and any field is accepted")
+            rest = True
         # A value may fit several alternatives and have the fields of each.
         names = dict.fromkeys(name for flat in found for name in flat.get("properties", {}))
         closed = []

@@ -67,7 +67,7 @@ def _fits(shape: Schema, dialect: SchemaDialect) -> bool:
     kinds = kinds_of(shape)
     if dialect.typed and "type" not in shape and "anyOf" not in shape:
         return False
-    if "enum" in shape and ("type" not in shape or not _values_fit(shape["enum"], kinds)):
+    if "enum" in shape and not _values_fit(shape["enum"], kinds):
         return False
     if "object" in kinds or "properties" in shape:
         return _object_fits(shape, dialect) and ("array" not in kinds or "items" in shape)

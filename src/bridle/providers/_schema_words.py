@@ -46,7 +46,7 @@ def in_words(keyword: str, value: Any) -> str:
         text = _PHRASES[keyword].format(value if isinstance(value, str) else shown(value, WORDS_MAX + 1))
     else:
         text = f"must fit {keyword}: {shown(value, WORDS_MAX + 1)}"
-    return text if len(text) <= WORDS_MAX else ""
+    return text if len(text) <= WORDS_MAX and '"$ref"' not in text else ""
 
 
 def described(text: str, notes: tuple[str, ...]) -> str:
