@@ -333,6 +333,39 @@ def answer_json_schema(schema):
             yield f"{at}: $ref with {beside}"
         if "const" in part and "enum" not in part:
             yield f"{at}: const is not understood"
+    # Cyclic references "may only be used within non-required properties".
+    defined = {"#": {**schema, "$defs": {}, "definitions": {}}}
+    for word in ("$defs", "definitions"):
+        defined |= {f"#/{word}/{name}": held for name, held in schema.get(word, {}).items()}
+    edges = {place: set(referred(held)) for place, held in defined.items()}
+    for place, held in defined.items():
+        for target in referred(held, bound=True):
+            if place in reachable(target, edges):
+                yield f"{place}: {target} leads back, and cannot be left out"
+
+
+def referred(schema, *, bound=False):
+    """Where a schema refers to; `bound`: only from where nothing can be left out."""
+    if not isinstance(schema, dict):
+        return
+    if "$ref" in schema:
+        yield schema["$ref"]
+    for word in (*NAMED, *LISTED, *SINGLE):
+        held = schema.get(word, [])
+        parts = held.items() if word in NAMED and held else enumerate(held if word in LISTED else [held])
+        for name, part in parts:
+            if not (bound and word == "properties" and name not in schema.get("required", [])):
+                yield from referred(part, bound=bound)
+
+
+def reachable(place, edges):
+    found, waiting = set(), [place]
+    while waiting:
+        for target in edges.get(waiting.pop(), ()):
+            if target not in found:
+                found.add(target)
+                waiting.append(target)
+    return found | {place}
 
 
 ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
