@@ -263,20 +263,16 @@ def test_headers_are_the_endpoints():
 def test_tools_are_functions():
     tools = (
         ToolSpec(name="now"),
-        ToolSpec(name="look", description="Look.", parameters='{"type":"object", "properties": {}}'),
+        ToolSpec(name="look", description="Look.", parameters='{"type":"object", "n": 1.50}'),
         ToolSpec(name="search", native='{"type":"web_search"}'),
     )
     body = CODEC.encode(Request(model=MODEL, tools=tools)).body
-    assert b'"parameters":{"type":"object", "properties": {}}' in body
+    assert b'"parameters":{"type":"object", "n": 1.50}' in body
     assert json.loads(body)["tools"] == [
         {"type": "function", "function": {"name": "now", "parameters": json.loads(tools[0].parameters)}},
         {
             "type": "function",
-            "function": {
-                "name": "look",
-                "description": "Look.",
-                "parameters": {"type": "object", "properties": {}},
-            },
+            "function": {"name": "look", "description": "Look.", "parameters": {"type": "object", "n": 1.5}},
         },
         {"type": "web_search"},
     ]

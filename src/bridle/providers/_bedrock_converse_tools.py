@@ -19,10 +19,6 @@ from ..values.request import Mark, Request, ToolChoice, ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block
 from ._bedrock_converse_dialect import Dialect
 from ._json import dumps, is_object, raw
-from ._tool_schema import sendable
-
-SCHEMA = "bedrock"
-"""The dialect of JSON Schema that is taken here."""
 
 UNAVAILABLE = "Used earlier in this conversation; it is not available now and must not be called."
 _OPEN_SCHEMA = {"type": "object"}
@@ -104,7 +100,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     tool: Block = {"name": spec.name}
     if spec.description.strip():
         tool["description"] = spec.description
-    tool["inputSchema"] = {"json": sendable(spec.parameters, SCHEMA)}
+    tool["inputSchema"] = {"json": raw(spec.parameters)}
     return {"toolSpec": tool}
 
 

@@ -17,10 +17,6 @@ from ..values.errors import BadTool
 from ..values.request import ToolChoice, ToolSpec
 from ._gemini_parts import Block, camel, wire_name, word
 from ._json import dumps, is_object, loads, raw
-from ._tool_schema import sendable
-
-SCHEMA = "gemini_json"
-"""The dialect of JSON Schema that is taken here."""
 
 DECLARATIONS = "functionDeclarations"
 _DECLARATION = frozenset(
@@ -119,7 +115,7 @@ def _declaration(spec: ToolSpec) -> Block:
     declared: Block = {"name": wire_name(spec.name)}
     if spec.description:
         declared["description"] = spec.description
-    declared["parametersJsonSchema"] = sendable(spec.parameters, SCHEMA)
+    declared["parametersJsonSchema"] = raw(spec.parameters)
     return declared
 
 

@@ -18,10 +18,6 @@ from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_strict import is_strict
-from ._tool_schema import sendable
-
-SCHEMA = "openai_loose"
-"""The dialect of JSON Schema that is taken here."""
 
 DELIVERY = frozenset({"stream", "stream_options"})
 """How the answer is delivered; no part of what is asked."""
@@ -38,7 +34,7 @@ def tool_of(spec: ToolSpec) -> Block | Raw:
     function: Block = {"name": spec.name}
     if spec.description:
         function["description"] = mended(spec.description)
-    function["parameters"] = sendable(spec.parameters, SCHEMA)
+    function["parameters"] = raw(spec.parameters)
     return {"type": "function", "function": function}
 
 

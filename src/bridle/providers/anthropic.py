@@ -38,10 +38,6 @@ from ._anthropic_write import MessageWriter
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES, KeptMessages
-from ._tool_schema import schema_remarks, sendable
-
-SCHEMA = "plain"
-"""The dialect of JSON Schema that is taken here."""
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -100,9 +96,6 @@ class AnthropicCodec:
             digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
         path = _path(model.id, dialect, stream=request.stream)
         return HttpRequest(path=path, body=body, headers=_headers(request), digest=digest)
-
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return AnthropicDecoder(request.model, status, headers)
@@ -166,7 +159,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     tool: Block = {"name": spec.name}
     if spec.description:
         tool["description"] = spec.description
-    tool["input_schema"] = sendable(spec.parameters, SCHEMA)
+    tool["input_schema"] = raw(spec.parameters)
     return tool
 
 

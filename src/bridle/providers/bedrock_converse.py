@@ -36,11 +36,10 @@ from ._bedrock_converse_failures import speak_failure
 from ._bedrock_converse_meaning import meaning
 from ._bedrock_converse_read import read
 from ._bedrock_converse_speak import speak
-from ._bedrock_converse_tools import SCHEMA, cache_point, tool_config
+from ._bedrock_converse_tools import cache_point, tool_config
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
-from ._tool_schema import schema_remarks
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
@@ -78,9 +77,6 @@ class BedrockConverseCodec:
             headers=_headers(request),
             digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
         )
-
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return BedrockConverseDecoder(request.model, status, headers)

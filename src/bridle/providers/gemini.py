@@ -36,11 +36,10 @@ from ._gemini_meaning import meaning
 from ._gemini_parts import CONTINUED_BY, FAMILY, Block, Kinship, block_of
 from ._gemini_read import read
 from ._gemini_speak import speak
-from ._gemini_tools import SCHEMA, choice_of, tools_of
+from ._gemini_tools import choice_of, tools_of
 from ._gemini_write import MessageWriter, answered, continuation
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptMessages
-from ._tool_schema import schema_remarks
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
 COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
@@ -86,9 +85,6 @@ class GeminiCodec:
             headers=_headers(request),
             digest=whole.hexdigest(),
         )
-
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return GeminiDecoder(request.model, request.tools, status, headers)

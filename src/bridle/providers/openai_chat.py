@@ -37,13 +37,12 @@ from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_failures import speak_failure
-from ._openai_chat_fields import SCHEMA, delivery_of, fields_of, tool_of
+from ._openai_chat_fields import delivery_of, fields_of, tool_of
 from ._openai_chat_meaning import CHANGES, meaning
 from ._openai_chat_message import joined, members_of
 from ._openai_chat_read import read
 from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
-from ._tool_schema import schema_remarks
 
 PATH = "/chat/completions"
 _PROTOCOL = Dialect()
@@ -92,9 +91,6 @@ class OpenAIChatCodec:
             ending=(b"," + delivery if delivery else b"") + b"}",
         )
         return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
-
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect(request.model.endpoint)

@@ -46,10 +46,6 @@ from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_strict import is_strict
 from ._openai_responses_write import KeptItems, Manner
-from ._tool_schema import schema_remarks, sendable
-
-SCHEMA = "openai_loose"
-"""The dialect of JSON Schema that is taken here."""
 
 PATH = "/responses"
 OUTPUT_TOKENS_MIN = 16
@@ -113,9 +109,6 @@ class ResponsesCodec:
         )
         return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
 
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA)
-
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ResponsesDecoder(request.model, status, headers)
 
@@ -160,7 +153,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     if spec.description:
         tool["description"] = spec.description
     # Said either way: left out, the provider would try to make the schema strict by rewriting it.
-    return {**tool, "parameters": sendable(spec.parameters, SCHEMA), "strict": is_strict(spec.parameters)}
+    return {**tool, "parameters": raw(spec.parameters), "strict": is_strict(spec.parameters)}
 
 
 def _extras(request: Request) -> dict[str, Any]:

@@ -74,9 +74,6 @@ class ScriptedCodec:
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
         return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
 
-    def remarks(self, request: Request) -> tuple[str, ...]:
-        return ()
-
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ScriptedDecoder(status, headers)
 

@@ -147,8 +147,6 @@ class Driver:
         request, notes = effect.request, effect.notes
         if self._choose is not None:
             request, notes = assemble(self.state, self._choose(effect.step))
-        if effect.step == effect.attempt == 1:
-            notes = (*notes, *self._line.codec.remarks(request))
         exchange = Exchange(self._line, request, self._kept, stream=self._stream)
         await self.record(
             e.ModelAsked(

@@ -199,18 +199,7 @@ def with_room_to_answer(value: Any) -> Any:
     return {**value, "max_output_tokens": 16} if isinstance(asked, int) and asked < 16 else value
 
 
-def with_parameters(value: Any) -> Any:
-    """JSON in which tools that say nothing of their parameters take an object without any."""
-    if isinstance(value, dict):
-        told = {name: with_parameters(each) for name, each in value.items()}
-        if told.get("parameters") == {}:
-            told["parameters"] = {"type": "object", "properties": {}}
-        return told
-    return [with_parameters(each) for each in value] if isinstance(value, list) else value
-
-
 RULES: tuple[tuple[Callable[[Any], Any], str], ...] = (
-    (with_parameters, "what a tool takes is said to be an object: several providers insist on it"),
     (without_blank_text, "blank text is never sent: providers refuse it"),
     (with_room_to_answer, "at least 16 tokens are asked for: fewer are refused"),
 )
