@@ -354,6 +354,7 @@ def _path(steps: Sequence[Step]) -> str:
 
 
 def _name(name: str) -> str:
+    name = _on_one_line(name)
     return name if len(name) <= SHOWN_CHARS_MAX else name[:SHOWN_CHARS_MAX] + "…"
 
 
@@ -362,8 +363,13 @@ def _at(steps: Sequence[Step], what: str) -> str:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
+    text = _on_one_line(json.dumps(value, ensure_ascii=False, default=str))
     return text if len(text) <= SHOWN_CHARS_MAX else text[:SHOWN_CHARS_MAX] + "…"
+
+
+def _on_one_line(text: str) -> str:
+    """What a model wrote may hold any kind of line break; one problem is one line all the same."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def _kind_of(value: object) -> str:
