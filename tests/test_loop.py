@@ -10,7 +10,7 @@ from bridle.core.dispatch import IN_DOUBT, call_key, numbered
 from bridle.core.effects import AskModel, End, Excuse, Nudge, RunTool
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
-from bridle.core.retry import ATTEMPTS_MAX, TRANSIENT, wait_before_next
+from bridle.core.retry import ATTEMPTS_MAX, SENT_OTHERWISE, TRANSIENT, wait_before_next
 from bridle.core.state import Phase, State
 from bridle.values import event as e
 from bridle.values.errors import Failure, MisuseError
@@ -321,7 +321,7 @@ def test_an_unknown_price_makes_the_sum_unknown():
 def test_a_failure_is_retried_or_ends_the_run(kind):
     story = Story().reply(says("", call("look")))
     story.perform()
-    for attempt in range(1, (2 if kind == "forgotten" else ATTEMPTS_MAX) + 1):
+    for attempt in range(1, (2 if kind in SENT_OTHERWISE else ATTEMPTS_MAX) + 1):
         ask = story.effect()
         assert ask.attempt == attempt
         story.tell(e.ModelAsked(step=2, attempt=attempt, digest=""))

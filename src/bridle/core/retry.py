@@ -26,8 +26,15 @@ TRANSIENT: dict[FailureKind, bool] = {
     "forgotten": True,
     "too_large": False,
     "context": False,
+    "reasoning_refused": True,
     "invalid": False,
 }
+
+SENT_OTHERWISE: dict[FailureKind, str] = {
+    "forgotten": "everything is sent",
+    "reasoning_refused": "earlier reasoning is left out",
+}
+"""Failures that another request mends: it is sent at once, and only once."""
 
 
 def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) -> float | None:
@@ -39,8 +46,8 @@ def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) 
     willing = TRANSIENT[failure.kind] if failure.should_retry is None else failure.should_retry
     if failure.kind == "unreachable" and not answered:
         willing = False
-    if failure.kind == "forgotten":
-        return 0.0 if attempts < 2 else None  # asked again with everything, once
+    if failure.kind in SENT_OTHERWISE:
+        return 0.0 if attempts < 2 else None
     if not willing or attempts >= ATTEMPTS_MAX:
         return None
     if failure.retry_after_seconds is not None:

@@ -33,6 +33,7 @@ FailureKind = Literal[
     "forgotten",
     "too_large",
     "context",
+    "reasoning_refused",
     "invalid",
     "server",
 ]
@@ -42,6 +43,8 @@ class Failure(Value):
     """Why a model call brought no reply.
 
     `forgotten`: the provider no longer has what it was to keep for us; sending everything helps.
+    `reasoning_refused`: it does not take back reasoning it is shown (a signature, a seal, its place);
+    leaving reasoning out helps, sending the same again never does.
     """
 
     kind: FailureKind
