@@ -321,7 +321,7 @@ def error_body(**error):
 TABLE = [
     (400, {"code": "context_length_exceeded"}, "context"),
     (400, {"message": "Your input exceeds the context window of this model. Please adjust."}, "context"),
-    (400, {"code": "invalid_encrypted_content"}, "invalid"),
+    (400, {"code": "invalid_encrypted_content"}, "reasoning_refused"),
     (400, {"code": "unsupported_parameter"}, "invalid"),
     (401, {"code": "invalid_api_key"}, "unauthorized"),
     (403, {}, "unauthorized"),
@@ -335,7 +335,8 @@ TABLE = [
     (429, {"code": "organization_spend_limit_exceeded"}, "quota"),
     (429, {"code": "project_spend_limit_exceeded"}, "quota"),
     (429, {"code": "organization_usage_limit_exceeded"}, "quota"),
-    (400, {"message": "You exceeded your current quota, please check your plan"}, "quota"),
+    (429, {"message": "You exceeded your current quota, please check your plan"}, "quota"),
+    (400, {"message": "You exceeded your current quota, please check your plan"}, "invalid"),
     (500, {"type": "server_error"}, "server"),
     (503, {"code": "server_is_overloaded"}, "overloaded"),
     (503, {}, "overloaded"),
@@ -391,7 +392,7 @@ LOST_ITEM = "Item with id 'rs_1' not found. Items are not persisted when `store`
 )
 def test_what_asking_otherwise_can_mend_has_a_code(status, error, code):
     found = failure(error_body(**error), status)
-    assert (found.code, found.kind) == (code, "invalid" if "encrypted" in code else "forgotten")
+    assert (found.code, found.kind) == (code, "reasoning_refused" if "encrypted" in code else "forgotten")
 
 
 def test_waits_and_words_of_strangers():

@@ -1,11 +1,16 @@
 """What failures look like on any wire: statuses, waits asked for, bodies that are not the provider's own.
 
 Every family adds its own words to this (its error types, its codes, its wordings).  What is
-here is what HTTP itself says, and what proxies, gateways and other clouds put around it.
+here is what HTTP itself says, what proxies, gateways and other clouds put around it, and the few
+wordings that every family has to know because gateways pass on what others said.
+
+Structure comes first: a wording may only say more about a failure that neither a code nor a status
+has told apart.  A message is shown to people and kept in logs, so it is cut; the one who knows the key
+takes it out after that, which is why a cut falls between words and never inside one.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from math import isfinite
 from typing import Any
@@ -30,6 +35,36 @@ KINDS_BY_STATUS: dict[int, FailureKind] = {
     504: "timeout",
     529: "overloaded",
 }
+_OVERFLOW = re.compile(
+    r"maximum context length"
+    r"|exceed(?:s|ed)? (?:the |max |model'?s? |available |maximum )*context (?:window|length|size|limit)"
+    r"|context (?:window|length|size|limit) (?:has been |is )?exceed(?:s|ed)|maximum prompt length is"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|exceeds the maximum allowed input length"
+    r"|(?:longer|greater) than the (?:model'?s )?context length|prompt (?:is )?too long"
+    r"|(?:prompt|input) token count.{0,40} exceeds the (?:limit|maximum)|exceeded model token limit"
+    r"|input is too long for requested model",
+    re.IGNORECASE,
+)
+_NO_OVERFLOW = re.compile(
+    r"rate.?limit|too many requests|throttl|per (?:minute|min|hour|day)\b"
+    r"|max_(?:completion_|output_)?tokens'?\)? is too large",
+    re.IGNORECASE,
+)
+"""Waiting helps, or a smaller answer does; taking anything out of the conversation would not."""
+_REASONING_REFUSED = re.compile(
+    r"encrypted content\b.*\bcould not be (?:verified|decrypted)"
+    r"|was provided without its required (?:'reasoning' item|following item)"
+    r"|missing a thought_?signature|(?:invalid|corrupted) thought.?signature"
+    r"|thought.?signature is (?:not valid|invalid)"
+    r"|reasoning_content.{0,40} (?:must be passed back|is missing in)|reasoning input is not enabled"
+    r"|invalid .?signature.? in .?thinking|thinking.? blocks .{0,80}cannot be modified",
+    re.IGNORECASE | re.DOTALL,
+)
+Wordings = Mapping[FailureKind, Callable[[str], object]]
+SPENT_STATUSES = frozenset({402, 429})
+"""Only here do words about money mean that there is none left."""
+_WORD_ENDS = re.compile(r"[\s,;]")
+"""What no key has in it, as far as it is looked for."""
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
 
@@ -48,9 +83,24 @@ def unexplained(status: int, headers: Mapping[str, str], body: bytes) -> str:
 
 def stranger(status: int, wanted: str, body: bytes) -> Failure:
     """A good status with something else in it than was `wanted`: nobody we know lives at this address."""
-    said = one_line(body)[:STRANGER_LENGTH_MAX]
+    said = one_line(body, STRANGER_LENGTH_MAX)
     message = f"HTTP {status}, but no {wanted}; check the base URL. It said: {said}"
     return Failure(kind="garbled", message=message, status=status, should_retry=False)
+
+
+def reworded(kind: FailureKind, wordings: Wordings, message: str) -> FailureKind:
+    """What the words make of a kind that nothing but a status has named; the first that fit count."""
+    return next((told for told, tells in wordings.items() if tells(message)), kind)
+
+
+def is_overflow(message: str) -> bool:
+    """Whether these words say that the conversation is longer than the model can read."""
+    return bool(_OVERFLOW.search(message)) and not _NO_OVERFLOW.search(message)
+
+
+def is_about_reasoning(message: str) -> bool:
+    """Whether these words say that earlier reasoning is not taken back: broken, misplaced or missing."""
+    return bool(_REASONING_REFUSED.search(message))
 
 
 def should_retry(headers: Mapping[str, str]) -> bool | None:
@@ -72,14 +122,20 @@ def error_in(envelope: object) -> dict[str, Any] | None:
     return None
 
 
-def one_line(text: bytes | str) -> str:
+def one_line(text: bytes | str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
     """Words for a person: no markup, no line breaks, not too long."""
-    said = text if isinstance(text, str) else text[: 64 * MESSAGE_LENGTH_MAX].decode("utf-8", "replace")
+    read_max = 64 * MESSAGE_LENGTH_MAX
+    said = text if isinstance(text, str) else text[:read_max].decode("utf-8", "replace")
+    unread = isinstance(text, bytes) and len(text) > read_max
     if isinstance(text, bytes) and "<" in said:
         title = _TITLE.search(said)
         said = title.group(1) if title else _MARKUP.sub(" ", said)
     said = " ".join(mended(said).split())
-    return said if len(said) <= MESSAGE_LENGTH_MAX else said[: MESSAGE_LENGTH_MAX - 1] + "…"
+    if len(said) <= length_max and not unread:
+        return said
+    said = said[: length_max - 1]
+    whole = max((end.end() for end in _WORD_ENDS.finditer(said)), default=0)
+    return said[:whole].rstrip() + "…"
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:

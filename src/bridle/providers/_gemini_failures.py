@@ -1,9 +1,9 @@
 """What goes wrong at Gemini, both ways: their status, error body and details, and our `Failure`.
 
 The word in the error (`status`) decides, because an error inside a stream has no status of its own;
-then HTTP's.  Three things callers must tell apart hide behind one word: a wrong key is an invalid
-argument with a reason in its details, a prompt too long and a body too large are invalid arguments
-by their wording only.  How long to wait is in the details, never in a header.
+then HTTP's.  Four things callers must tell apart hide behind one word: a wrong key is an invalid
+argument with a reason in its details, or only by its wording, and so are a prompt too long, a body too
+large and a signature that does not fit.  How long to wait is in the details, never in a header.
 """
 
 import re
@@ -16,10 +16,14 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
+    Wordings,
     error_in,
+    is_about_reasoning,
+    is_overflow,
     kind_of_status,
     one_line,
     retry_after_seconds,
+    reworded,
     should_retry,
     unexplained,
     word,
@@ -54,6 +58,7 @@ _KINDS_BY_REASON: dict[str, FailureKind] = {
 _WIRE: dict[FailureKind, tuple[int, str]] = {
     "invalid": (400, "INVALID_ARGUMENT"),
     "context": (400, "INVALID_ARGUMENT"),
+    "reasoning_refused": (400, "INVALID_ARGUMENT"),
     "too_large": (413, "INVALID_ARGUMENT"),
     "unauthorized": (403, "PERMISSION_DENIED"),
     "not_found": (404, "NOT_FOUND"),
@@ -63,11 +68,20 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
     "overloaded": (503, "UNAVAILABLE"),
     "timeout": (504, "DEADLINE_EXCEEDED"),
 }
-_CONTEXT = re.compile(
-    r"(input )?token count.* exceeds the (maximum|limit)|exceeds? .*context|context (window|length|limit)",
-    re.IGNORECASE,
-)
+_KEY = re.compile(r"api key (?:not (?:valid|found)|expired|invalid)", re.IGNORECASE)
 _LARGE = re.compile(r"payload size exceeds|request (body|entity|size).*(too large|exceeds)", re.IGNORECASE)
+_BY_WORDING: Wordings = {
+    "reasoning_refused": is_about_reasoning,
+    "context": is_overflow,
+    "too_large": _LARGE.search,
+    "unauthorized": _KEY.search,
+}
+"""What an invalid argument may really be, in the order in which it is looked for."""
+_LEADS: dict[FailureKind, str] = {
+    "context": "The input token count exceeds the maximum number of tokens allowed",
+    "reasoning_refused": "Invalid thought signature",
+}
+"""What only the wording says on this wire."""
 _DAILY = re.compile(r"per_?day", re.IGNORECASE)
 """In the id of a limit: what renews itself tomorrow is spent for this run."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
@@ -99,10 +113,8 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     kind = _KINDS.get(name)
     if kind is None or (kind == "invalid" and said >= 400):
         kind = kind_of_status(said)
-    if kind == "invalid" and _CONTEXT.search(message):
-        kind = "context"
-    elif kind == "invalid" and _LARGE.search(message):
-        kind = "too_large"
+    if kind == "invalid":
+        kind = reworded(kind, _BY_WORDING, message)
     elif kind == "rate_limited" and any(map(_is_daily, _details(error, "QuotaFailure"))):
         kind = "quota"
     return Failure(
@@ -119,9 +131,8 @@ def speak_failure(failure: Failure) -> HttpReply:
     if failure.status is not None and failure.status >= 400:
         status = failure.status
     message = failure.message
-    if failure.kind == "context" and not _CONTEXT.search(message):
-        # Only the wording says so on this wire.
-        message = f"The input token count exceeds the maximum number of tokens allowed: {message}"
+    if (lead := _LEADS.get(failure.kind)) and not _BY_WORDING[failure.kind](message):
+        message = f"{lead}: {message}"
     details: list[dict[str, Any]] = []
     if failure.code in _KINDS_BY_REASON:
         details.append({"@type": f"{_DETAILS}ErrorInfo", "reason": failure.code})

@@ -22,7 +22,7 @@ from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Text
 from ..values.usage import Usage
-from ._failures import one_line, stranger
+from ._failures import STRANGER_LENGTH_MAX, one_line, stranger
 from ._json import loads
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import Dialect
@@ -213,7 +213,8 @@ class ChatDecoder:
         except ValueError as unread:
             raise self._problem(
                 "garbled",
-                f"the provider sent an event that cannot be read ({unread}): {one_line(data)[:200]}",
+                f"the provider sent an event that cannot be read ({unread}):"
+                f" {one_line(data, STRANGER_LENGTH_MAX)}",
             ) from None
         if not isinstance(event, dict):
             raise self._problem("garbled", f"the provider sent an event of no known kind: {data[:200]!r}")

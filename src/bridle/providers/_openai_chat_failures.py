@@ -12,10 +12,22 @@ from typing import Any
 
 from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
+from ._failures import (
+    Wordings,
+    is_about_reasoning,
+    is_overflow,
+    kind_of_status,
+    one_line,
+    retry_after_seconds,
+    reworded,
+    should_retry,
+    unexplained,
+    word,
+)
 from ._failures import error_in as common_error_in
-from ._failures import kind_of_status, one_line, retry_after_seconds, should_retry, unexplained, word
 from ._json import dumps, loads
 
+REFUSED = "invalid_encrypted_content"
 _KINDS: dict[str, FailureKind] = {
     "invalid_api_key": "unauthorized",
     "wrong_api_key": "unauthorized",
@@ -38,6 +50,7 @@ _KINDS: dict[str, FailureKind] = {
     "model_decommissioned": "not_found",
     "context_length_exceeded": "context",
     "exceed_context_size_error": "context",
+    REFUSED: "reasoning_refused",
     "request_too_large": "too_large",
     "rate_limit_exceeded": "rate_limited",
     "rate_limit_error": "rate_limited",
@@ -67,6 +80,7 @@ _VERDICTS: dict[int, FailureKind] = {
 _WIRE: dict[FailureKind, tuple[int, str, str]] = {
     "invalid": (400, "invalid_request_error", ""),
     "context": (400, "invalid_request_error", "context_length_exceeded"),
+    "reasoning_refused": (400, "invalid_request_error", REFUSED),
     "unauthorized": (401, "authentication_error", "invalid_api_key"),
     "not_found": (404, "not_found_error", "model_not_found"),
     "too_large": (413, "request_too_large", ""),
@@ -76,40 +90,28 @@ _WIRE: dict[FailureKind, tuple[int, str, str]] = {
     "overloaded": (503, "overloaded_error", ""),
     "timeout": (504, "timeout_error", ""),
 }
-_WORDINGS: tuple[tuple[FailureKind, re.Pattern[str]], ...] = (
-    (
-        "context",
-        re.compile(
-            r"maximum context length|context (?:window|length|size|limit)|prompt (?:is )?too long"
-            r"|input is too long|reduce the length of|too many (?:input )?tokens",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "quota",
-        re.compile(
-            r"insufficient (?:balance|quota|credits?|funds)|exceeded your current quota"
-            r"|(?:out of|more|no) credits|payment required|billing",
-            re.IGNORECASE,
-        ),
-    ),
-    (
-        "not_found",
-        re.compile(
-            r"model not exist|(?:invalid|unknown|not supported) model|not a valid model"
-            r"|supported api model names|model\b.{0,100}\b(?:not found|not exist)",
-            re.IGNORECASE,
-        ),
-    ),
-    ("unauthorized", re.compile(r"(?:invalid|incorrect|wrong|missing) api[ -]?key", re.IGNORECASE)),
-    ("overloaded", re.compile(r"overloaded|over capacity|at capacity|high demand", re.IGNORECASE)),
+_SPENT = re.compile(
+    r"insufficient (?:balance|quota|credits?|funds)|exceeded your current quota"
+    r"|(?:out of|more|no) credits|payment required",
+    re.IGNORECASE,
 )
-_REWORDED: dict[FailureKind, frozenset[FailureKind]] = {
-    "invalid": frozenset({"context", "quota", "not_found", "unauthorized"}),
-    "unauthorized": frozenset({"quota"}),
-    "too_large": frozenset({"context"}),
-    "rate_limited": frozenset({"quota"}),
-    "server": frozenset({"context", "overloaded"}),
+_NO_MODEL = re.compile(
+    r"model not exist|(?:invalid|unknown|not supported) model|not a valid model"
+    r"|supported api model names|model\b.{0,100}\b(?:not found|not exist)",
+    re.IGNORECASE,
+)
+_KEY = re.compile(r"(?:invalid|incorrect|wrong|missing) api[ -]?key", re.IGNORECASE)
+_BUSY = re.compile(r"overloaded|over capacity|at capacity|high demand", re.IGNORECASE)
+_REWORDED: dict[FailureKind, Wordings] = {
+    "invalid": {
+        "reasoning_refused": is_about_reasoning,
+        "context": is_overflow,
+        "not_found": _NO_MODEL.search,
+        "unauthorized": _KEY.search,
+    },
+    "too_large": {"context": is_overflow},
+    "rate_limited": {"quota": _SPENT.search},
+    "server": {"context": is_overflow, "overloaded": _BUSY.search},
 }
 """What the wording may make of a failure that nothing but a status has named."""
 _WAIT = re.compile(
@@ -161,10 +163,7 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
         kind = kind_of_status(next((number for number in named if 400 <= number < 600), status))
         if status < 300 and not any(named) and kind_word == "invalid_request_error":
             kind = "invalid"
-        for reworded, wording in _WORDINGS:
-            if reworded in _REWORDED.get(kind, ()) and wording.search(message):
-                kind = reworded
-                break
+        kind = reworded(kind, _REWORDED.get(kind, {}), message)
     wait = _wait(message) if kind in ("rate_limited", "overloaded") else None
     return Failure(
         kind=kind, message=message, status=status, code=code or kind_word, retry_after_seconds=wait
@@ -176,6 +175,7 @@ def failure_by_verdict(verdict: Mapping[str, Any], status: int) -> Failure:
     number = verdict.get("status_code")
     failure = failure_from({"message": verdict.get("status_msg")}, status)
     kind = _VERDICTS.get(number, failure.kind) if isinstance(number, int) else failure.kind
+    kind = reworded(kind, _REWORDED.get(kind, {}), failure.message)
     return Failure(kind=kind, message=failure.message, status=status, code=str(number))
 
 

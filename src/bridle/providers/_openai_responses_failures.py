@@ -17,7 +17,10 @@ from typing import Any
 from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
+    SPENT_STATUSES,
     error_in,
+    is_about_reasoning,
+    is_overflow,
     kind_of_status,
     one_line,
     retry_after_seconds,
@@ -27,6 +30,7 @@ from ._failures import (
 from ._json import dumps, loads
 from ._openai_responses_content import word
 
+REFUSED = "invalid_encrypted_content"
 _KINDS_BY_WORD: dict[str, FailureKind] = {
     "context_length_exceeded": "context",
     "insufficient_quota": "quota",
@@ -52,7 +56,7 @@ _KINDS_BY_WORD: dict[str, FailureKind] = {
     "permission_error": "unauthorized",
     "model_not_found": "not_found",
     "not_found_error": "not_found",
-    "invalid_encrypted_content": "invalid",
+    REFUSED: "reasoning_refused",
     "invalid_prompt": "invalid",
     "request_too_large": "too_large",
 }
@@ -65,16 +69,15 @@ GONE = {
 }
 """State the provider does not hold any more, by the code we give it and the words it is told in."""
 _PARAMETER_OF_GONE = {"previous_response_id": "previous_response_not_found"}
-_ENCRYPTED = re.compile(r"encrypted content .*could not be (verified|decrypted)", re.IGNORECASE | re.DOTALL)
-_CONTEXT = re.compile(
-    r"exceeds? the (model's )?context (window|length)|maximum context length", re.IGNORECASE
+_SPENT = re.compile(
+    r"exceeded your current quota|insufficient (?:balance|quota|credits?|funds)", re.IGNORECASE
 )
-_SPENT = re.compile(r"exceeded your current quota|billing", re.IGNORECASE)
 _KEY = re.compile(r"(incorrect|invalid) api key", re.IGNORECASE)
 
 _WIRE: dict[FailureKind, tuple[int, str, str | None]] = {
     "invalid": (400, "invalid_request_error", None),
     "context": (400, "invalid_request_error", "context_length_exceeded"),
+    "reasoning_refused": (400, "invalid_request_error", REFUSED),
     "unauthorized": (401, "invalid_request_error", "invalid_api_key"),
     "not_found": (404, "invalid_request_error", "model_not_found"),
     "forgotten": (404, "invalid_request_error", "previous_response_not_found"),
@@ -147,7 +150,7 @@ def _mendable(code: str, message: str, parameter: str, status: int) -> str:
             return name
     if status == 404 and parameter in _PARAMETER_OF_GONE:
         return _PARAMETER_OF_GONE[parameter]
-    return "invalid_encrypted_content" if _ENCRYPTED.search(message) else ""
+    return REFUSED if status < 500 and is_about_reasoning(message) else ""
 
 
 def _status_in(error: Mapping[str, Any], status: int) -> int:
@@ -159,8 +162,8 @@ def _status_in(error: Mapping[str, Any], status: int) -> int:
 def _kind_of(message: str, status: int, *, named: bool) -> FailureKind:
     # Inside a good reply every trouble with a name is about what was asked, but for those in the table.
     kind: FailureKind = "invalid" if status < 300 and named else kind_of_status(status)
-    if kind in ("invalid", "server") and _CONTEXT.search(message):
+    if kind in ("invalid", "server") and is_overflow(message):
         return "context"
-    if kind in ("invalid", "rate_limited") and _SPENT.search(message):
+    if status in SPENT_STATUSES and _SPENT.search(message):
         return "quota"
     return "unauthorized" if kind == "invalid" and _KEY.search(message) else kind
