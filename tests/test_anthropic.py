@@ -213,7 +213,7 @@ def test_arguments_go_out_as_they_came():
     assert b'"input":{"b": 1.50,  "a": [ ]}' in body
 
 
-@pytest.mark.parametrize("broken", ['{"city": "Tok', "", "[1]", "nonsense"])
+@pytest.mark.parametrize("broken", ['{"city": "Tok', "[1]", "nonsense"])
 def test_arguments_that_are_no_object_are_wrapped_and_read_back(broken):
     request = ask(user("x"), assistant(call("c1", "t1", arguments=broken)))
     block = sent(request)["messages"][1]["content"][0]

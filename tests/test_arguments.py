@@ -1,9 +1,16 @@
 """Arguments of calls, on wires that want an object."""
 
+import re
+
 import pytest
 
+from bridle.providers import load
 from bridle.providers._arguments import INVALID_JSON, object_of, text_of
 from bridle.providers._json import dumps
+from bridle.values.message import Message
+from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.parts import Text, ToolCall, ToolResult
+from bridle.values.request import Request
 
 
 @pytest.mark.parametrize("arguments", ["{}", '{"n": 1.50, "a":  [null]}', '{"x":"é"}'])
@@ -12,11 +19,34 @@ def test_objects_go_out_as_they_are_spelled(arguments):
     assert text_of(arguments) == arguments
 
 
-@pytest.mark.parametrize("arguments", ["", '{"city": "Tok', "[1]", '"x"', "null", "\ud83d"])
+@pytest.mark.parametrize("arguments", ['{"city": "Tok', "[1]", '"x"', "null", "\ud83d"])
 def test_what_is_no_object_travels_in_one_and_comes_out_again(arguments):
     written = dumps(object_of(arguments)).decode()
     assert written.startswith(f'{{"{INVALID_JSON}":')
     assert text_of(written) == arguments.replace("\ud83d", "�")
+
+
+@pytest.mark.parametrize("arguments", ["", " \n"])
+def test_no_arguments_are_an_empty_object(arguments):
+    assert dumps(object_of(arguments)) == b"{}"
+
+
+@pytest.mark.parametrize(
+    "family", ["anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse"]
+)
+def test_a_call_without_arguments_has_none_on_every_wire(family):
+    """Other servers say nothing where they mean an empty object; it must not become a complaint here."""
+    call = ToolCall(id="c1", name="now", arguments="")
+    origin = Origin(family="elsewhere", endpoint="elsewhere", model="m")
+    line = (
+        Message(role="user", parts=(Text(text="q"),)),
+        Message(role="assistant", parts=(call,), origin=origin),
+        Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="noon"),)),)),
+    )
+    model = Model(id="m", endpoint=Endpoint(name="here", family=family))
+    body = load(family).encode(Request(model=model, messages=line)).body.decode()
+    assert INVALID_JSON not in body
+    assert re.search(r'"(input|args|arguments)":("?)\{\}\2', body)
 
 
 def test_an_object_that_only_looks_like_it_is_left_alone():

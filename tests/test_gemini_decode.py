@@ -415,10 +415,16 @@ def test_counts_of_a_stream_are_totals_so_far():
 
 
 @pytest.mark.parametrize(
-    "counts", [None, {"promptTokenCount": "3", "candidatesTokenCount": -1}, {"trafficType": "X"}]
+    "counts", [None, {}, {"promptTokenCount": "3", "candidatesTokenCount": -1}, {"trafficType": "X"}]
 )
 def test_counts_that_are_none(counts):
-    assert whole(text("a"), finish="STOP", counts=counts).usage == Usage()
+    """Nobody knows what such a reply cost, and nought is what it did not cost."""
+    used = Usage(incomplete=True)
+    reply = whole(text("a"), finish="STOP", counts=counts)
+    assert reply.usage == streamed(chunk(text("a"), finish="STOP", counts=counts))[0].usage == used
+    for stream_it in (False, True):
+        spoken = CODEC.speak(reply, stream=stream_it)
+        assert decode(b"".join(spoken.frames), headers=dict(spoken.headers))[0].usage == used
 
 
 # Ways of delivery

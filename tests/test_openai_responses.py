@@ -359,6 +359,12 @@ def test_the_same_item_is_not_sent_twice_under_its_id():
     assert [item["type"] for item in items].count("reasoning") == 1
 
 
+def test_a_turn_in_which_nothing_was_said_is_nothing():
+    """All it was asked for went into thinking, and none of that was shown."""
+    silent = assistant(usage=Usage(output=9, reasoning=9))
+    assert written(user("q"), silent, user("And?")) == written(user("q"), user("And?"))
+
+
 def test_reasoning_that_led_to_nothing_is_left_out():
     items = written(
         user("go"), assistant(named("a", "msg_1"), thought("rs_1")), user("on"), assistant(thought("rs_2"))

@@ -19,13 +19,12 @@ from msgspec import Raw
 
 from ..values.errors import MisuseError
 from ..values.parts import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ._arguments import object_of, text_of
 from ._json import dumps, is_object, loads, mended, raw
 
 FAMILY = "anthropic"
 Block = dict[str, Any]
 
-INVALID_JSON = "INVALID_JSON"
-"""Arguments that are no JSON object travel as the one member of an object that is."""
 NAME_LENGTH_MAX = 128
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -106,26 +105,6 @@ def sealed(call: ToolCall) -> Opaque:
     return Opaque(kind="tool_use", native=dumps(block_of(call, own=True, sent_id=call.wire_id)).decode())
 
 
-def input_of(arguments: str) -> Any:
-    """A call's arguments as the object this wire wants, as they were written wherever possible."""
-    if is_object(arguments):
-        return raw(arguments)
-    try:
-        value = loads(arguments)
-    except ValueError:
-        value = None
-    return value if isinstance(value, dict) else {INVALID_JSON: mended(arguments)}
-
-
-def arguments_of(text: str) -> str:
-    """The arguments in an `input` that was written by `input_of`, or by anybody else."""
-    if INVALID_JSON in text:
-        value = loads(text)
-        if isinstance(value, dict) and list(value) == [INVALID_JSON] and isinstance(value[INVALID_JSON], str):
-            return cast("str", value[INVALID_JSON])
-    return text
-
-
 def _plain(
     part: Text | Media | ToolCall | ToolResult | Reasoning, *, own: bool, sent_id: str
 ) -> Block | None:
@@ -134,7 +113,7 @@ def _plain(
             return {"type": "text", "text": mended(text)} if text.strip() else None
         case ToolCall(name=name, arguments=arguments):
             name = _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
-            return {"type": "tool_use", "id": sent_id, "name": name, "input": input_of(arguments)}
+            return {"type": "tool_use", "id": sent_id, "name": name, "input": object_of(arguments)}
         case ToolResult():
             return _result(part, own=own, sent_id=sent_id)
         case Reasoning(text=text, signature=signature, redacted=redacted):
@@ -201,7 +180,7 @@ def _call(block: Block, arguments: str | None, native: str | None) -> ToolCall:
     return ToolCall(
         id="",
         name=_text(block.get("name")),
-        arguments=arguments_of(arguments),
+        arguments=text_of(arguments),
         wire_id=_text(block.get("id")),
         native=native,
     )

@@ -11,7 +11,8 @@ import msgspec
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.parts import Part, ToolCall
-from ._anthropic_blocks import INVALID_JSON, Block, part_of, sealed, switched_at
+from ._anthropic_blocks import Block, part_of, sealed, switched_at
+from ._arguments import INVALID_JSON
 from ._json import dumps, loads, members, mended
 
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode

@@ -14,9 +14,11 @@ INVALID_JSON = "INVALID_JSON"
 
 
 def object_of(arguments: str) -> Any:
-    """The arguments as an object, spelled as they were wherever possible."""
+    """The arguments as an object, spelled as they were wherever possible; none at all are an empty one."""
     if is_object(arguments):
         return raw(arguments)
+    if not arguments.strip():
+        return {}
     try:
         value = loads(arguments)
     except ValueError:

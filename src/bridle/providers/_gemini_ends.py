@@ -94,6 +94,7 @@ def is_block(feedback: object) -> bool:
 
 
 def usage_of(counts: Mapping[str, Any]) -> Usage:
+    """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
     prompt, cached = _count(counts.get("promptTokenCount")), _count(counts.get("cachedContentTokenCount"))
     thoughts = _count(counts.get("thoughtsTokenCount"))
     return Usage(
@@ -101,11 +102,14 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
         cache_read=cached,
         output=_count(counts.get("candidatesTokenCount")) + thoughts,
         reasoning=thoughts,
+        incomplete=not isinstance(counts.get("promptTokenCount"), int),
     )
 
 
 def wire_usage(usage: Usage) -> dict[str, int]:
     """What the wire has a count for: what was written to a cache is part of the prompt here."""
+    if usage == Usage(incomplete=True):
+        return {}
     counts = {
         "promptTokenCount": usage.prompt,
         "cachedContentTokenCount": usage.cache_read,
@@ -113,7 +117,7 @@ def wire_usage(usage: Usage) -> dict[str, int]:
         "thoughtsTokenCount": usage.reasoning,
         "totalTokenCount": usage.total,
     }
-    return {name: count for name, count in counts.items() if count}
+    return {name: count for name, count in counts.items() if count or name == "promptTokenCount"}
 
 
 def wire_end(reply: Reply) -> dict[str, Any]:

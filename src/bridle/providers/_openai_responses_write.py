@@ -153,7 +153,7 @@ class ItemWriter:
         if not thoughts:
             # It did think, and what it thought first is not here any more.
             thought = message.usage is not None and message.usage.reasoning > 0
-            return not (thought and isinstance(message.parts[0], Text | ToolCall))
+            return not (thought and isinstance(next(iter(message.parts), None), Text | ToolCall))
         if self._manner.reasoning != "signed":
             return self._manner.reasoning != "strip"
         # Where proof is asked for every item has an id, so one without was put there by somebody else.
