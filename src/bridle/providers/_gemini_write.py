@@ -6,8 +6,8 @@ as there were calls and in their order, whatever order they came in: responses w
 the last one is there.  A call whose result never comes is answered with an error as soon as anybody
 else speaks; a result without a call, or a second one, is left out.
 
-A signature goes back on the part it came on, to the endpoint it came from, and nowhere else.  Where an
-endpoint demands signatures, a call that never had one from it carries the word the provider has for
+A signature goes back on the part it came on, to the model it came from, and nowhere else.  Where a
+model demands signatures, a call that never had one from it carries the word the provider has for
 that instead; it is put where the rule applies, on the first call of a turn.
 
 A call goes out under the id this endpoint gave it, when it gave one and did not use it before.  One
@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Raw
 
 from ..values.message import Message
-from ..values.model import Endpoint
+from ..values.model import Endpoint, Model
 from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.value import Value
 from ._dialect import spoken_at
@@ -34,6 +34,7 @@ from ._gemini_parts import (
     wire_name,
     word,
 )
+from ._home import fits, is_own
 from ._json import dumps, is_object, loads
 from ._kept import Turn
 
@@ -48,6 +49,10 @@ class Dialect(Value):
 
     unsigned_call: str = "skip_thought_signature_validator"
     """What stands in for a signature that never was, where one is demanded; documented by the provider."""
+    unsigned_models: str = ""
+    """A pattern of ids: these models sign calls or do not, and demand nothing."""
+    sealed_by: str = ""
+    """A pattern of ids: a signature goes to models in whose id it finds the same, see `_home`."""
 
 
 DIALECT = Dialect()
@@ -61,11 +66,11 @@ class _Sent(Value):
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None) -> None:
-        """Without an endpoint, everything of this family is taken to have come from where it goes."""
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint | None, model_id: str = "") -> None:
+        self._endpoint, self._model_id = endpoint, model_id
         self._dialect = spoken_at(endpoint, DIALECT)
         self._reasoning = endpoint.reasoning if endpoint else "may_echo"
+        self._demands = self._reasoning == "signed" and not fits(self._dialect.unsigned_models, model_id)
         self._sent: dict[str, _Sent] = {}
         self._used: set[str] = set()
         self._begun = False
@@ -105,8 +110,9 @@ class MessageWriter:
         origin = message.origin
         if origin is None or origin.family != FAMILY:
             return Kinship.FOREIGN
-        at_home = self._endpoint is None or origin.endpoint == self._endpoint.home
-        return Kinship.OWN if at_home else Kinship.FAMILY
+        sealed_by = self._dialect.sealed_by
+        own = is_own(origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=self._model_id)
+        return Kinship.OWN if own else Kinship.FAMILY
 
     def _user_part(self, part: Part, kinship: Kinship) -> Block | Raw | None:
         return None if isinstance(part, ToolResult | ToolCall | Reasoning) else block_of(part, kinship)
@@ -127,7 +133,7 @@ class MessageWriter:
                 signed = signed or SIGNATURE in block
             if block is not None:
                 blocks.append(block)
-        if self._reasoning == "signed" and first_call is not None and not signed:
+        if self._demands and first_call is not None and not signed:
             first_call[SIGNATURE] = self._dialect.unsigned_call
         return [dumps(block) for block in blocks]
 
@@ -192,21 +198,21 @@ def answered(messages: Sequence[Message]) -> Sequence[Message]:
     return (*messages, Message(role="tool", parts=tuple(map(lost, open_calls))))
 
 
-def continuation(messages: Sequence[Message], endpoint: Endpoint) -> tuple[Sequence[Message], str]:
+def continuation(messages: Sequence[Message], model: Model) -> tuple[Sequence[Message], str]:
     """What to ask with to go on with a paused reply: the messages before it, and the token it gave.
 
     The provider keeps the beginning of its answer itself; the token stands for it.
     """
     count, token = len(messages), ""
-    while count and (held := _token(messages[count - 1], endpoint)):
+    while count and (held := _token(messages[count - 1], model)):
         token = token or held
         count -= 1
     return messages[:count], token
 
 
-def _token(message: Message, endpoint: Endpoint) -> str:
-    origin = message.origin
-    if origin is None or (origin.family, origin.endpoint) != (FAMILY, endpoint.home):
+def _token(message: Message, model: Model) -> str:
+    sealed_by = spoken_at(model.endpoint, DIALECT).sealed_by
+    if not is_own(message.origin, FAMILY, model.endpoint, sealed_by=sealed_by, model_id=model.id):
         return ""
     for part in message.parts:
         if isinstance(part, Opaque) and part.kind == CONTINUATION and is_object(part.native):

@@ -21,7 +21,7 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from ..values.message import Message
-from ..values.model import Endpoint
+from ..values.model import Endpoint, Model
 
 DIGEST_BYTES = 16
 """Enough to tell requests apart; a digest is kept with every call in the log."""
@@ -162,3 +162,17 @@ class KeptMessages:
 
     def _end(self) -> tuple[bytes, bytes]:
         return self._last.closing, self._last.owed
+
+
+class KeptForModel(KeptMessages):
+    """Kept messages of a family that writes them otherwise for another model of the same endpoint."""
+
+    def __init__(self, writer: Callable[[Endpoint | None, str], Writer]) -> None:
+        self._model_id = ""
+        super().__init__(lambda endpoint: writer(endpoint, self._model_id))
+
+    def on_model(self, model: Model) -> None:
+        if model.id != self._model_id:
+            self._model_id = model.id
+            self._restart()
+        self.on(model.endpoint)

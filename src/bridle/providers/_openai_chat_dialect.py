@@ -29,6 +29,8 @@ class Dialect(Value):
 
     reasoning_field: str = "reasoning_content"
     """Where reasoning goes that did not come from this server, should it insist on having some."""
+    sealed_by: str = ""
+    """A pattern of ids: reasoning goes back to models in whose id it finds the same, see `_home`."""
     think_tags: bool = False
     """Whether reasoning stands in front of the answer, between <think> and </think>."""
     effort_at: str = "reasoning_effort"

@@ -6,8 +6,9 @@ nobody asked for is left out, and of two results the first counts.  Results cann
 those follow in a message of the user's, after all results.  There is no flag for a failed call; the
 first words of its result say so.
 
-Reasoning goes back to the server it came from, as that server's policy says.  Foreign reasoning stays
-here, unless the server insists on having some with every call.
+Reasoning goes back to the server it came from, as that server's policy says; where one server passes
+questions on to many makers, to the maker it came from.  Foreign reasoning stays here, unless the server
+insists on having some with every call.
 
 A call goes out under the server's own id when that is legal and was not used before, else under ours,
 and its result follows it.  The writer therefore sees the whole line, in order, once.
@@ -23,6 +24,7 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
+from ._home import is_own
 from ._json import dumps, mended
 from ._kept import Turn
 from ._openai_chat_alternate import NOTED, Alternation
@@ -55,8 +57,8 @@ class _Asked(NamedTuple):
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None, dialect: Dialect) -> None:
-        self._endpoint = endpoint
+    def __init__(self, endpoint: Endpoint | None, model_id: str, dialect: Dialect) -> None:
+        self._endpoint, self._model_id = endpoint, model_id
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._dialect = dialect
         self._used: set[str] = set()
@@ -75,10 +77,8 @@ class MessageWriter:
         return [*turns, *self._plain(role, others, own=own)]
 
     def _is_own(self, message: Message) -> bool:
-        origin = message.origin
-        if origin is None or origin.family != FAMILY:
-            return False
-        return self._endpoint is None or origin.endpoint == self._endpoint.home
+        sealed_by, model_id = self._dialect.sealed_by, self._model_id
+        return is_own(message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _assistant(self, message: Message, *, own: bool) -> Sequence[Turn]:
         calls = [part for part in message.parts if isinstance(part, ToolCall)]

@@ -27,6 +27,7 @@ from ..values.message import Message, Stop
 from ..values.model import Endpoint, ReasoningPolicy
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.value import Value
+from ._home import is_own
 from ._json import dumps, loads, raw
 from ._kept import KeptMessages, Turn
 from ._openai_responses_content import OPAQUE_CONTENT, Block, content_of, is_blank
@@ -51,6 +52,9 @@ class Manner(Value):
     with_ids: bool = True
     held: bool = False
     """The provider holds earlier items itself, which are not in this line."""
+    sealed_by: str = ""
+    model_id: str = ""
+    """Who is asked, where only some models can open what others sealed."""
 
 
 class KeptItems(KeptMessages):
@@ -118,10 +122,8 @@ class ItemWriter:
         return (Turn(b"", b",".join(map(dumps, items)), closing, merges=True),)
 
     def _is_own(self, message: Message) -> bool:
-        origin = message.origin
-        if origin is None or origin.family != FAMILY:
-            return False
-        return self._endpoint is None or origin.endpoint == self._endpoint.home
+        sealed_by, model_id = self._manner.sealed_by, self._manner.model_id
+        return is_own(message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _led_to_something([part for part in parts if not is_blank(part)])

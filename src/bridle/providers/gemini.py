@@ -39,7 +39,7 @@ from ._gemini_speak import speak
 from ._gemini_tools import choice_of, tools_of
 from ._gemini_write import MessageWriter, answered, continuation
 from ._json import dumps, is_object, raw
-from ._kept import DIGEST_BYTES, KeptMessages
+from ._kept import DIGEST_BYTES, KeptForModel
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
 COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
@@ -63,20 +63,20 @@ class GeminiCodec:
     def listed(self) -> str:
         return "contents"
 
-    def keep(self) -> KeptMessages:
-        return KeptMessages(MessageWriter)
+    def keep(self) -> KeptForModel:
+        return KeptForModel(MessageWriter)
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         if kept is None:
             kept = self.keep()
-        if not isinstance(kept, KeptMessages):
+        if not isinstance(kept, KeptForModel):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         model = request.model
-        kept.on(model.endpoint)
+        kept.on_model(model)
         # What is kept in the provider's cache must not be sent again, and is refused when it is.
         cached = any(extra.name == CACHE for extra in request.extras)
         kept.head((request.tools, request.system, cached), lambda: _head(request, cached=cached))
-        messages, token = continuation(request.messages, model.endpoint)
+        messages, token = continuation(request.messages, model)
         body, digest = kept.body(answered(messages), _tail(request, token, cached=cached))
         whole = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES)
         return HttpRequest(

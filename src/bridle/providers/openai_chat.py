@@ -32,7 +32,7 @@ from ..values.model import Endpoint
 from ..values.request import Mark, Request
 from ._dialect import spoken_at
 from ._json import dumps, loads
-from ._kept import KeptMessages
+from ._kept import KeptForModel
 from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
 from ._openai_chat_dialect import FAMILY, Dialect
@@ -64,17 +64,17 @@ class OpenAIChatCodec:
     def listed(self) -> str:
         return "messages"
 
-    def keep(self) -> KeptMessages:
-        return KeptMessages(lambda endpoint: MessageWriter(endpoint, self._dialect(endpoint)))
+    def keep(self) -> KeptForModel:
+        return KeptForModel(lambda place, name: MessageWriter(place, name, self._dialect(place)))
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
         if kept is None:
             kept = self.keep()
-        if not isinstance(kept, KeptMessages):
+        if not isinstance(kept, KeptForModel):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         dialect = self._dialect(request.model.endpoint)
-        kept.on(request.model.endpoint)
+        kept.on_model(request.model)
         marks = {mark.place: mark.ttl for mark in request.marks} if dialect.cache_marks else {}
         tools_ttl, system_ttl = marks.get("tools"), marks.get("system")
         follows = kept.writes(request.messages)

@@ -63,6 +63,8 @@ class Dialect(Value):
 
     with_ids: bool = True
     """Whether items may come back under the ids they were given; some bind those to one connection."""
+    sealed_by: str = ""
+    """A pattern of ids: sealed items go to models in whose id it finds the same, see `_home`."""
 
 
 PLAIN = Dialect()
@@ -94,10 +96,13 @@ class ResponsesCodec:
         held = any(name in extras for name in STATEFUL)
         # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
         lost = request.chained and not held
+        dialect = spoken_at(request.model.endpoint, self._dialect)
         manner = Manner(
             reasoning=_policy(request.model.endpoint.reasoning, held=stored and not lost),
-            with_ids=spoken_at(request.model.endpoint, self._dialect).with_ids and not lost,
+            with_ids=dialect.with_ids and not lost,
             held=held,
+            sealed_by=dialect.sealed_by,
+            model_id=request.model.id if dialect.sealed_by else "",
         )
         kept.going(request.model.endpoint, manner)
         kept.head((request.model.id, request.tools, request.system), lambda: _head(request))

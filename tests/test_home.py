@@ -1,0 +1,153 @@
+"""What was sealed for one model goes back to nobody who cannot open it, at the endpoints people use."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.providers import load
+from bridle.providers._home import fits, is_own
+from bridle.providers.catalogue import find
+from bridle.values.errors import MisuseError
+from bridle.values.message import Message
+from bridle.values.model import Endpoint, Origin
+from bridle.values.parts import Opaque, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import Request
+
+SKIP = "skip_thought_signature_validator"
+DETAIL = '{"detail":{"format":"f","index":0,"type":"reasoning.text"}}'
+SEALED = '{"detail":{"id":"rs_1","index":1,"type":"reasoning.encrypted"}}'
+ON_CALL = '{"call":{"extra_content":{"google":{"thought_signature":"SECRET-C"}}}}'
+
+
+def line(model, *parts, answered_by=None):
+    """One turn of a model with a call and its result; the provider may name the model in its own way."""
+    origin = Origin(family=model.endpoint.family, endpoint=model.endpoint.home, model=answered_by or model.id)
+    return (
+        Message(role="user", parts=(Text(text="Look."),), id="m1"),
+        Message(role="assistant", parts=parts, id="m2", origin=origin),
+        Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="Seen."),)),), id="m3"),
+    )
+
+
+def body(model, messages, kept=None):
+    return load(model.endpoint.family).encode(Request(model=model, messages=messages), kept).body.decode()
+
+
+ROUTED = (
+    Reasoning(text="Hm.", signature="SECRET-A", native=DETAIL),
+    Reasoning(signature="SECRET-B", redacted=True, native=SEALED),
+    ToolCall(id="c1", name="look", arguments="{}", wire_id="call_1", native=ON_CALL),
+)
+
+
+@pytest.mark.parametrize(
+    ("said_by", "answered_by", "asked", "opens"),
+    [
+        ("anthropic/claude-opus-5", None, "anthropic/claude-opus-5", True),
+        ("anthropic/claude-opus-5", None, "anthropic/claude-sonnet-5", True),
+        ("anthropic/claude-opus-5:beta", "anthropic/claude-opus-5", "anthropic/claude-opus-5:beta", True),
+        ("anthropic/claude-opus-5", None, "openai/gpt-6-sol", False),
+        ("openai/gpt-6-sol", "openai/gpt-6-sol-2026-09-01", "deepseek/deepseek-v4-pro", False),
+        ("google/gemini-3.5-flash", None, "google/gemini-3.5-flash", True),
+        ("google/gemini-2.5-pro", None, "google/gemini-3.5-flash", False),
+        ("openrouter/auto", "anthropic/claude-opus-5", "openrouter/auto", False),
+    ],
+)
+def test_one_server_with_many_makers_gives_each_maker_its_own_back(said_by, answered_by, asked, opens):
+    first = find(f"openrouter:{said_by}", environ={})
+    messages = line(first, *ROUTED, answered_by=answered_by)
+    sent = body(find(f"openrouter:{asked}", environ={}), messages)
+    assert [secret in sent for secret in ("SECRET-A", "SECRET-B", "SECRET-C")] == [opens] * 3
+    assert "Seen." in sent
+
+
+def signatures(sent):
+    calls = [part for content in json.loads(sent)["contents"] for part in content["parts"]]
+    return [part.get("thoughtSignature") for part in calls if "functionCall" in part]
+
+
+SIGNED = ToolCall(id="c1", name="look", arguments="{}", native='{"thoughtSignature":"c2ln"}')
+
+
+@pytest.mark.parametrize(
+    ("said_by", "answered_by", "asked", "carried"),
+    [
+        ("gemini-3.5-flash", None, "gemini-3.5-flash", "c2ln"),
+        ("gemini-3.5-flash", "gemini-3.5-flash-preview-09-2026", "gemini-3.5-flash", "c2ln"),
+        ("gemini-flash-latest", "gemini-3.5-flash", "gemini-flash-latest", "c2ln"),
+        ("gemini-2.5-flash", None, "gemini-2.5-flash", "c2ln"),
+        ("gemini-2.5-flash", None, "gemini-3.5-flash", SKIP),
+        ("gemini-3.5-flash", None, "gemini-3.1-pro-preview", SKIP),
+        ("gemini-3.5-flash", None, "gemini-2.5-flash", None),
+        ("gemini-2.5-flash", None, "gemini-2.5-flash-lite", None),
+    ],
+)
+def test_a_signature_is_for_the_model_that_made_it(said_by, answered_by, asked, carried):
+    messages = line(find(f"gemini:={said_by}", environ={}), SIGNED, answered_by=answered_by)
+    assert signatures(body(find(f"gemini:={asked}", environ={}), messages)) == [carried]
+
+
+def test_a_model_that_never_signs_needs_no_stand_in():
+    unsigned = ToolCall(id="c1", name="look", arguments="{}")
+    old, new = (find(f"gemini:{name}", environ={}) for name in ("gemini-2.5-pro", "gemini-4-argon"))
+    assert signatures(body(old, line(old, unsigned))) == [None]
+    assert signatures(body(new, line(old, unsigned))) == [SKIP]
+    foreign = [replace(each, origin=None) for each in line(old, unsigned)]
+    assert signatures(body(old, foreign)) == [None]
+
+
+def test_one_conversation_goes_from_model_to_model_and_back():
+    """The same memory of messages serves all of them, and must not hand one what is another's."""
+    first, second = (find(f"gemini:{name}", environ={}) for name in ("gemini-3.5-flash", "gemini-4-argon"))
+    kept = load("gemini").keep()
+    messages = line(first, SIGNED)
+    assert [signatures(body(model, messages, kept)) for model in (first, second, first)] == [
+        ["c2ln"],
+        [SKIP],
+        ["c2ln"],
+    ]
+
+
+def test_a_paused_reply_is_gone_on_with_by_the_model_that_paused():
+    first, second = (find(f"gemini:{name}", environ={}) for name in ("gemini-4-argon", "gemini-3.5-flash"))
+    token = Opaque(kind="continuation", native='{"continuationToken":"tok"}')
+    messages = line(first, Text(text="Half."), token)[:2]
+    assert "tok" in body(first, messages)
+    assert "tok" not in body(second, messages)
+
+
+def test_where_any_model_may_look_everything_goes_back():
+    """What a model cannot read is passed over in silence there, and dropping it would lose it for good."""
+    thought = Reasoning(signature="gAAA", native='{"id":"rs_1"}')
+    said = Text(text="Yes.", native='{"message":{"id":"msg_1"}}')
+    first, second = (find(f"openai:{name}", environ={}) for name in ("gpt-6-sol", "gpt-5.6-luna"))
+    assert "gAAA" in body(second, line(first, thought, said)[:2])
+
+
+def test_the_same_holds_for_sealed_items_where_a_server_of_that_wire_says_so():
+    endpoint = Endpoint(
+        name="many", family="openai_responses", reasoning="signed", dialect='{"sealed_by":"[^/]+/"}'
+    )
+    first, second = (
+        replace(find("openai:gpt-6-sol", environ={}), id=name, endpoint=endpoint) for name in ("a/x", "b/y")
+    )
+    thought = Reasoning(signature="gAAA", native='{"id":"rs_1"}')
+    messages = line(first, thought, Text(text="Yes.", native='{"message":{"id":"msg_1"}}'))[:2]
+    kept = load("openai_responses").keep()
+    assert ["gAAA" in body(model, messages, kept) for model in (first, second, first)] == [True, False, True]
+
+
+def test_whose_it_is():
+    here = Endpoint(name="here", family="f")
+    origin = Origin(family="f", endpoint="here", model="a/x")
+    assert is_own(origin, "f", here) and is_own(origin, "f", None)
+    assert not is_own(None, "f", here)
+    assert not is_own(origin, "g", here)
+    assert not is_own(replace(origin, endpoint="there"), "f", here)
+    assert is_own(origin, "f", here, sealed_by="[^/]+/", model_id="any-model")
+
+
+def test_a_pattern_that_is_none_is_named():
+    with pytest.raises(MisuseError, match="is no pattern"):
+        fits("(", "model")
