@@ -17,7 +17,7 @@ from bridle.values.errors import MissingKey, MisuseError
 from bridle.values.message import Message
 from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Reasoning, Text, ToolCall, ToolResult
-from bridle.values.request import Request, ToolChoice, ToolSpec
+from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
 
 TABLES = load_tables()
 ROWS = {name: row for name, row in TABLES.endpoints.items() if not row.simulated}
@@ -229,6 +229,32 @@ def test_the_same_model_may_do_other_things_elsewhere():
     assert direct.abilities.effort_with_tools
     assert chat.abilities == replace(direct.abilities, effort_with_tools=False)
     assert chat.price == direct.price
+
+
+def look(where: str) -> str:
+    """What there is to see."""
+    return where
+
+
+@pytest.mark.parametrize(("vendor", "instead"), [("openai-chat", "openai"), ("azure-chat", "azure")])
+def test_tools_a_model_refuses_on_one_wire_are_not_sent_and_the_other_is_named(monkeypatch, vendor, instead):
+    for name in ("OPENAI_API_KEY", "AZURE_OPENAI_API_KEY"):
+        monkeypatch.setenv(name, "key-for-tests")
+    agent = Agent(f"{vendor}:gpt-6-astra@http://127.0.0.1:9", tools=[look])
+    with pytest.raises(MisuseError, match=f"takes no tools .*write `{instead}:gpt-6-astra`"):
+        agent.run_sync("Look around.")
+    model = find(f"{vendor}:gpt-6-astra@http://127.0.0.1:9", environ={})
+    assert load("openai_chat").encode(conversation(model, tools=())).body  # earlier calls are no offence
+
+
+def test_an_effort_never_goes_out_beside_tools_where_the_two_are_refused():
+    model = find("openai-chat:gpt-5.5", environ={})
+    asked = conversation(model, thinking=Thinking(effort="high"))
+    with_tools = json.loads(load("openai_chat").encode(asked).body)
+    assert "tools" in with_tools
+    assert "reasoning_effort" not in with_tools
+    without = json.loads(load("openai_chat").encode(replace(asked, tools=())).body)
+    assert without["reasoning_effort"] == "high"
 
 
 @pytest.mark.parametrize(

@@ -57,6 +57,17 @@ def test_every_family_can_be_moved_to_and_from(family):
     assert [r.text for m in again.messages for r in m.results] == ["5", "1"]
 
 
+@pytest.mark.parametrize(
+    "vendor", ["azure", "azure-chat", "anthropic-vertex", "anthropic-vertex-region", "anthropic-foundry"]
+)
+def test_moving_in_and_out_needs_nothing_in_the_environment(monkeypatch, vendor):
+    """Nothing is sent, so nobody has to say where to."""
+    for name in ("AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL", "GOOGLE_CLOUD_PROJECT"):
+        monkeypatch.delenv(name, raising=False)
+    listed = export_history(vendor, import_history("anthropic", ANTHROPIC).messages)
+    assert [r.text for m in import_history(vendor, listed).messages for r in m.results] == ["5", "1"]
+
+
 def test_what_is_broken_is_repaired_and_told():
     history = import_history("anthropic", ANTHROPIC[:2])
     assert [r.outcome for r in history.messages[2].results] == ["unknown", "unknown"]

@@ -42,6 +42,10 @@ class Dialect(Value):
 
     tool_required: str = "required"
     """The word that makes the model call some tool."""
+    toolless_models: str = ""
+    """A pattern of ids: on this wire these models refuse every request with tools."""
+    tools_at: str = ""
+    """The endpoint at which they take them, as a person would type it."""
     parallel_switch: bool = True
     """Whether `parallel_tool_calls` is understood."""
     id_length: int | None = None

@@ -13,6 +13,7 @@ from msgspec import Raw
 from ..values.errors import BadTool, MisuseError
 from ..values.model import Abilities
 from ..values.request import Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from ._home import fits
 from ._json import is_object, loads, mended, raw
 from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
@@ -22,6 +23,14 @@ from ._openai_chat_strict import is_strict
 DELIVERY = frozenset({"stream", "stream_options"})
 """How the answer is delivered; no part of what is asked."""
 _PLACED = frozenset({"model", "tools", "messages", "stream"})
+
+
+def check_tools(request: Request, dialect: Dialect) -> None:
+    """Raises `MisuseError` when the model refuses tools here: only who asks can say what to give up."""
+    model = request.model
+    if request.tools and fits(dialect.toolless_models, model.id):
+        other = f"write `{dialect.tools_at}:{model.id}`" if dialect.tools_at else "choose another model"
+        raise MisuseError(f"{model.name} takes no tools on this wire: {other}, or ask without tools")
 
 
 def tool_of(spec: ToolSpec) -> Block | Raw:
@@ -54,7 +63,7 @@ def fields_of(request: Request, dialect: Dialect) -> Block:
     if request.output and request.output.mode == "native":
         fields["response_format"] = _response_format(request.output)
     if request.thinking:
-        _think(fields, request.thinking, abilities, dialect)
+        _think(fields, request.thinking, abilities, dialect, tools=bool(request.tools))
     for extra in request.extras:
         if extra.name not in DELIVERY:
             _add(fields, extra)
@@ -117,9 +126,10 @@ def _mark_strict(response_format: Block) -> None:
         response_format["json_schema"] = {**shape, "strict": True}
 
 
-def _think(fields: Block, thinking: Thinking, abilities: Abilities, dialect: Dialect) -> None:
+def _think(fields: Block, thinking: Thinking, abilities: Abilities, dialect: Dialect, *, tools: bool) -> None:
     """Empty abilities say that nothing is known of the model, not that it takes nothing."""
-    if thinking.effort and (not abilities.efforts or thinking.effort in abilities.efforts):
+    able = abilities.effort_with_tools or not tools
+    if thinking.effort and able and (not abilities.efforts or thinking.effort in abilities.efforts):
         _put(fields, dialect.effort_at, thinking.effort)
     if thinking.mode and (not abilities.thinking or thinking.mode in abilities.thinking):
         wire = dict(dialect.modes).get(thinking.mode)

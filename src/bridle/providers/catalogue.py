@@ -48,8 +48,11 @@ Signer = Callable[[Outgoing, float], tuple[tuple[str, str], ...]]
 """From a request and the time to the headers that prove who asks."""
 
 
-def find(string: str, *, environ: Mapping[str, str]) -> Model:
-    """The model a string means; raises `UnknownModel`."""
+def find(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> Model:
+    """The model a string means; raises `UnknownModel`.
+
+    One that is only spoken of need not have an address: places in it that nothing fills stay as they are.
+    """
     tables = _tables(environ)
     vendor, colon, rest = string.strip().partition(":")
     row = tables.endpoints.get(vendor) if colon else None
@@ -70,9 +73,11 @@ def find(string: str, *, environ: Mapping[str, str]) -> Model:
             f"no model {name!r} is known, but {near!r} is: write `{lead}{near}`,"
             f" or `{vendor}:={lead.removeprefix(f'{vendor}:')}{name}` if you mean what you wrote"
         )
+    if not url:
+        url = _base_url(vendor, row, environ) if spoken_to or _placed(row, environ) else row.base_url
     return Model(
         id=name,
-        endpoint=_endpoint(vendor, row, part, url or _base_url(vendor, row, environ), environ),
+        endpoint=_endpoint(vendor, row, part, url, environ),
         abilities=(entry or tables.newest(part)).abilities,
         price=entry.price if entry else None,
     )

@@ -37,7 +37,7 @@ from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_failures import speak_failure
-from ._openai_chat_fields import delivery_of, fields_of, tool_of
+from ._openai_chat_fields import check_tools, delivery_of, fields_of, tool_of
 from ._openai_chat_meaning import CHANGES, meaning
 from ._openai_chat_message import joined, members_of
 from ._openai_chat_read import read
@@ -74,6 +74,7 @@ class OpenAIChatCodec:
         if not isinstance(kept, KeptForModel):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         dialect = self._dialect(request.model.endpoint)
+        check_tools(request, dialect)
         kept.on_model(request.model)
         marks = {mark.place: mark.ttl for mark in request.marks} if dialect.cache_marks else {}
         tools_ttl, system_ttl = marks.get("tools"), marks.get("system")

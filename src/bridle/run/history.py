@@ -53,7 +53,7 @@ def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
 
 def _endpoint(name: str) -> Endpoint:
     try:
-        return locate(f"{name}:={ANY_MODEL}").endpoint
+        return locate(f"{name}:={ANY_MODEL}", spoken_to=False).endpoint
     except UnknownModel:
         family = name.replace("-", "_")
         return Endpoint(name=family, family=load(family).family)

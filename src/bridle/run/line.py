@@ -27,9 +27,12 @@ class Line:
     """What signs each request, where a signature stands in for a key."""
 
 
-def locate(model: str, environ: Mapping[str, str] | None = None) -> Model:
-    """The model meant by a string like `vendor:model`; raises `UnknownModel`."""
-    return find(model, environ=os.environ if environ is None else environ)
+def locate(model: str, environ: Mapping[str, str] | None = None, *, spoken_to: bool = True) -> Model:
+    """The model meant by a string like `vendor:model`; raises `UnknownModel`.
+
+    Unless it is to be `spoken_to`, nothing has to be set that says where it answers.
+    """
+    return find(model, environ=os.environ if environ is None else environ, spoken_to=spoken_to)
 
 
 def connect(model: Model, environ: Mapping[str, str] | None = None) -> Line:
