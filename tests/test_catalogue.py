@@ -4,6 +4,7 @@ from decimal import Decimal
 
 import pytest
 
+from bridle.providers._tables import NEUTRAL
 from bridle.providers.catalogue import authorise, find, key, known, preferred
 from bridle.values.errors import MissingKey, MisuseError, UnknownModel
 from bridle.values.model import Abilities, Endpoint
@@ -328,7 +329,7 @@ def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
     assert len(tune.price.tiers) == 2
 
     desk = find("desk:anything-at-all", environ=environ)
-    assert (desk.abilities, desk.price, key(desk, {})) == (Abilities(), None, None)
+    assert (desk.abilities, desk.price, key(desk, {})) == (NEUTRAL, None, None)
     served = [model for model in known(environ) if model.endpoint.name == "gateway"]
     assert len(served) == 19
     assert preferred(environ) == "gateway:claude-sonnet-5-5"

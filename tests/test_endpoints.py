@@ -8,16 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from bridle import Agent
+from bridle.core.settling import settle
 from bridle.ports.codec import HttpRequest
 from bridle.ports.transport import Outgoing
 from bridle.providers import load
-from bridle.providers._tables import load_tables
+from bridle.providers._tables import NEUTRAL, load_tables
 from bridle.providers.catalogue import authorise, find, key, preferred, signer
 from bridle.values.errors import MissingKey, MisuseError
 from bridle.values.message import Message
-from bridle.values.model import Abilities, Origin
+from bridle.values.model import Origin
 from bridle.values.parts import Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
+from bridle.values.settings import Settings
 
 TABLES = load_tables()
 ROWS = {name: row for name, row in TABLES.endpoints.items() if not row.simulated}
@@ -220,7 +222,7 @@ def test_who_is_asked_when_nobody_is_named():
 def test_a_server_of_ones_own_needs_nothing_but_its_address():
     model = find("local:some-model@http://127.0.0.1:8080/v1", environ={})
     assert (model.id, model.endpoint.base_url) == ("some-model", "http://127.0.0.1:8080/v1")
-    assert (model.abilities, model.price, key(model, {})) == (Abilities(), None, None)
+    assert (model.abilities, model.price, key(model, {})) == (NEUTRAL, None, None)
     assert json.loads(load("openai_chat").encode(conversation(model)).body)["max_tokens"] == 500
 
 
@@ -278,7 +280,40 @@ def test_other_clouds_spell_and_charge_otherwise(string, price):
 @pytest.mark.parametrize("string", ["bedrock:amazon.nova-pro-v1:0", "azure:our-deployment@http://h"])
 def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
     model = find(string, environ={})
-    assert (model.abilities, model.price) == (Abilities(), None)
+    assert (model.abilities, model.price) == (NEUTRAL, None)
+
+
+@pytest.mark.parametrize(
+    ("string", "place"),
+    [
+        ("kimi:kimi-k3", "reasoning_effort"),
+        ("xai:grok-4.7", "reasoning_effort"),
+        ("local:some-model", "reasoning_effort"),
+        ("azure:our-deployment@http://h", "reasoning.effort"),
+    ],
+)
+def test_an_effort_nobody_wrote_down_is_passed_on(string, place):
+    model = find(string, environ={})
+    wish = settle(Settings(model=model, thinking=Thinking(effort="brisk")), ToolChoice())
+    assert (wish.thinking, wish.notes) == (Thinking(effort="brisk"), ())
+    body = json.loads(load(model.endpoint.family).encode(conversation(model, thinking=wish.thinking)).body)
+    for name in place.split("."):
+        body = body[name]
+    assert body == "brisk"
+
+
+@pytest.mark.parametrize("string", ["zai:glm-5.3", "mistral:mistral-large-4", "deepseek:deepseek-v4-pro"])
+def test_an_effort_nobody_takes_is_left_out_with_a_word(string):
+    wish = settle(Settings(model=find(string, environ={}), thinking=Thinking(effort="brisk")), ToolChoice())
+    assert wish.thinking is None
+    assert "effort 'brisk' was left out" in wish.notes[0]
+
+
+def test_a_model_nobody_knows_is_not_asked_for_sealed_reasoning():
+    """It may be one that does not reason, and those refuse."""
+    asked = [find(name, environ={}) for name in ("azure:our-deployment@http://h", "azure:gpt-5.5@http://h")]
+    bodies = [load("openai_responses").encode(conversation(model)).body for model in asked]
+    assert [b"encrypted_content" in body.split(b'"store"')[1] for body in bodies] == [False, True]
 
 
 def test_another_cloud_has_model_and_stream_in_the_path():

@@ -100,7 +100,7 @@ def _effort(wish: Wish, settings: Settings) -> Wish:
     thinking, abilities = wish.thinking, settings.model.abilities
     if thinking is None or not thinking.effort:
         return wish
-    if thinking.effort not in abilities.efforts:
+    if not abilities.takes_effort(thinking.effort):
         can = f"it takes {', '.join(abilities.efforts)}" if abilities.efforts else "it takes none"
         note = f"effort {thinking.effort!r} was left out: of {settings.model.id}, {can}"
     elif settings.tools and not abilities.effort_with_tools:

@@ -129,7 +129,7 @@ def _mark_strict(response_format: Block) -> None:
 def _think(fields: Block, thinking: Thinking, abilities: Abilities, dialect: Dialect, *, tools: bool) -> None:
     """Empty abilities say that nothing is known of the model, not that it takes nothing."""
     able = abilities.effort_with_tools or not tools
-    if thinking.effort and able and (not abilities.efforts or thinking.effort in abilities.efforts):
+    if thinking.effort and able and (not abilities.efforts or abilities.takes_effort(thinking.effort)):
         _put(fields, dialect.effort_at, thinking.effort)
     if thinking.mode and (not abilities.thinking or thinking.mode in abilities.thinking):
         wire = dict(dialect.modes).get(thinking.mode)

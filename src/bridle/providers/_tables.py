@@ -19,13 +19,15 @@ import msgspec
 from msgspec.structs import replace
 
 from ..values.errors import MisuseError
-from ..values.model import Abilities, Auth, ReasoningPolicy
+from ..values.model import ANY_EFFORT, Abilities, Auth, ReasoningPolicy
 from ..values.usage import Price, Rates
 from ..values.value import Value
 
 _FILES = ("endpoints.toml", "models.toml")
 _NO_SUFFIX = "(?!)"
 """A pattern that fits nothing."""
+NEUTRAL = Abilities(efforts=(ANY_EFFORT,))
+"""What a model is taken to do of which nobody has written down anything."""
 _DOLLARS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
 
 Tree = dict[str, object]
@@ -91,7 +93,7 @@ class Tables(NamedTuple):
 
     def newest(self, row: EndpointRow) -> Entry:
         if not row.models or row.others:
-            return _at(row, Entry(Abilities(), None))
+            return _at(row, Entry(NEUTRAL, None))
         line = self.lines[row.models[0]]
         return _at(row, line.ids[line.newest])
 

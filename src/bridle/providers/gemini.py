@@ -155,10 +155,10 @@ def _generation_config(request: Request) -> Block:
 
 def _thinking(thinking: Thinking, abilities: Abilities) -> Block | None:
     """A level or an allowance, never both: the provider refuses the two together."""
-    modes, efforts = abilities.thinking, abilities.efforts
-    unknown = not modes and not efforts
+    modes = abilities.thinking
+    unknown = not modes and not abilities.efforts
     wire: Block = {}
-    if thinking.effort and (unknown or thinking.effort in efforts):
+    if thinking.effort and (unknown or abilities.takes_effort(thinking.effort)):
         wire["thinkingLevel"] = thinking.effort.upper()
     elif thinking.budget_tokens is not None and (unknown or BUDGETED in modes):
         wire["thinkingBudget"] = thinking.budget_tokens

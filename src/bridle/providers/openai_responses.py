@@ -32,7 +32,7 @@ from msgspec import Raw
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
-from ..values.model import ReasoningPolicy
+from ..values.model import ANY_EFFORT, Abilities, ReasoningPolicy
 from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
@@ -219,12 +219,14 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
     if request.tools and not request.tool_choice.parallel:
         fields["parallel_tool_calls"] = False
     reasons = bool(abilities.thinking or abilities.efforts)
-    if request.thinking and reasons and (reasoning := _reasoning(request.thinking, abilities.efforts)):
+    if request.thinking and reasons and (reasoning := _reasoning(request.thinking, abilities)):
         fields["reasoning"] = reasoning
     if request.output and request.output.mode == "native":
         fields["text"] = {"format": _format(request.output)}
     fields["store"] = stored
-    if reasons and request.model.endpoint.reasoning == "signed":
+    # Models that do not reason refuse to be asked for it, so of a model nobody knows it is not.
+    certain = reasons and ANY_EFFORT not in abilities.efforts
+    if certain and request.model.endpoint.reasoning == "signed":
         fields["include"] = [_ENCRYPTED]
     for name, value in extras.items():
         if name not in ("store", _DELIVERY):
@@ -252,9 +254,9 @@ def _tool_choice(request: Request) -> str | Block:
     return {"type": kind, **named}
 
 
-def _reasoning(thinking: Thinking, efforts: tuple[str, ...]) -> Block:
+def _reasoning(thinking: Thinking, abilities: Abilities) -> Block:
     wire: Block = {}
-    if thinking.effort and (not efforts or thinking.effort in efforts):
+    if thinking.effort and (not abilities.efforts or abilities.takes_effort(thinking.effort)):
         wire["effort"] = thinking.effort
     if summary := SUMMARIES.get(thinking.display):
         wire["summary"] = summary

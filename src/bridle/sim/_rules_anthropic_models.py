@@ -63,7 +63,7 @@ def _no_effort(request: Asked) -> Found | None:
 
 def _bad_effort(request: Asked) -> Found | None:
     wanted, abilities = _effort(request), request.abilities
-    if not wanted or abilities is None or not abilities.efforts or wanted in abilities.efforts:
+    if not wanted or abilities is None or not abilities.efforts or abilities.takes_effort(wanted):
         return None
     return {"effort": wanted, "levels": ", ".join(sorted(abilities.efforts))}
 

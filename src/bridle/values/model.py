@@ -14,6 +14,8 @@ Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
 """What an endpoint wants done with earlier reasoning when it is sent back."""
 StructuredOutput = Literal["native", "tool"]
+ANY_EFFORT = "any"
+"""Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
 
 
 class Abilities(Value):
@@ -24,6 +26,7 @@ class Abilities(Value):
     allowance_mode: str = ""
     """The thinking mode that takes an allowance of tokens, and has to have one; empty when none does."""
     efforts: tuple[str, ...] = ()
+    """Accepted efforts; `ANY_EFFORT` stands for all that nobody wrote down."""
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
     unforced_while: tuple[str, ...] = ()
@@ -41,6 +44,9 @@ class Abilities(Value):
     """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
     automatic_cache: bool = False
     """Whether one switch on the request lets the provider place the last mark itself."""
+
+    def takes_effort(self, effort: str) -> bool:
+        return effort in self.efforts or ANY_EFFORT in self.efforts
 
 
 class Endpoint(Value):
