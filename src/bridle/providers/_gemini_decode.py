@@ -18,14 +18,14 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from ..values.usage import Usage
 from ._array import ArrayReader
-from ._failures import error_in, one_line, stranger
+from ._failures import error_in
 from ._gemini_ends import CONTINUES, finish_word, is_block, reply_of, usage_of
 from ._gemini_failures import failure_from, failure_of
 from ._gemini_growing import Growing
@@ -41,18 +41,11 @@ from ._gemini_parts import (
     wire_name,
 )
 from ._json import dumps, loads, mended
-from ._sse import SseReader
-
-BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
-ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
+from ._shell import DONE, DecoderShell, Reader
 
 _KEPT = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
 """What a candidate says beside its content that is worth keeping."""
 _KNOWN = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_BLANK = b" \t\r\n" + _BYTE_ORDER_MARK
 _NOTHING = Raw()
 
 
@@ -117,22 +110,20 @@ _decode_words = msgspec.json.Decoder(_Chunk).decode
 _decode_written = msgspec.json.Decoder(_WrittenChunk).decode
 
 
-class GeminiDecoder:
+class GeminiDecoder(DecoderShell):
+    ending = "finishReason"
+
     def __init__(
         self, model: Model, tools: Sequence[ToolSpec], status: int, headers: Mapping[str, str]
     ) -> None:
-        self._model, self._status, self._headers = model, status, headers
+        super().__init__(status, headers)
+        self._model = model
         self._names = {sent: tool.name for tool in tools if (sent := wire_name(tool.name)) != tool.name}
-        self._reader: SseReader | ArrayReader | None = None
-        self._body: list[bytes] = []
-        self._body_size = 0
-        self._sniffed = not self._succeeded
         self._growing = Growing()
         self._meta: dict[str, Any] = {}
         self._fields: dict[str, Any] = {}
         self._counts: dict[str, Any] = {}
         self._latest_counts = _NOTHING
-        self._failure: Failure | None = None
 
     @property
     def partial(self) -> str:
@@ -144,76 +135,34 @@ class GeminiDecoder:
         return replace(usage_of(self._counts), incomplete=True)
 
     @property
-    def _succeeded(self) -> bool:
-        return 200 <= self._status < 300
+    def _is_over(self) -> bool:
+        return bool(self._meta.get("finishReason")) or is_block(self._meta.get("promptFeedback"))
 
-    def feed(self, data: bytes) -> list[Delta]:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            if not self._sniffed:
-                data = self._sniff(data)
-            if self._reader is None:
-                self._hold(data)
-                return []
-            return self._take(self._reader.feed(data))
-        except ProviderError as error:
-            self._failure = error.failure
-            raise
+    def _told(self) -> Reply:
+        if isinstance(self._reader, ArrayReader) and not self._reader.closed:
+            raise self._problem("cut", "the stream ended before the array of its pieces did")
+        return self._reply()
 
-    def close(self) -> Reply:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        body = b"".join(self._body)
-        if not self._succeeded:
-            raise ProviderError(failure_of(self._status, self._headers, body))
-        if self._reader is None:
-            self._whole(body)
-        else:
-            self._last_words(self._reader)
-            if not self._ended:
-                raise self._problem("cut", "the stream ended before the reply did: no finishReason arrived")
-            if isinstance(self._reader, ArrayReader) and not self._reader.closed:
-                raise self._problem("cut", "the stream ended before the array of its pieces did")
+    def _refusal(self, body: bytes) -> Failure:
+        return failure_of(self._status, self._headers, body)
+
+    def _reader_of(self, start: bytes) -> Reader | None:
+        return ArrayReader() if start == b"[" else super()._reader_of(start)
+
+    def _reply(self) -> Reply:
         self._note_counts()
         return reply_of(self._parts(), self._meta, self._counts, self._model)
 
-    @property
-    def _ended(self) -> bool:
-        return bool(self._meta.get("finishReason")) or is_block(self._meta.get("promptFeedback"))
-
-    def _sniff(self, data: bytes) -> bytes:
-        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
-        data = b"".join((*self._body, data))
-        self._body, self._body_size = [], 0
-        start = data.lstrip(_BLANK)[:1]
-        if not start:
-            return data[-len(_BYTE_ORDER_MARK) :]
-        self._sniffed = True
-        if start == b"[":
-            self._reader = ArrayReader()
-        elif start not in b'{<"':
-            self._reader = SseReader()
-        return data
-
-    def _hold(self, data: bytes) -> None:
-        limit = BODY_BYTES_MAX if self._succeeded else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
-            self._body.append(data)
-            self._body_size += len(data)
-        elif self._succeeded:
-            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
-
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
-        for _, data in events:
+        for name, data in events:
             try:
                 chunk = _decode_words(data)
             except (ValueError, RecursionError):
-                self._read(data, deltas)
+                self._read(name, data, deltas)
                 continue
             if len(chunk.candidates) != 1 or chunk.candidates[0].index:
-                self._read(data, deltas)
+                self._read(name, data, deltas)
                 continue
             for part in chunk.candidates[0].content.parts:
                 if said := part.text:
@@ -227,17 +176,10 @@ class GeminiDecoder:
                 self._meta["modelVersion"] = chunk.model_version
         return deltas
 
-    def _read(self, data: bytes, deltas: list[Delta]) -> None:
-        if data.strip() == b"[DONE]":
-            return
-        try:
-            chunk = loads(data)
-            if isinstance(chunk, dict):
-                self._happened(chunk, data, deltas)
-        except ValueError as error:
-            raise self._problem(
-                "garbled", f"the provider sent a piece of a reply that cannot be read ({error})"
-            ) from None
+    def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        chunk = self._event(data) if data.strip() != DONE else None
+        if isinstance(chunk, dict):
+            self._happened(chunk, data, deltas)
 
     def _happened(self, chunk: Block, data: bytes, deltas: list[Delta]) -> None:
         chunk = {camel(name): value for name, value in chunk.items() if value is not None}
@@ -312,14 +254,9 @@ class GeminiDecoder:
                 self._counts.update((name, value) for name, value in counts.items() if value is not None)
 
     def _parts(self) -> list[Part]:
-        try:
-            parts = [self._called(part) for part in self._growing.parts()]
-            if self._fields and any(map(_says, parts)):
-                parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
-        except ValueError as error:
-            raise self._problem(
-                "garbled", f"the provider sent a part that cannot be read ({error})"
-            ) from None
+        parts = [self._called(part) for part in self._growing.parts()]
+        if self._fields and any(map(_says, parts)):
+            parts.append(Opaque(kind=CANDIDATE_FIELDS, native=dumps(self._fields).decode()))
         if self._meta.get("finishReason") == CONTINUES and (token := self._meta.get(CONTINUED_BY)):
             parts.append(Opaque(kind=CONTINUATION, native=dumps({CONTINUED_BY: token}).decode()))
         return parts
@@ -330,38 +267,17 @@ class GeminiDecoder:
             return replace(part, name=self._names[part.name])
         return part
 
-    def _whole(self, body: bytes) -> None:
+    def _from_json(self, body: bytes) -> Reply:
         """A reply given whole may leave out why it stopped, but must be one."""
-        try:
-            reply = loads(body)
-        except ValueError:
-            if not body.strip():
-                raise self._problem("cut", "the provider's reply was empty") from None
-            if body.lstrip(_BLANK)[:1] == b"{":
-                raise self._problem("cut", "the reply ended before it was complete") from None
-            raise self._stranger(body) from None
+        reply = self._whole(body)
         if not isinstance(reply, dict):
             raise self._stranger(body)
         if "error" not in reply and _KNOWN.isdisjoint(map(camel, reply)):
             if (error := error_in(reply)) is not None:
                 raise ProviderError(failure_from(error, self._status))
             raise self._stranger(body)
-        self._read(body, [])
-
-    def _stranger(self, body: bytes) -> ProviderError:
-        return ProviderError(stranger(self._status, "reply of this provider", body))
-
-    def _last_words(self, reader: SseReader | ArrayReader) -> None:
-        """An event without its final blank line counts when it is whole."""
-        for _, data in reader.close():
-            try:
-                loads(data)
-            except ValueError:
-                return
-            self._read(data, [])
-
-    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=one_line(message), status=self._status))
+        self._happened(reply, body, [])
+        return self._reply()
 
 
 def _says(part: Part) -> bool:

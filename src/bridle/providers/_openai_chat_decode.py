@@ -17,29 +17,22 @@ import msgspec
 from msgspec.structs import replace
 
 from ..values.delta import Delta
-from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Text
 from ..values.usage import Usage
-from ._failures import STRANGER_LENGTH_MAX, one_line, stranger
-from ._json import loads
+from ._failures import STRANGER_LENGTH_MAX, one_line
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_ends import GAVE_UP, counted, reply_of
 from ._openai_chat_failures import error_in, failure_by_verdict, failure_from, failure_of
 from ._openai_chat_growing import GrowingMessage
 from ._openai_chat_message import content_parts
-from ._sse import SseReader
+from ._shell import DONE, DecoderShell
 
-BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
-ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
-_SENTINEL = b"[DONE]"
 _FRAME = frozenset({"choices", "usage", "id"})
 """What shows that an event is a piece of a reply, whatever else it holds."""
-_BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class _Function(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -86,22 +79,20 @@ class _Chunk(msgspec.Struct, gc=False):
 _decode_chunk = msgspec.json.Decoder(_Chunk).decode
 
 
-class ChatDecoder:
+class ChatDecoder(DecoderShell):
+    wanted = "chat completion"
+    ending = "reason to stop"
+
     def __init__(
         self, model: Model, dialect: Dialect, status: int, headers: Mapping[str, str], *, tools: bool
     ) -> None:
-        self._model, self._dialect, self._status, self._headers = model, dialect, status, headers
-        self._tools = tools
-        self._reader: SseReader | None = None
-        self._body: list[bytes] = []
-        self._body_size = 0
-        self._sniffed = not 200 <= status < 300
+        super().__init__(status, headers)
+        self._model, self._dialect, self._tools = model, dialect, tools
         self._grown = GrowingMessage(think_tags=dialect.think_tags)
         self._meta: Block = {}
         self._choice: int | None = None
         self._reason = ""
         self._ended = False
-        self._failure: Failure | None = None
 
     @property
     def partial(self) -> str:
@@ -112,65 +103,16 @@ class ChatDecoder:
     def counted(self) -> Usage:
         return replace(counted(self._meta), incomplete=True)
 
-    def feed(self, data: bytes) -> list[Delta]:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            if not self._sniffed:
-                self._sniff(data)
-            if self._reader is None:
-                self._hold(data)
-                return []
-            return self._take(self._reader.feed(data))
-        except (ProviderError, ValueError, RecursionError) as error:
-            self._failure = self._failure_in(error)
-            raise ProviderError(self._failure) from None
-
-    def close(self) -> Reply:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            return self._closed()
-        except (ProviderError, ValueError, RecursionError) as error:
-            self._failure = self._failure_in(error)
-            raise ProviderError(self._failure) from None
-
-    def _closed(self) -> Reply:
-        if not 200 <= self._status < 300:
-            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
-        if self._reader is None:
-            return self._from_json(b"".join(self._body))
-        if not self._ended:
-            self._last_words(self._reader)
-        if not self._is_over():
-            raise self._problem("cut", "the stream ended before the reply did: no reason to stop arrived")
-        return self._reply(self._grown.message())
-
-    def _failure_in(self, error: Exception) -> Failure:
-        if isinstance(error, ProviderError):
-            return error.failure
-        return self._problem("garbled", f"the provider sent what cannot be written again ({error})").failure
-
+    @property
     def _is_over(self) -> bool:
         # Some servers give no reason, and some proxies end properly what was cut off behind them.
         return bool(self._reason) or (self._ended and self._grown.is_whole)
 
-    def _sniff(self, data: bytes) -> None:
-        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
-        start = data.lstrip(_BLANK)[:1]
-        if start:
-            self._sniffed = True
-            if start not in b'{[<"':
-                self._reader = SseReader()
-                self._body = []
+    def _told(self) -> Reply:
+        return self._reply(self._grown.message())
 
-    def _hold(self, data: bytes) -> None:
-        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
-            self._body.append(data)
-            self._body_size += len(data)
-        elif limit == BODY_BYTES_MAX:
-            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+    def _refusal(self, body: bytes) -> Failure:
+        return failure_of(self._status, self._headers, body)
 
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -204,20 +146,16 @@ class ChatDecoder:
         return True
 
     def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
-        if data.strip() == _SENTINEL:
+        if self._ended:
+            return
+        if data.strip() == DONE:
             self._ended = True
             deltas += self._grown.rest()
             return
-        try:
-            event = loads(data)
-        except ValueError as unread:
-            raise self._problem(
-                "garbled",
-                f"the provider sent an event that cannot be read ({unread}):"
-                f" {one_line(data, STRANGER_LENGTH_MAX)}",
-            ) from None
+        event = self._event(data)
         if not isinstance(event, dict):
-            raise self._problem("garbled", f"the provider sent an event of no known kind: {data[:200]!r}")
+            seen = one_line(data, STRANGER_LENGTH_MAX)
+            raise self._problem("garbled", f"the provider sent an event of no known kind: {seen}")
         if name == b"error" or not _FRAME & event.keys():
             # Some servers put the bare error where a piece of the reply belongs.
             error = error_in(event) or ({"message": one_line(data)} if name == b"error" else None)
@@ -276,14 +214,7 @@ class ChatDecoder:
         return reply_of(message, self._reason, self._meta, self._model, self._dialect, tools=self._tools)
 
     def _from_json(self, body: bytes) -> Reply:
-        try:
-            whole = loads(body)
-        except ValueError:
-            if not body.strip():
-                raise self._problem("cut", "the provider's reply was empty") from None
-            if body.lstrip(_BLANK)[:1] in (b"{", b"["):
-                raise self._problem("cut", "the reply ended before it was complete") from None
-            raise self._no_reply(body) from None
+        whole = self._whole(body)
         choices = whole.get("choices") if isinstance(whole, dict) else None
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict):
@@ -291,32 +222,16 @@ class ChatDecoder:
                 raise ProviderError(failure_from(error, self._status))
             if isinstance(whole, dict):
                 self._raise_for(whole)
-            raise self._no_reply(body)
+            raise self._stranger(body)
         self._note(whole)
         self._raise_for(choice)
         message, reason = choice.get("message"), word(choice.get("finish_reason"))
         if not isinstance(message, dict) and not reason:
-            raise self._no_reply(body)
+            raise self._stranger(body)
         if reason:
             self._finish(reason)
         self._meta["content_filter_results"] = choice.get("content_filter_results")
         return self._reply(message if isinstance(message, dict) else {})
-
-    def _last_words(self, reader: SseReader) -> None:
-        """An event without its final blank line counts when it is whole."""
-        for name, data in reader.close():
-            if data.strip() != _SENTINEL:
-                try:
-                    loads(data)
-                except ValueError:
-                    return
-            self._read(name, data, [])
-
-    def _no_reply(self, body: bytes) -> ProviderError:
-        return ProviderError(stranger(self._status, "chat completion", body))
-
-    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=message, status=self._status))
 
 
 def _usage_within(said: Block) -> Any:

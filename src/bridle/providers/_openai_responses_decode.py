@@ -15,26 +15,20 @@ from itertools import chain
 import msgspec
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta
-from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.usage import Usage
-from ._failures import error_in, stranger
-from ._json import loads, mended
+from ._failures import error_in
+from ._json import mended
 from ._openai_responses_content import Block
 from ._openai_responses_ends import reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
 from ._openai_responses_growing import DELTAS, WHOLES, OpenItem, settled, shown
 from ._openai_responses_items import kind_of
-from ._sse import SseReader
-
-BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
-ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
+from ._shell import DONE, DecoderShell
 
 _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
-_BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class _Event(msgspec.Struct, gc=False):
@@ -48,20 +42,18 @@ _UNREAD = _Event()
 """Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
 
 
-class ResponsesDecoder:
+class ResponsesDecoder(DecoderShell):
+    wanted = "response of this provider"
+    ending = "response.completed"
+
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
-        self._model, self._status, self._headers = model, status, headers
-        self._good = 200 <= status < 300
-        self._reader: SseReader | None = None
-        self._sniffed = not self._good
-        self._body: list[bytes] = []
-        self._body_size = 0
+        super().__init__(status, headers)
+        self._model = model
         self._begun: dict[int, OpenItem] = {}
         self._said: list[OpenItem] = []
         self._done: list[tuple[int, Block]] = []
         self._places = 0
         self._end: Block | None = None
-        self._failure: Failure | None = None
 
     @property
     def partial(self) -> str:
@@ -72,50 +64,16 @@ class ResponsesDecoder:
     def counted(self) -> Usage:
         return Usage(incomplete=True)
 
-    def feed(self, data: bytes) -> list[Delta]:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            if not self._sniffed:
-                self._sniff(data)
-            if self._reader is None:
-                self._hold(data)
-                return []
-            return self._take(self._reader.feed(data))
-        except ProviderError as error:
-            self._failure = error.failure
-            raise
+    @property
+    def _is_over(self) -> bool:
+        return self._end is not None
 
-    def close(self) -> Reply:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        if not self._good:
-            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
-        if self._reader is None:
-            return self._from_json(b"".join(self._body))
-        if self._end is None:
-            self._last_words(self._reader)
-        if self._end is None:
-            raise self._problem("cut", "the stream ended before the reply did: no response.completed arrived")
-        items = settled(self._end.get("output"), self._done, self._begun)
-        return reply_of(self._end, items, self._model)
+    def _told(self) -> Reply:
+        end = self._end or {}
+        return reply_of(end, settled(end.get("output"), self._done, self._begun), self._model)
 
-    def _sniff(self, data: bytes) -> None:
-        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
-        start = data.lstrip(_BLANK)[:1]
-        if start:
-            self._sniffed = True
-            if start not in b'{[<"':
-                self._reader = SseReader()
-                self._body = []
-
-    def _hold(self, data: bytes) -> None:
-        limit = BODY_BYTES_MAX if self._good else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
-            self._body.append(data)
-            self._body_size += len(data)
-        elif self._good:
-            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+    def _refusal(self, body: bytes) -> Failure:
+        return failure_of(self._status, self._headers, body)
 
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -136,14 +94,9 @@ class ResponsesDecoder:
         return deltas
 
     def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
-        if self._end is not None or data.strip() == b"[DONE]":
+        if self._end is not None or data.strip() == DONE:
             return
-        try:
-            event = loads(data)
-        except ValueError as error:
-            raise self._problem(
-                "garbled", f"the provider sent an event that cannot be read ({error})"
-            ) from None
+        event = self._event(data)
         if isinstance(event, dict):
             kind = event.get("type")
             self._happened(kind if isinstance(kind, str) else name.decode("utf-8", "replace"), event, deltas)
@@ -226,12 +179,7 @@ class ResponsesDecoder:
         return failure_from(said, self._status)
 
     def _from_json(self, body: bytes) -> Reply:
-        try:
-            response = loads(body)
-        except ValueError:
-            if body.lstrip(_BLANK)[:1] in (b"{", b"[", b""):
-                raise self._problem("cut", "the reply ended before it was complete") from None
-            response = None
+        response = self._whole(body)
         if isinstance(response, dict):
             if response.get("status") == "failed":
                 raise ProviderError(self._failed(response))
@@ -244,16 +192,4 @@ class ResponsesDecoder:
                     "not_found",
                     f"the endpoint answered with a {kind}: it speaks another wire, or serves another path",
                 )
-        raise ProviderError(stranger(self._status, "response of this provider", body))
-
-    def _last_words(self, reader: SseReader) -> None:
-        """An event without its final blank line counts when it is whole."""
-        for name, data in reader.close():
-            try:
-                loads(data)
-            except ValueError:
-                return
-            self._read(name, data, [])
-
-    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=message, status=self._status))
+        raise self._stranger(body)

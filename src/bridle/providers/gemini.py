@@ -40,6 +40,7 @@ from ._gemini_tools import choice_of, tools_of
 from ._gemini_write import MessageWriter, answered, continuation
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
+from ._shell import json_headers, kept_here
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
 COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
@@ -67,10 +68,7 @@ class GeminiCodec:
         return KeptForModel(MessageWriter)
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptForModel):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptForModel, self.keep)
         model = request.model
         kept.on_model(model)
         # What is kept in the provider's cache must not be sent again, and is refused when it is.
@@ -82,7 +80,7 @@ class GeminiCodec:
         return HttpRequest(
             path=_place(model.id) + (STREAMED if request.stream else WHOLE),
             body=body,
-            headers=_headers(request),
+            headers=json_headers(request),
             digest=whole.hexdigest(),
         )
 
@@ -107,12 +105,6 @@ def _place(model_id: str) -> str:
     """Where the model answers; an id may name its collection itself."""
     named = model_id if model_id.startswith(COLLECTIONS) else f"models/{model_id}"
     return "/" + quote(named, safe="/-._~@")
-
-
-def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json"}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
 
 
 def _head(request: Request, *, cached: bool) -> bytes:

@@ -43,6 +43,7 @@ from ._openai_chat_message import joined, members_of
 from ._openai_chat_read import read
 from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
+from ._shell import json_headers, kept_here
 
 PATH = "/chat/completions"
 _PROTOCOL = Dialect()
@@ -69,10 +70,7 @@ class OpenAIChatCodec:
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptForModel):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptForModel, self.keep)
         dialect = self._dialect(request.model.endpoint)
         check_tools(request, dialect)
         kept.on_model(request.model)
@@ -91,7 +89,7 @@ class OpenAIChatCodec:
             _message_marks(request, dialect),
             ending=(b"," + delivery if delivery else b"") + b"}",
         )
-        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+        return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect(request.model.endpoint)
@@ -118,12 +116,6 @@ class OpenAIChatCodec:
     def _dialect(self, endpoint: Endpoint | None) -> Dialect:
         given = self._dialects.get(endpoint.name) if endpoint else None
         return given or spoken_at(endpoint, self._otherwise)
-
-
-def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json"}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
 
 
 def _head(

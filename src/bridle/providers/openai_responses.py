@@ -46,6 +46,7 @@ from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_strict import is_strict
 from ._openai_responses_write import KeptItems, Manner
+from ._shell import json_headers, kept_here
 
 PATH = "/responses"
 OUTPUT_TOKENS_MIN = 16
@@ -87,10 +88,7 @@ class ResponsesCodec:
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the whole body but its delivery, and costs only what is new to `kept`."""
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptItems):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptItems, self.keep)
         extras = _extras(request)
         stored = _stored(extras)
         held = any(name in extras for name in STATEFUL)
@@ -112,7 +110,7 @@ class ResponsesCodec:
             _tail(request, extras, stored=stored),
             ending=_ending(request, extras),
         )
-        return HttpRequest(path=PATH, body=body, headers=_headers(request), digest=digest)
+        return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ResponsesDecoder(request.model, status, headers)
@@ -129,12 +127,6 @@ class ResponsesCodec:
     def meaning(self, request: HttpRequest) -> object:
         """The body with everything removed that the provider does not tell apart."""
         return meaning(request)
-
-
-def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json"}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
 
 
 def _head(request: Request) -> bytes:
