@@ -15,8 +15,11 @@ from datetime import datetime
 from math import isfinite
 from typing import Any
 
+from msgspec.structs import replace
+
+from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
-from ._json import mended
+from ._json import dumps, loads, mended
 
 MESSAGE_LENGTH_MAX = 1_000
 """Long enough for every sentence a provider writes, short enough for one line in a log."""
@@ -67,6 +70,40 @@ _WORD_ENDS = re.compile(r"[\s,;]")
 """What no key has in it, as far as it is looked for."""
 _MARKUP = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
 _TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+
+
+FindError = Callable[[object], dict[str, Any] | None]
+ReadError = Callable[[Mapping[str, Any], int], Failure]
+
+
+def refusal(
+    status: int, headers: Mapping[str, str], body: bytes, read_error: ReadError, find_error: FindError
+) -> Failure:
+    """A reply with an error status: the family finds the error in its body and says what it means."""
+    try:
+        envelope = loads(body)
+    except ValueError:
+        envelope = None
+    failure = read_error(find_error(envelope) or {"message": unexplained(status, headers, body)}, status)
+    wait = retry_after_seconds(headers)
+    return replace(
+        failure,
+        status=status,
+        retry_after_seconds=failure.retry_after_seconds if wait is None else wait,
+        should_retry=should_retry(headers),
+    )
+
+
+def spoken(failure: Failure, status: int, envelope: Mapping[str, Any], *more: tuple[str, str]) -> HttpReply:
+    """A failure as a provider would send it; `status` is the usual one, and `more` are headers."""
+    headers = list(more) or [("content-type", "application/json")]
+    if failure.retry_after_seconds is not None:
+        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
+    if failure.should_retry is not None:
+        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
+    if failure.status is not None and failure.status >= 400:
+        status = failure.status
+    return HttpReply(status=status, headers=tuple(headers), frames=(dumps(envelope),))
 
 
 def kind_of_status(status: int) -> FailureKind:

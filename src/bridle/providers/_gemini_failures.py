@@ -11,8 +11,6 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from msgspec.structs import replace
-
 from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
@@ -22,13 +20,11 @@ from ._failures import (
     is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
+    refusal,
     reworded,
-    should_retry,
-    unexplained,
+    spoken,
     word,
 )
-from ._json import dumps, loads
 
 _KINDS: dict[str, FailureKind] = {
     "INVALID_ARGUMENT": "invalid",
@@ -90,18 +86,7 @@ _DETAILS = "type.googleapis.com/google.rpc."
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    failure = failure_from(error_in(envelope) or {"message": unexplained(status, headers, body)}, status)
-    wait = failure.retry_after_seconds
-    return replace(
-        failure,
-        status=status,
-        retry_after_seconds=retry_after_seconds(headers) if wait is None else wait,
-        should_retry=should_retry(headers),
-    )
+    return refusal(status, headers, body, failure_from, error_in)
 
 
 def failure_from(error: Mapping[str, Any], status: int) -> Failure:
@@ -128,8 +113,6 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
 
 def speak_failure(failure: Failure) -> HttpReply:
     status, name = _WIRE.get(failure.kind, _WIRE["server"])
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
     message = failure.message
     if (lead := _LEADS.get(failure.kind)) and not _BY_WORDING[failure.kind](message):
         message = f"{lead}: {message}"
@@ -144,13 +127,11 @@ def speak_failure(failure: Failure) -> HttpReply:
     if failure.retry_after_seconds is not None:
         wait = f"{failure.retry_after_seconds:.15g}s"
         details.append({"@type": f"{_DETAILS}RetryInfo", "retryDelay": wait})
-    error: dict[str, Any] = {"code": status, "message": message, "status": name}
+    code = failure.status if failure.status is not None and failure.status >= 400 else status
+    error: dict[str, Any] = {"code": code, "message": message, "status": name}
     if details:
         error["details"] = details
-    headers = [("content-type", "application/json; charset=UTF-8")]
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"error": error}),))
+    return spoken(failure, status, {"error": error}, ("content-type", "application/json; charset=UTF-8"))
 
 
 def _details(error: Mapping[str, Any], kind: str) -> Iterator[Mapping[str, Any]]:

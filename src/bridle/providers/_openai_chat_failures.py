@@ -18,14 +18,12 @@ from ._failures import (
     is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
+    refusal,
     reworded,
-    should_retry,
-    unexplained,
+    spoken,
     word,
 )
 from ._failures import error_in as common_error_in
-from ._json import dumps, loads
 
 REFUSED = "invalid_encrypted_content"
 _KINDS: dict[str, FailureKind] = {
@@ -121,21 +119,7 @@ _WAIT = re.compile(
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope) or {"message": unexplained(status, headers, body)}
-    failure = failure_from(error, status)
-    wait = retry_after_seconds(headers)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=failure.retry_after_seconds if wait is None else wait,
-        should_retry=should_retry(headers),
-    )
+    return refusal(status, headers, body, failure_from, error_in)
 
 
 def error_in(envelope: object) -> dict[str, Any] | None:
@@ -185,14 +169,7 @@ def speak_failure(failure: Failure) -> HttpReply:
         # A code nobody knows says nothing of the kind, so the type has to.
         kind_word, code = code or kind_word, failure.code
     error = {"message": failure.message, "type": kind_word, "param": None, "code": code or None}
-    headers = [("content-type", "application/json")]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"error": error}),))
+    return spoken(failure, status, {"error": error})
 
 
 def _message(error: Mapping[str, Any]) -> str:

@@ -23,11 +23,9 @@ from ._failures import (
     is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
-    should_retry,
-    unexplained,
+    refusal,
+    spoken,
 )
-from ._json import dumps, loads
 from ._openai_responses_content import word
 
 REFUSED = "invalid_encrypted_content"
@@ -92,22 +90,7 @@ _WIRE: dict[FailureKind, tuple[int, str, str | None]] = {
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope) or {"message": unexplained(status, headers, body)}
-    if isinstance(envelope, dict) and "code" not in error:
-        error["code"] = envelope.get("code")
-    failure = failure_from(error, status)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=retry_after_seconds(headers),
-        should_retry=should_retry(headers),
-    )
+    return refusal(status, headers, body, failure_from, _error_in)
 
 
 def failure_from(error: Mapping[str, Any], status: int) -> Failure:
@@ -124,6 +107,13 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     return Failure(kind=kind, message=message, status=status, code=code or kind_word)
 
 
+def _error_in(envelope: object) -> dict[str, Any] | None:
+    error = error_in(envelope)
+    if error is not None and isinstance(envelope, dict):
+        error.setdefault("code", envelope.get("code"))
+    return error
+
+
 def error_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """The error object of an `error` event, which has it inside or is it."""
     inner = event.get("error")
@@ -134,14 +124,7 @@ def speak_failure(failure: Failure) -> HttpReply:
     status, kind_word, code = _WIRE.get(failure.kind, _WIRE["server"])
     error: dict[str, Any] = {"message": failure.message, "type": kind_word, "param": None}
     error["code"] = failure.code or code
-    headers = [("content-type", "application/json")]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"error": error}),))
+    return spoken(failure, status, {"error": error})
 
 
 def _mendable(code: str, message: str, parameter: str, status: int) -> str:
