@@ -128,7 +128,7 @@ class DecoderShell(ABC):
             return data[-len(_BYTE_ORDER_MARK) :]
         self._sniffed = True
         self._reader = self._reader_of(start)
-        return data
+        return data.lstrip(_BLANK)
 
     def _hold(self, data: bytes) -> None:
         limit = BODY_BYTES_MAX if self._good else ERROR_BYTES_MAX
