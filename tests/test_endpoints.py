@@ -249,6 +249,16 @@ def test_tools_a_model_refuses_on_one_wire_are_not_sent_and_the_other_is_named(m
     assert load("openai_chat").encode(conversation(model, tools=())).body  # earlier calls are no offence
 
 
+def test_kinds_of_tools_a_model_does_not_take_together_are_named():
+    search = ToolSpec(name="search", native='{"googleSearch":{}}')
+    both = (ToolSpec(name="look", parameters='{"type":"object"}'), search)
+    old, new = (find(f"gemini:{name}", environ={}) for name in ("gemini-2.5-pro", "gemini-3.5-flash"))
+    with pytest.raises(MisuseError, match=r"gemini:gemini-2\.5-pro takes functions or .* leave one kind out"):
+        load("gemini").encode(conversation(old, tools=both))
+    for model, tools in ((old, both[:1]), (old, both[1:]), (new, both)):
+        assert load("gemini").encode(conversation(model, tools=tools)).body
+
+
 def test_an_effort_never_goes_out_beside_tools_where_the_two_are_refused():
     model = find("openai-chat:gpt-5.5", environ={})
     asked = conversation(model, thinking=Thinking(effort="high"))

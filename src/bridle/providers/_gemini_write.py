@@ -51,6 +51,8 @@ class Dialect(Value):
     """What stands in for a signature that never was, where one is demanded; documented by the provider."""
     unsigned_models: str = ""
     """A pattern of ids: these models sign calls or do not, and demand nothing."""
+    hosted_alone: str = ""
+    """A pattern of ids: these models take functions or the provider's own tools, never both at once."""
     sealed_by: str = ""
     """A pattern of ids: a signature goes to models in whose id it finds the same, see `_home`."""
 

@@ -18,26 +18,29 @@ The rest of the family, by what it does (each file is `_gemini_` and this word):
 Keys are no business of a codec: whoever sends the request adds them.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Raw
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
-from ..values.model import Abilities
+from ..values.model import Abilities, Model
 from ..values.request import Extra, Request, Thinking
+from ._dialect import spoken_at
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
 from ._gemini_meaning import meaning
 from ._gemini_parts import CONTINUED_BY, FAMILY, Block, Kinship, block_of
 from ._gemini_read import read
 from ._gemini_speak import speak
-from ._gemini_tools import choice_of, tools_of
-from ._gemini_write import MessageWriter, answered, continuation
+from ._gemini_tools import DECLARATIONS, choice_of, tools_of
+from ._gemini_write import DIALECT, MessageWriter, answered, continuation
+from ._home import fits
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
 from ._shell import json_headers, kept_here
@@ -113,8 +116,18 @@ def _head(request: Request, *, cached: bool) -> bytes:
     if system and not cached:
         head["systemInstruction"] = {"parts": system}
     if not cached and (tools := tools_of(request.tools)):
+        _check_kinds(request.model, tools)
         head["tools"] = tools
     return dumps(head)[:-1] + (b"," if head else b"") + b'"contents":['
+
+
+def _check_kinds(model: Model, tools: Sequence[Block | Raw]) -> None:
+    functions = sum(isinstance(tool, dict) and DECLARATIONS in tool for tool in tools)
+    if 0 < functions < len(tools) and fits(spoken_at(model.endpoint, DIALECT).hosted_alone, model.id):
+        raise MisuseError(
+            f"{model.name} takes functions or its provider's own tools, not both in one request:"
+            " leave one kind out, or choose a newer model"
+        )
 
 
 def _tail(request: Request, token: str, *, cached: bool) -> bytes:
