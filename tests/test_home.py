@@ -62,6 +62,18 @@ def test_one_server_with_many_makers_gives_each_maker_its_own_back(said_by, answ
     assert "Seen." in sent
 
 
+@pytest.mark.parametrize(
+    ("asked", "insists"),
+    [("deepseek/deepseek-v4-pro", True), ("moonshotai/kimi-k3", True), ("openai/gpt-6-sol", False)],
+)
+def test_a_model_that_insists_on_reasoning_has_some_behind_a_gateway_too(asked, insists):
+    """What another maker thought goes as words it can read; what it sealed stays here."""
+    messages = line(find("openrouter:anthropic/claude-opus-5", environ={}), *ROUTED)
+    turn = json.loads(body(find(f"openrouter:{asked}", environ={}), messages))["messages"][1]
+    assert turn.get("reasoning") == ("Hm." if insists else None)
+    assert "SECRET" not in json.dumps(turn)
+
+
 def signatures(sent):
     calls = [part for content in json.loads(sent)["contents"] for part in content["parts"]]
     return [part.get("thoughtSignature") for part in calls if "functionCall" in part]

@@ -31,6 +31,8 @@ class Dialect(Value):
     """Where reasoning goes that did not come from this server, should it insist on having some."""
     sealed_by: str = ""
     """A pattern of ids: reasoning goes back to models in whose id it finds the same, see `_home`."""
+    must_echo_models: str = ""
+    """A pattern of ids: these models insist on reasoning beside every call, whatever others here do."""
     think_tags: bool = False
     """Whether reasoning stands in front of the answer, between <think> and </think>."""
     effort_at: str = "reasoning_effort"

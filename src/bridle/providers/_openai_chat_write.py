@@ -24,7 +24,7 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
-from ._home import is_own
+from ._home import fits, is_own
 from ._json import dumps, mended
 from ._kept import Turn
 from ._openai_chat_alternate import NOTED, Alternation
@@ -60,6 +60,8 @@ class MessageWriter:
     def __init__(self, endpoint: Endpoint | None, model_id: str, dialect: Dialect) -> None:
         self._endpoint, self._model_id = endpoint, model_id
         self._policy = endpoint.reasoning if endpoint else "may_echo"
+        if fits(dialect.must_echo_models, model_id):
+            self._policy = "must_echo"
         self._dialect = dialect
         self._used: set[str] = set()
         self._open: list[_Asked] = []
