@@ -24,7 +24,7 @@ MAY_IMPORT = {
 PURE = {"values", "core"}
 PURE_MAY_USE = {
     "collections", "dataclasses", "decimal", "difflib", "enum", "functools", "hashlib", "importlib",
-    "itertools", "json", "jsonschema_rs", "math", "msgspec", "re", "types", "typing",
+    "fnmatch", "itertools", "json", "jsonschema_rs", "math", "msgspec", "operator", "re", "types", "typing",
 }  # fmt: skip
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 BANNED_WORDS = {

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from ..run.approving import ID_LENGTH
 from ..values import event as e
 from ..values.parts import Media, Text, ToolCall
 from ..values.record import Record
@@ -82,15 +83,34 @@ class Telling:
                 said = [("model", reply.text)] if reply.text.strip() else []
                 asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
                 return [*said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
-            case e.ModelFailed(failure=failure):
-                return [("failed", f"{failure.kind}: {failure.message}")]
-            case e.ToolStarted(call_id=call_id):
+            case e.ModelFailed(failure=failure, discarded=discarded):
+                void = (
+                    [("discarded", f"{', '.join(discarded)}: started early, for nothing")]
+                    if discarded
+                    else []
+                )
+                return [("failed", f"{failure.kind}: {failure.message}"), *void]
+            case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule, early=early):
                 self._started[call_id] = record.at
-                return []
-            case e.ToolFinished(result=result):
+                marks = ["again, under the same key"] if attempt > 1 else []
+                marks += [rule] if rule else []
+                marks += ["while the reply was still coming"] if early else []
+                return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
+            case e.ToolProbed(call_id=call_id):
+                return [("probe", f"{call_id} never took effect; it may be run")]
+            case e.ToolFinished(result=result, rule=rule, how=how):
                 started = self._started.get(result.call_id)
                 took = "not run" if started is None else duration(record.at - started)
-                return [("result", f"{result.call_id} {result.outcome} ({took}) {brief(result.text)}")]
+                known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[how]
+                about = f"{known}; {rule}" if rule else known
+                return [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
+            case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, question=question):
+                doubt = "started and never finished; " if question == "in_doubt" else ""
+                return [("ask", f"{call_id} {doubt}{rule}; bridle approve {binding[:ID_LENGTH]}")]
+            case e.ApprovalAnswered(call_id=call_id, answer=answer, arguments=edited, reason=reason, by=by):
+                who = f" by {by}" if by else ""
+                changed = f", with {brief(edited)}" if edited is not None else ""
+                return [("answer", f"{call_id} {answer}{who}{changed}{f': {reason}' if reason else ''}")]
             case e.Nudged(why=why, words=words):
                 return [("nudge", f"{why}: {words}")]
             case e.RunEnded(stop=stop, reason=reason):

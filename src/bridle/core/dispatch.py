@@ -1,24 +1,30 @@
 """From a reply's calls to what is done about each.
 
-A call is numbered and checked once, when its reply comes in.  From then on it is in
-one of four conditions: answered, wrong (it gets an excuse, at no risk), in doubt
-(started by a driver that is gone: its tool's policy decides), or runnable.
+A call is numbered and checked once, when its reply comes in.  From then on it is in one of
+these conditions: answered; wrong (it gets an excuse, at no risk); in doubt (started by a
+driver that is gone: its tool's policy decides); denied; waiting for a person; runnable.
 
-A batch must come out as if it had been run in the order the model wrote it.  A call
-may therefore start only when no earlier unfinished call could disturb it; calls that
-only read disturb nobody.
+A batch must come out as if it had been run in the order the model wrote it.  A call may
+therefore start only when no earlier unfinished call could disturb it (`disturbs`).  A call
+that waits for a person holds back only what is known to touch the same thing: nobody knows
+how long a person takes.
 """
 
+from collections import Counter
+from collections.abc import Mapping
 from hashlib import sha256
 
 from msgspec.structs import replace
 
+from ..values.event import ApprovalAnswered, Question
 from ..values.message import Reply, Stop
 from ..values.parts import Part, ToolCall, ToolResult
+from ..values.policy import Claim
 from ..values.request import ToolSpec
 from ..values.settings import Settings
 from .context import shown_tools
-from .effects import Effect, Excuse, RunTool
+from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
+from .permission import binding, permitted
 from .state import OpenCall, State
 from .validation import Problem, check_arguments, unknown_tool
 
@@ -28,76 +34,210 @@ IN_DOUBT = (
     "This call was started and then interrupted. Whether it took effect is unknown; it was not run again."
     " Find out before you repeat it."
 )
+DENIED = "This call is not allowed here ({rule}). It was not run."
+REJECTED = "A person declined this call. It was not run."
+IN_DOUBT_RULE = "nobody knows whether it took effect"
+EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 
 
-def numbered(reply: Reply, turn: int) -> Reply:
-    """The reply with ids of ours on its calls: unique in the session, legal on every wire."""
+def numbered(reply: Reply, ask: int, early: tuple[OpenCall, ...] = ()) -> Reply:
+    """The reply with ids of ours on its calls: unique in the session, legal on every wire.
+
+    A call that was started early keeps its id if it is still the same call.  If it is not, the
+    provider changed its mind about a block it had finished: this is another call.
+    """
     if not reply.calls:
         return reply
+    started = {item.call.id: item.call for item in early}
     index = 0
     parts: list[Part] = []
     for part in reply.parts:
         if isinstance(part, ToolCall):
-            parts.append(replace(part, id=f"c{turn}_{index}"))
+            id_ = call_id(ask, index)
+            before = started.get(id_)
+            same = before is None or (before.name, before.arguments) == (part.name, part.arguments)
+            parts.append(replace(part, id=id_ if same else f"{id_}x"))
             index += 1
         else:
             parts.append(part)
     return replace(reply, parts=tuple(parts))
 
 
-def opened(reply: Reply, settings: Settings, objection: str) -> tuple[OpenCall, ...]:
+def call_id(ask: int, index: int) -> str:
+    """By the number of the question, not of the turn: what an abandoned attempt called is another call."""
+    return f"c{ask}_{index}"
+
+
+def opened(
+    reply: Reply, settings: Settings, objection: str = "", claims: tuple[Claim, ...] = ()
+) -> tuple[OpenCall, ...]:
     """The calls of a reply, each with what is wrong with it."""
-    calls = reply.calls
-    shown = shown_tools(settings.tools, settings.output)
-    by_name = {spec.name: spec for spec in shown if spec.native is None}
+    calls, known = reply.calls, callable_tools(settings)
+    claimed = {claim.call_id: claim for claim in claims}
     answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
     return tuple(
         OpenCall(
             call=call,
-            problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else _problem(call, by_name))
+            problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else problem_with(call, known))
             or (objection if call.name == answer else ""),
+            claim=claimed.get(call.id),
         )
         for call in calls
     )
 
 
+def callable_tools(settings: Settings) -> dict[str, ToolSpec]:
+    """What the model may call, the output tool included; what the provider runs itself is not called."""
+    shown = shown_tools(settings.tools, settings.output)
+    return {spec.name: spec for spec in shown if spec.native is None}
+
+
+def problem_with(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
+    spec = known.get(call.name)
+    if spec is None:
+        return unknown_tool(call.name, tuple(known))
+    checked = check_arguments(spec, call.arguments)
+    return checked.text if isinstance(checked, Problem) else ""
+
+
 def effects_for(state: State) -> tuple[Effect, ...]:
     """What to do now about the calls that have no result yet."""
-    by_name = {spec.name: spec for spec in state.settings.tools}
-    output = state.settings.output
-    wanted: list[Effect] = []
-    unfinished: list[ToolSpec] = []
-    for open_call in state.calls:
-        call = open_call.call
-        if open_call.result is not None:
-            continue
-        if open_call.problem:
-            wanted.append(Excuse(call=call, outcome="invalid", why=open_call.problem))
-            continue
+    return _Batch(state).effects()
+
+
+class _Batch:
+    """One look at the open calls, in their order."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._by_name = {spec.name: spec for spec in state.settings.tools}
+        self._wanted: list[Effect] = []
+        self._unfinished: list[tuple[OpenCall, ToolSpec]] = []
+        self._waiting: list[tuple[OpenCall, ToolSpec]] = []
+        self._running: Counter[str] = Counter(item.call.name for item in state.calls if _is_running(item))
+
+    def effects(self) -> tuple[Effect, ...]:
+        for item in self._state.calls:
+            if item.result is None:
+                excuse = self._excuse(item)
+                if excuse is not None:
+                    self._wanted.append(excuse)
+                else:
+                    self._consider(item, self._by_name[item.call.name])
+        if not self._wanted and not self._running and self._waiting:
+            return (AwaitAnswers(items=tuple(item for item, _ in self._waiting)),)
+        return tuple(self._wanted)
+
+    def _excuse(self, item: OpenCall) -> Excuse | None:
+        """An answer for a call that needs no tool."""
+        call, output = item.call, self._state.settings.output
+        if item.problem:
+            return Excuse(call=call, outcome="invalid", why=item.problem)
         if output is not None and output.mode == "tool" and call.name == output.name:
-            wanted.append(Excuse(call=call, outcome="ok", why=ACCEPTED))
-            continue
-        spec = by_name.get(call.name)
-        if spec is None:
+            return Excuse(call=call, outcome="ok", why=ACCEPTED)
+        if call.name not in self._by_name:
             # Known when the reply came, gone now: the session was resumed with other tools.
-            wanted.append(Excuse(call=call, outcome="invalid", why=unknown_tool(call.name, tuple(by_name))))
-            continue
-        if open_call.in_doubt and spec.on_unknown == "report":
-            wanted.append(Excuse(call=call, outcome="unknown", why=IN_DOUBT))
-            continue
-        running = open_call.attempt > 0 and not open_call.in_doubt
-        if not running and not any(_disturbs(earlier, spec) for earlier in unfinished):
-            wanted.append(
-                RunTool(
-                    call=call,
-                    key=call_key(state.proof, call.id),
-                    attempt=open_call.attempt + 1,
-                    timeout_seconds=spec.timeout_seconds,
-                    deadline=deadline(state),
+            return Excuse(call=call, outcome="invalid", why=unknown_tool(call.name, tuple(self._by_name)))
+        return None
+
+    def _consider(self, item: OpenCall, spec: ToolSpec) -> None:
+        if _is_running(item):
+            self._unfinished.append((item, spec))
+            return
+        decision = permitted(self._state, item, spec)
+        if item.in_doubt and spec.on_unknown != "retry":
+            self._resolve(item, spec)
+        elif decision.permission == "deny":
+            why = DENIED.format(rule=decision.rule)
+            self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=decision.rule))
+        elif decision.permission == "ask":
+            self._ask(item, spec, decision.rule)
+        else:
+            self._start(item, spec, decision.rule)
+
+    def _resolve(self, item: OpenCall, spec: ToolSpec) -> None:
+        """What to do about a call that was started by a driver that is gone."""
+        if spec.on_unknown == "probe":
+            self._wanted.append(ProbeTool(call=item.call, key=self._key(item), attempt=item.attempt))
+            self._unfinished.append((item, spec))
+        elif spec.on_unknown == "ask":
+            self._ask(item, spec, IN_DOUBT_RULE, "in_doubt")
+        else:
+            self._wanted.append(Excuse(call=item.call, outcome="unknown", why=IN_DOUBT))
+
+    def _ask(self, item: OpenCall, spec: ToolSpec, rule: str, question: Question = "run") -> None:
+        bound = binding(self._state.settings.policy, item, spec, question)
+        asked = item.asked if item.asked is not None and item.asked.binding == bound else None
+        if item.answer is not None and item.answer.binding == bound:
+            self._follow(item, spec, item.answer)
+        elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
+            self._wanted.append(Excuse(call=item.call, outcome="denied", why=EXPIRED, rule="expired"))
+        else:
+            self._waiting.append((item, spec))
+            if asked is None:
+                self._wanted.append(
+                    SeekApproval(
+                        call=item.call, binding=bound, rule=rule, question=question, expires_at=self._expiry()
+                    )
                 )
+
+    def _follow(self, item: OpenCall, spec: ToolSpec, answer: ApprovalAnswered) -> None:
+        """A person has spoken."""
+        by = f" by {answer.by}" if answer.by else ""
+        if answer.answer == "approve":
+            self._start(item, spec, f"approved{by}")
+        elif answer.answer == "done":
+            self._wanted.append(Excuse(call=item.call, outcome="ok", why=answer.reason, how="person"))
+        else:
+            why = f"{REJECTED} Reason: {answer.reason}" if answer.reason else REJECTED
+            self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=f"rejected{by}"))
+
+    def _start(self, item: OpenCall, spec: ToolSpec, rule: str) -> None:
+        disturbed = any(disturbs(*earlier, item, spec) for earlier in self._unfinished) or any(
+            touches_the_same(*earlier, item, spec) for earlier in self._waiting
+        )
+        self._unfinished.append((item, spec))
+        full = self._running.total() >= self._state.settings.tools_at_once_max or (
+            spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
+        )
+        if disturbed or full:
+            return
+        self._running[spec.name] += 1
+        self._wanted.append(
+            RunTool(
+                call=replace(item.call, arguments=item.arguments),
+                key=self._key(item),
+                attempt=item.attempt + 1,
+                timeout_seconds=spec.timeout_seconds,
+                deadline=deadline(self._state),
+                rule=rule,
             )
-        unfinished.append(spec)
-    return tuple(wanted)
+        )
+
+    def _key(self, item: OpenCall) -> str:
+        return call_key(self._state.proof, item.call.id)
+
+    def _expiry(self) -> float | None:
+        seconds = self._state.settings.approval_seconds
+        return None if seconds is None else self._state.now + seconds
+
+
+def disturbs(earlier: OpenCall, its: ToolSpec, later: OpenCall, spec: ToolSpec) -> bool:
+    """Whether running the later call beside the earlier one could come out otherwise than in order."""
+    if its.effect == "read" and spec.effect == "read":
+        return False
+    if not {its.effect, spec.effect} <= {"read", "write"}:
+        return True
+    first, second = _resource(earlier), _resource(later)
+    return first is None or second is None or first == second
+
+
+def touches_the_same(earlier: OpenCall, its: ToolSpec, later: OpenCall, spec: ToolSpec) -> bool:
+    """Whether the two are *known* to disturb each other: declared exclusive, or on one resource."""
+    if "exclusive" in (its.effect, spec.effect):
+        return True
+    first, second = _resource(earlier), _resource(later)
+    return first is not None and first == second and not its.effect == spec.effect == "read"
 
 
 def call_key(proof: str, call_id: str) -> str:
@@ -115,18 +255,17 @@ def answered(calls: tuple[OpenCall, ...]) -> tuple[tuple[ToolCall, ToolResult], 
     return tuple((item.call, item.result) for item in calls if item.result is not None)
 
 
+def _is_running(item: OpenCall) -> bool:
+    return item.running and item.result is None
+
+
+def _resource(item: OpenCall) -> str | None:
+    """What a call works on.  A person's other arguments may mean another thing, so that has its own claim."""
+    if item.answer is not None and item.answer.arguments is not None:
+        return item.answer.claim.resource if item.answer.claim else None
+    return item.claim.resource if item.claim else None
+
+
 def _cut_off(reply: Reply) -> bool:
     """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
     return reply.stop is Stop.LENGTH and reply.calls[-1].arguments.strip() in ("", "{}")
-
-
-def _disturbs(earlier: ToolSpec, later: ToolSpec) -> bool:
-    return not (earlier.effect == "read" and later.effect == "read")
-
-
-def _problem(call: ToolCall, by_name: dict[str, ToolSpec]) -> str:
-    spec = by_name.get(call.name)
-    if spec is None:
-        return unknown_tool(call.name, tuple(by_name))
-    checked = check_arguments(spec, call.arguments)
-    return checked.text if isinstance(checked, Problem) else ""

@@ -4,10 +4,13 @@ An effect's `name` is the same as long as the same thing is wanted, so that a
 driver can tell what it is already doing from what is new.
 """
 
-from ..values.event import Change, RunStop
+from typing import Literal
+
+from ..values.event import Change, Question, RunStop
 from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
 from ..values.value import Value
+from .state import OpenCall
 
 
 class AskModel(Value):
@@ -30,6 +33,8 @@ class RunTool(Value):
     attempt: int
     timeout_seconds: float | None
     deadline: float | None = None
+    rule: str = ""
+    """What allowed it, where anybody had a say."""
 
     @property
     def name(self) -> str:
@@ -42,10 +47,48 @@ class Excuse(Value):
     call: ToolCall
     outcome: Outcome
     why: str
+    rule: str = ""
+    how: Literal["run", "person"] = "run"
 
     @property
     def name(self) -> str:
         return f"excuse:{self.call.id}"
+
+
+class ProbeTool(Value):
+    """Let a tool look for what became of a call that was started and never finished."""
+
+    call: ToolCall
+    key: str
+    attempt: int
+
+    @property
+    def name(self) -> str:
+        return f"probe:{self.call.id}#{self.attempt}"
+
+
+class SeekApproval(Value):
+    """Write a question to a person down, so that it can be answered from anywhere."""
+
+    call: ToolCall
+    binding: str
+    rule: str
+    question: Question = "run"
+    expires_at: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"seek:{self.binding}"
+
+
+class AwaitAnswers(Value):
+    """Nothing can go on before a person has answered: put it to one, or end the run as waiting."""
+
+    items: tuple[OpenCall, ...]
+
+    @property
+    def name(self) -> str:
+        return f"await:{','.join(item.asked.binding for item in self.items if item.asked)}"
 
 
 class Nudge(Value):
@@ -79,4 +122,4 @@ class End(Value):
         return "end"
 
 
-Effect = AskModel | RunTool | Excuse | Nudge | ChangeView | End
+Effect = AskModel | RunTool | ProbeTool | Excuse | SeekApproval | AwaitAnswers | Nudge | ChangeView | End

@@ -3,7 +3,7 @@
     apply(state, event)      what has happened  -> the new state
     next_effects(state)      what is known      -> what to do now
 
-Rule 1: everything that changes the state of a session is in this file.
+Rule 1: everything that changes the state of a session is in this file, and in calls.py for its tools.
 Rule 2: this file knows no provider, no tool, no store, no clock.
 Rule 3: what to do is derived from the state, so a live run and a resumed run take the
         same road: fold the events, ask for the next effects.  There is no recovery code.
@@ -21,25 +21,32 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
-from ..values.parts import Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.parts import Part, Reasoning, Text, ToolCall
 from ..values.usage import Usage
 from .budget import exhausted
+from .calls import (
+    approval_answered,
+    approval_asked,
+    checked_again,
+    closed,
+    given_up,
+    joined,
+    results_message,
+    tool_finished,
+    tool_probed,
+    tool_started,
+)
 from .context import assemble
-from .dispatch import answered, deadline, effects_for, opened
+from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
 from .handoff import changed, pictures_in, too_large_in, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
-from .progress import NOTICE_BEFORE_END, batch_signature, notice, repetitions
+from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import wait_before_next
 from .saying import added, said
-from .state import OpenCall, Phase, Run, Spent, State
+from .state import Phase, Run, Spent, State
 
 CONTINUE = "Continue where you stopped."
-INTERRUPTED = (
-    "This call was interrupted while it was running. Whether it took effect is unknown; find out before"
-    " you repeat it."
-)
-NOT_STARTED = "This call was not run: the run ended first."
 
 
 def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
@@ -100,12 +107,14 @@ def _ask_or_end(state: State) -> Effect:
 def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
     image_max = event.settings.model.abilities.image_bytes_max
+    changed = replace(state, settings=event.settings)
     return replace(
         state,
         phase=phase,
         settings=event.settings,
         session=state.session or event.session,
         too_large=tuple(change for message in state.view for change in too_large_in(message, image_max)),
+        calls=checked_again(changed) if event.settings.tools != state.settings.tools else state.calls,
     )
 
 
@@ -123,7 +132,8 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at)
-    fresh = replace(state, phase=Phase.ASKING, run=Run(budget=event.budget, started_at=at))
+    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
+    fresh = replace(state, phase=Phase.ASKING, run=run)
     return said(fresh, message)
 
 
@@ -143,8 +153,13 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         stop=None,
         reason="",
     )
-    calls = tuple(replace(item, in_doubt=item.result is None and item.attempt > 0) for item in state.calls)
-    taken = replace(state, run=run, calls=calls)
+    calls = tuple(
+        replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
+        for item in state.calls
+    )
+    taken = replace(state, run=run, calls=calls, early=())
+    if state.phase is Phase.WAITING:
+        return replace(taken, phase=Phase.ACTING)
     if state.phase is not Phase.RESTING:
         return taken
     asking = replace(taken, phase=Phase.ASKING)
@@ -157,7 +172,7 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
     run = replace(state.run, attempt=event.attempt, failure=None, partial="", reply=None, said=said)
-    return replace(state, phase=Phase.ASKING, run=run)
+    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asks=state.asks + 1, early=())
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
@@ -180,8 +195,10 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(reply, state.settings, event.objection) if acting else (),
-        proof=proof,
+        calls=joined(opened(reply, state.settings, event.objection, event.claims), state.early)
+        if acting
+        else (),
+        early=(),
         run=replace(run, nudges=0, said="") if acting else run,
         total=_plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
@@ -200,7 +217,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         stop=reply.stop,
         reply_id=reply.id,
     )
-    return added(after, message)
+    return closed(added(after, message), at)
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
@@ -210,36 +227,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         partial=event.partial,
         unchained=event.failure.kind == "forgotten" or state.run.unchained,
     )
-    return _charged(replace(state, run=run), event.usage, event.usd)
-
-
-def _tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    calls = tuple(
-        replace(item, attempt=event.attempt, in_doubt=False) if item.call.id == event.call_id else item
-        for item in state.calls
-    )
-    return replace(state, calls=calls)
-
-
-def _tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    calls = tuple(
-        replace(item, result=event.result) if item.call.id == event.result.call_id else item
-        for item in state.calls
-    )
-    after = replace(state, calls=calls)
-    if any(item.result is None for item in calls):
-        return after
-    signature = batch_signature(answered(calls))
-    remembered = 2 * (state.settings.repeats_max or 0)
-    output = _accepted(state, calls)
-    run = replace(
-        state.run,
-        batches=(*state.run.batches, signature)[-remembered:] if remembered else (),
-        output=output,
-        rejections=state.run.rejections + (1 if _rejected(state, calls) else 0),
-    )
-    closed = said(replace(after, run=run, calls=()), _results_message(calls, at))
-    return replace(closed, phase=Phase.JUDGING if output is not None else Phase.ASKING)
+    return _charged(replace(state, run=run, early=()), event.usage, event.usd)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
@@ -257,10 +245,12 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
-    after = _charged(state, event.usage, event.usd)
+    after = _charged(replace(state, early=()), event.usage, event.usd)
+    if event.stop == "waiting":
+        run = replace(after.run, stop=event.stop, reason=event.reason)
+        return replace(after, phase=Phase.WAITING, run=run)
     if state.calls:
-        calls = tuple(_closed(item) for item in state.calls)
-        after = said(replace(after, calls=()), _results_message(calls, at))
+        after = said(replace(after, calls=()), results_message(given_up(state.calls), at))
     partial = event.partial.strip()
     if partial:
         words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)
@@ -273,38 +263,6 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         after.run, stop=event.stop, reason=event.reason, answer=answer, output=output, reply=None, said=""
     )
     return replace(after, phase=Phase.RESTING, run=run)
-
-
-def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
-    return Message(role="tool", parts=tuple(result for _, result in answered(calls)), at=at)
-
-
-def _closed(item: OpenCall) -> OpenCall:
-    if item.result is not None:
-        return item
-    started = item.attempt > 0
-    result = ToolResult(
-        call_id=item.call.id,
-        parts=(Text(text=INTERRUPTED if started else NOT_STARTED),),
-        outcome="unknown" if started else "cancelled",
-    )
-    return replace(item, result=result)
-
-
-def _output_calls(state: State, calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
-    output = state.settings.output
-    if output is None or output.mode != "tool":
-        return ()
-    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
-
-
-def _accepted(state: State, calls: tuple[OpenCall, ...]) -> str | None:
-    good = [item for item in _output_calls(state, calls) if item.result and not item.result.is_error]
-    return good[0].call.arguments if good else None
-
-
-def _rejected(state: State, calls: tuple[OpenCall, ...]) -> bool:
-    return bool(_output_calls(state, calls)) and _accepted(state, calls) is None
 
 
 def _counts(part: Part) -> bool:
@@ -365,7 +323,16 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,
     (Phase.ACTING, e.Resumed): _resumed,
-    (Phase.ACTING, e.ToolStarted): _tool_started,
-    (Phase.ACTING, e.ToolFinished): _tool_finished,
+    (Phase.ASKING, e.ToolStarted): tool_started,
+    (Phase.ASKING, e.ToolFinished): tool_finished,
+    (Phase.ACTING, e.ToolStarted): tool_started,
+    (Phase.ACTING, e.ToolProbed): tool_probed,
+    (Phase.ACTING, e.ToolFinished): tool_finished,
+    (Phase.ACTING, e.ApprovalAsked): approval_asked,
+    (Phase.ACTING, e.ApprovalAnswered): approval_answered,
     (Phase.ACTING, e.RunEnded): _ended,
+    (Phase.WAITING, e.Configured): _configured,
+    (Phase.WAITING, e.Resumed): _resumed,
+    (Phase.WAITING, e.ApprovalAnswered): approval_answered,
+    (Phase.WAITING, e.RunEnded): _ended,
 }

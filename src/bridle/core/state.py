@@ -8,9 +8,10 @@ from decimal import Decimal
 from enum import StrEnum
 
 from ..values.errors import Failure
-from ..values.event import Change, RunStop
+from ..values.event import ApprovalAnswered, ApprovalAsked, Change, RunStop
 from ..values.message import Message, Reply, Transcript
 from ..values.parts import ToolCall, ToolResult
+from ..values.policy import Claim
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
 from ..values.value import Value
@@ -22,6 +23,7 @@ class Phase(StrEnum):
     ASKING = "asking"  # the model's turn
     JUDGING = "judging"  # a reply without calls is in: is it an answer?
     ACTING = "acting"  # the tools' turn
+    WAITING = "waiting"  # a person's turn, to allow a call or not
 
 
 class OpenCall(Value):
@@ -32,9 +34,34 @@ class OpenCall(Value):
     """Why it must not run, found when the reply came in; empty when it may."""
     attempt: int = 0
     """How often it was started; 0 is never."""
+    running: bool = False
+    """Started by the driver that writes this log now."""
     in_doubt: bool = False
     """Started by a driver that is gone."""
     result: ToolResult | None = None
+    claim: Claim | None = None
+    asked: ApprovalAsked | None = None
+    """The latest question to a person about it."""
+    asked_at: float = 0.0
+    answer: ApprovalAnswered | None = None
+
+    @property
+    def open_question(self) -> ApprovalAsked | None:
+        """The question that nobody has answered yet."""
+        asked, answer = self.asked, self.answer
+        if (
+            asked is None
+            or self.result is not None
+            or (answer is not None and answer.binding == asked.binding)
+        ):
+            return None
+        return asked
+
+    @property
+    def arguments(self) -> str:
+        """What it runs with: the model's, unless a person wrote others."""
+        edited = self.answer.arguments if self.answer is not None else None
+        return self.call.arguments if edited is None else edited
 
 
 class Spent(Value):
@@ -48,6 +75,8 @@ class Run(Value):
     """What has happened since the person spoke last."""
 
     budget: Budget = Budget()
+    caller: str = ""
+    tenant: str = ""
     spent: Spent = Spent()
     started_at: float = 0.0
     attempt: int = 0
@@ -90,8 +119,12 @@ class State(Value):
     too_large: tuple[Change, ...] = ()
     """What in the view the current model would refuse for its size."""
     calls: tuple[OpenCall, ...] = ()
+    early: tuple[OpenCall, ...] = ()
+    """Calls that were started while the reply they belong to is still coming."""
     proof: str = ""
-    """Hash of the record that brought the open calls; the keys of the calls are made of it."""
+    """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
+    asks: int = 0
+    """How often the model was asked, failed attempts included; the ids of calls are made of it."""
     run: Run = Run()
     total: Spent = Spent()
     replies: int = 0

@@ -6,7 +6,7 @@ not block the event loop, and should stop when it is cancelled.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..values.parts import Media, Text
 from ..values.request import ToolSpec
@@ -30,3 +30,26 @@ class Tool(Protocol):
     def spec(self) -> ToolSpec: ...
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text | Media]: ...
+
+
+@runtime_checkable
+class Claiming(Tool, Protocol):
+    """A tool whose code has something to say about a call before it runs (`spec.keyed`, `spec.approve`)."""
+
+    def claim(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
+        """What the call works on, None for who knows what; and whether a person must be asked.
+
+        Must not block.
+        """
+        ...
+
+
+@runtime_checkable
+class Probing(Tool, Protocol):
+    """A tool that can find out what became of a call that was started and never finished."""
+
+    async def probe(
+        self, arguments: Mapping[str, Json], context: CallContext
+    ) -> Sequence[Text | Media] | None:
+        """What it brought; None only when it surely never took effect and never will."""
+        ...

@@ -10,16 +10,21 @@ after a short grace: a deadline that the tool may ignore would be none.
 
 import asyncio
 import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from ..core.effects import RunTool
-from ..ports.tool import CallContext, Tool
-from ..values.parts import Media, Outcome, Text, ToolResult
+from ..core.dispatch import IN_DOUBT
+from ..core.effects import ProbeTool, RunTool
+from ..ports.tool import CallContext, Claiming, Json, Probing, Tool
+from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
+from ..values.policy import Claim
 from ..values.text import sound
 
 ERROR_CHARACTERS_MAX = 2_000
+NOTHING: tuple[Text | Media, ...] = ()
 GRACE_SECONDS = 2.0
 """How long a cancelled tool may clean up before it is left behind."""
 
@@ -27,7 +32,50 @@ GRACE_SECONDS = 2.0
 async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) -> ToolResult:
     call = effect.call
     context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
-    running = asyncio.create_task(_run(tool, call.arguments, context))
+    ended = await _within(seconds, lambda: tool.run(_arguments(call), context))
+    if isinstance(ended, Failed):
+        return _failed(call.id, ended.outcome, ended.words)
+    return ToolResult(call_id=call.id, parts=ended)
+
+
+async def look_up(tool: Tool, effect: ProbeTool, session: str) -> ToolResult | None:
+    """What became of a call in doubt, as its tool finds out; None when it surely never took effect.
+
+    A tool that cannot find out leaves the call in doubt for ever: the model is told.
+    """
+    call = effect.call
+    context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
+    seconds = tool.spec.timeout_seconds
+    probing = tool if isinstance(tool, Probing) else None
+    if probing is None:
+        return _failed(call.id, "unknown", f"{IN_DOUBT} Its tool has no way to look for it.")
+    found = await _within(seconds, lambda: _probed(probing, _arguments(call), context))
+    if isinstance(found, Failed):
+        return _failed(call.id, "unknown", f"{IN_DOUBT} Looking for it failed: {found.words}")
+    return None if found == NOTHING else ToolResult(call_id=call.id, parts=found)
+
+
+def claim(tools: Mapping[str, Tool], call: ToolCall) -> Claim | None:
+    """What a tool's own code says of a call; code that fails says the most careful thing."""
+    tool = tools.get(call.name)
+    if not isinstance(tool, Claiming) or not (tool.spec.keyed or tool.spec.approve == "depends"):
+        return None
+    try:
+        resource, ask = tool.claim(_arguments(call))
+    except Exception as error:  # noqa: BLE001 - foreign code; what it cannot say must not let anything through
+        return Claim(call_id=call.id, ask=tool.spec.approve == "depends", why=_words(error))
+    return Claim(call_id=call.id, resource=None if resource is None else sound(resource), ask=ask)
+
+
+class Failed(NamedTuple):
+    outcome: Outcome
+    words: str
+
+
+async def _within(
+    seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]]
+) -> tuple[Text | Media, ...] | Failed:
+    running = asyncio.create_task(_run(work))
     try:
         await asyncio.wait((running,), timeout=seconds)
     except asyncio.CancelledError:
@@ -36,29 +84,37 @@ async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) 
     if not running.done():
         await _stop(running)
         if not running.done() or running.cancelled():
-            words = f"no result within {seconds:g} seconds; it may still take effect"
-            return _failed(call.id, "timeout", words)
+            return Failed("timeout", f"no result within {seconds:g} seconds; it may still take effect")
     if running.cancelled():
-        return _failed(call.id, "error", "the tool cancelled itself")
-    parts = running.result()
-    if isinstance(parts, str):
-        return _failed(call.id, "error", parts)
-    return ToolResult(call_id=call.id, parts=parts)
+        return Failed("error", "the tool cancelled itself")
+    return running.result()
 
 
-async def _run(tool: Tool, arguments: str, context: CallContext) -> tuple[Text | Media, ...] | str:
+async def _run(work: Callable[[], Awaitable[Sequence[Text | Media]]]) -> tuple[Text | Media, ...] | Failed:
     """The parts a tool gave, or what went wrong in words."""
     try:
-        return _checked(await tool.run(msgspec.json.decode(arguments.strip() or "{}"), context))
+        return _checked(await work())
     except asyncio.CancelledError:
         raise
     except BaseException as error:
         if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
             raise
-        return _words(error)
+        return Failed("error", _words(error))
 
 
-async def _stop(running: "asyncio.Task[tuple[Text | Media, ...] | str]") -> None:
+async def _probed(
+    tool: Probing, arguments: Mapping[str, Json], context: CallContext
+) -> Sequence[Text | Media]:
+    found = await tool.probe(arguments, context)
+    return NOTHING if found is None else found or (Text(text="It was done."),)
+
+
+def _arguments(call: ToolCall) -> dict[str, Json]:
+    arguments: dict[str, Json] = msgspec.json.decode(call.arguments.strip() or "{}")
+    return arguments
+
+
+async def _stop(running: "asyncio.Task[tuple[Text | Media, ...] | Failed]") -> None:
     running.cancel()
     await asyncio.wait((running,), timeout=GRACE_SECONDS)
 

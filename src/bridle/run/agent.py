@@ -23,20 +23,25 @@ from ..ports.watcher import Watcher
 from ..stores import open_store
 from ..tools.collect import collect
 from ..tools.output import OutputType, output_type
+from ..values.approval import PendingApproval, Verdict
 from ..values.errors import MisuseError
+from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.model import Model
-from ..values.parts import Media, Text
+from ..values.policy import Policy
 from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice
 from ..values.result import History, Result
-from ..values.settings import REPEATS_DEFAULT, Settings
+from ..values.settings import REPEATS_DEFAULT, TOOLS_AT_ONCE_DEFAULT, Settings
 from ..values.text import sound
 from ..values.usage import Budget
+from .approving import Approver, pending
 from .clock import SystemClock
 from .conversation import Conversation
 from .driver import Driver
+from .given import check_types, parts_of_prompt, readable
 from .identity import new_session
 from .line import Line, connect, locate
+from .policy import read_policy
 from .stream import Feed, Stream
 from .sync import wait_for
 
@@ -73,6 +78,10 @@ class Agent(Generic[T]):
         thinking: Thinking | None = None,
         sampling: Sampling | None = None,
         repeats_max: int | None = REPEATS_DEFAULT,
+        policy: Policy | str | os.PathLike[str] | None = None,
+        approver: Approver | None = None,
+        approval_seconds: float | None = None,
+        tools_at_once: int = TOOLS_AT_ONCE_DEFAULT,
         chain: bool = False,
         extras: Sequence[Extra] = (),
         watchers: Sequence[Watcher] = (),
@@ -80,8 +89,10 @@ class Agent(Generic[T]):
     ) -> None:
         """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
         store; without one the log is kept in memory.  `output` is the type of the answer wanted.
+        `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
+        question about a call to a person; without one, the run ends as waiting and is resumed later.
         `chain` lets a provider that can keep the conversation, so that only what is new is sent."""
-        _check_types(instructions, budget, max_tokens, repeats_max)
+        check_types(instructions, budget, max_tokens, repeats_max, tools_at_once)
         self._line = model if isinstance(model, Line) else None
         self._model = (
             model.model if isinstance(model, Line) else locate(model) if isinstance(model, str) else model
@@ -94,8 +105,9 @@ class Agent(Generic[T]):
         self._choose = tool_choice if callable(tool_choice) else None
         self._watchers = tuple(watchers)
         self._clock = clock or SystemClock()
+        self._approver = approver
         fixed = ToolChoice() if callable(tool_choice) else self._choice(tool_choice)
-        self._settings = _readable(
+        self._settings = readable(
             Settings(
                 model=self._model,
                 instructions=sound(instructions or "").strip(),
@@ -106,6 +118,9 @@ class Agent(Generic[T]):
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
+                policy=policy if isinstance(policy, Policy) else read_policy(policy) if policy else Policy(),
+                approval_seconds=approval_seconds,
+                tools_at_once_max=tools_at_once,
                 chain=chain,
                 extras=tuple(extras),
             )
@@ -131,13 +146,16 @@ class Agent(Generic[T]):
         *,
         budget: Budget | None = None,
         history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
     ) -> Result[T]:
         """One prompt to its end.  With the id of a session, the conversation goes on there.
 
-        A `history` held elsewhere becomes the beginning of a new session.
+        A `history` held elsewhere becomes the beginning of a new session.  `caller` and `tenant` say
+        on whose behalf, for the policy's rules and the log.
         """
-        parts, name = _parts(prompt), self._session(session)
-        return await self._prompt(parts, name, budget, stream=self._long(), history=history)
+        prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
+        return await self._prompt(prompted, name, stream=self._long(), history=history)
 
     def run_sync(
         self,
@@ -146,8 +164,12 @@ class Agent(Generic[T]):
         *,
         budget: Budget | None = None,
         history: History | None = None,
+        caller: str = "",
+        tenant: str = "",
     ) -> Result[T]:
-        return wait_for(self.run(prompt, session, budget=budget, history=history))
+        return wait_for(
+            self.run(prompt, session, budget=budget, history=history, caller=caller, tenant=tenant)
+        )
 
     def stream(
         self,
@@ -156,15 +178,17 @@ class Agent(Generic[T]):
         *,
         budget: Budget | None = None,
         deltas: bool = True,
+        caller: str = "",
+        tenant: str = "",
     ) -> Stream[T]:
         """The same run, shown while it happens: deltas and events, and a `FinalAnswer` at the end.
 
         Without `deltas` the model is asked for whole replies and only events are shown.
         """
-        parts, name = _parts(prompt), self._session(session)
+        prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
 
         async def start(feed: Feed) -> Result[T]:
-            return await self._prompt(parts, name, budget, stream=deltas or self._long(), feed=feed)
+            return await self._prompt(prompted, name, stream=deltas or self._long(), feed=feed)
 
         return Stream(start, lambda: self._now(name))
 
@@ -175,20 +199,60 @@ class Agent(Generic[T]):
         conversation = self._conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
+    async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
+        """What a run that ended with `stop == "waiting"` waits for."""
+        driver = self._conversation(session, stream=False).drivers()
+        await driver.restore()
+        return pending(session, driver.state)
+
+    async def approve(
+        self,
+        session: str,
+        approval: str,
+        *,
+        arguments: Mapping[str, Json] | None = None,
+        reason: str = "",
+        by: str = "",
+    ) -> PendingApproval:
+        """Let a call run, perhaps with other arguments; `resume` then goes on.
+
+        `approval` is the id of a pending approval, or of its call.  For a call in doubt, approving
+        is running it again.
+        """
+        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
+        verdict = Verdict(answer="approve", arguments=edited, reason=reason, by=by)
+        return await self._conversation(session, stream=False).answer(approval, verdict)
+
+    async def reject(self, session: str, approval: str, *, reason: str = "", by: str = "") -> PendingApproval:
+        """Keep a call from running; the model is told, with the reason."""
+        verdict = Verdict(answer="reject", reason=reason, by=by)
+        return await self._conversation(session, stream=False).answer(approval, verdict)
+
+    async def settle(self, session: str, approval: str, result: str, *, by: str = "") -> PendingApproval:
+        """Say of a call in doubt that it was done, and what came of it."""
+        verdict = Verdict(answer="done", reason=result, by=by)
+        return await self._conversation(session, stream=False).answer(approval, verdict)
+
     async def _prompt(
         self,
-        parts: tuple[Text | Media, ...],
+        prompted: Prompted,
         session: str,
-        budget: Budget | None,
         *,
         stream: bool,
         feed: Feed | None = None,
         history: History | None = None,
     ) -> Result[T]:
-        limits = budget or self._budget
-        self._check_price(limits)
+        self._check_price(prompted.budget)
         conversation = self._conversation(session, stream=stream, feed=feed)
-        return self._result(session, await conversation.prompt(parts, limits, history))
+        return self._result(session, await conversation.prompt(prompted, history))
+
+    def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
+        return Prompted(
+            parts=parts_of_prompt(prompt),
+            budget=budget or self._budget,
+            caller=sound(caller),
+            tenant=sound(tenant),
+        )
 
     def _check_price(self, budget: Budget) -> None:
         if budget.usd is not None and self._model.price is None:
@@ -213,6 +277,7 @@ class Agent(Generic[T]):
                 stream=stream,
                 choose=(lambda step: self._choice(choose(step))) if choose else None,
                 object_to=self._objection if self._shape else None,
+                approver=self._approver,
             )
 
         return Conversation(
@@ -298,45 +363,3 @@ def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> Outpu
         return output
     # A schema gives plain data; who passes one has no type to be held to.
     return cast("OutputType[T]", output_type(output))
-
-
-def _check_types(instructions: object, budget: object, max_tokens: object, repeats_max: object) -> None:
-    """What is given the wrong type here would be found out by whoever reads the log, too late."""
-    if instructions is not None and not isinstance(instructions, str):
-        raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
-    if budget is not None and not isinstance(budget, Budget):
-        raise MisuseError(f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…), not {budget!r}")
-    for name, value, least in (("max_tokens", max_tokens, 1), ("repeats_max", repeats_max, 2)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
-            raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")
-
-
-def _readable(settings: Settings) -> Settings:
-    """Settings that can be read back from a log exactly as they were written."""
-    try:
-        again = msgspec.json.decode(msgspec.json.encode(settings), type=Settings)
-    except (msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise MisuseError(f"one of the agent's settings has the wrong type: {error}") from None
-    return settings if again == settings else again
-
-
-def _parts(prompt: Prompt) -> tuple[Text | Media, ...]:
-    given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
-    if not isinstance(given, list | tuple):
-        raise MisuseError(
-            f"a prompt is words, a picture or file, or a list of them; not {type(prompt).__name__}"
-        )
-    parts = tuple(_part(part) for part in given)
-    if not any(isinstance(part, Media) or part.text.strip() for part in parts):
-        raise MisuseError("the prompt is empty; say something")
-    return parts
-
-
-def _part(given: object) -> Text | Media:
-    if isinstance(given, str):
-        return Text(text=sound(given))
-    if isinstance(given, Text):
-        return msgspec.structs.replace(given, text=sound(given.text))
-    if isinstance(given, Media):
-        return given
-    raise MisuseError(f"a prompt is made of words, Text and Media; {type(given).__name__} is none of them")

@@ -11,12 +11,13 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ..core.state import Phase, State
+from ..values.approval import PendingApproval, Verdict
 from ..values.errors import Conflict, MisuseError, SessionNotFound
 from ..values.event import Configured, Imported, Prompted, Resumed, RunEnded
-from ..values.parts import Media, Text
 from ..values.result import History
 from ..values.settings import Settings
 from ..values.usage import Budget
+from .approving import chosen, pending
 from .driver import Driver
 
 FINISHED = ("done", "refused")
@@ -33,9 +34,7 @@ class Conversation:
     drivers: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
 
-    async def prompt(
-        self, parts: tuple[Text | Media, ...], budget: Budget, history: History | None = None
-    ) -> State:
+    async def prompt(self, prompted: Prompted, history: History | None = None) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.restore()
@@ -44,7 +43,7 @@ class Conversation:
             await self._configure(driver)
             if history is not None:
                 await self._import(driver, history)
-            await driver.record(Prompted(parts=parts, budget=budget))
+            await driver.record(prompted)
             return await self._drive(driver)
 
     async def resume(self, budget: Budget | None) -> State:
@@ -61,6 +60,15 @@ class Conversation:
             await self._configure(driver)
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)
+
+    async def answer(self, wanted: str, verdict: Verdict) -> PendingApproval:
+        """Write a person's answer into the log; the run goes on when it is resumed."""
+        with self.hold():
+            driver = self.drivers()
+            await driver.restore()
+            question = chosen(pending(self.session, driver.state), wanted)
+            await driver.answer(question, verdict)
+            return question
 
     async def _import(self, driver: Driver, history: History) -> None:
         if driver.state.transcript.messages:
@@ -98,7 +106,14 @@ class Conversation:
                 await driver.restore()
             if driver.state.phase in (Phase.NEW, Phase.RESTING):
                 return
-            end = RunEnded(stop="cancelled", reason=CANCELLED, partial=partial, usage=usage, usd=usd)
+            end = RunEnded(
+                stop="cancelled",
+                reason=CANCELLED,
+                partial=partial,
+                usage=usage,
+                usd=usd,
+                discarded=tuple(item.call.id for item in driver.state.early),
+            )
             try:
                 await driver.record(end)
             except Conflict:

@@ -14,7 +14,19 @@ from decimal import Decimal
 
 from ..core.context import assemble
 from ..core.dispatch import numbered
-from ..core.effects import AskModel, ChangeView, Effect, End, Excuse, Nudge, RunTool
+from ..core.early import early
+from ..core.effects import (
+    AskModel,
+    AwaitAnswers,
+    ChangeView,
+    Effect,
+    End,
+    Excuse,
+    Nudge,
+    ProbeTool,
+    RunTool,
+    SeekApproval,
+)
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.state import State
@@ -24,14 +36,16 @@ from ..ports.store import Store
 from ..ports.tool import Tool
 from ..ports.watcher import Watcher
 from ..values import event as e
-from ..values.delta import Delta
+from ..values.approval import PendingApproval, Verdict
+from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
-from ..values.parts import Text, ToolResult
+from ..values.parts import Text, ToolCall, ToolResult
 from ..values.record import GENESIS, Record, seal
 from ..values.request import ToolChoice
 from ..values.usage import Usage
-from .acting import act
+from .acting import act, claim, look_up
+from .approving import Approver, question_about
 from .asking import Exchange
 from .line import Line
 
@@ -52,8 +66,10 @@ class Driver:
         stream: bool = False,
         choose: Callable[[int], ToolChoice] | None = None,
         object_to: Callable[[str], str] | None = None,
+        approver: Approver | None = None,
     ) -> None:
-        """`choose` gives the tool choice of a step; `object_to` is the say of the answer's own type."""
+        """`choose` gives the tool choice of a step; `object_to` is the say of the answer's own type;
+        `approver` answers for a person, where one is at hand."""
         self.session = session
         self.state = State()
         self._line, self._store, self._clock, self._tools = line, store, clock, tools
@@ -64,6 +80,9 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: Kept = line.codec.keep()
         self._exchange: Exchange | None = None
+        self._approver = approver
+        self._running: dict[str, asyncio.Task[None]] = {}
+        self._ready: dict[int, ToolCall] = {}
 
     @property
     def broken(self) -> bool:
@@ -105,7 +124,7 @@ class Driver:
 
     async def go(self) -> None:
         """Do what is to be done until there is nothing left to do."""
-        running: dict[str, asyncio.Task[None]] = {}
+        running = self._running
         try:
             while True:
                 new = [effect for effect in next_effects(self.state) if effect.name not in running]
@@ -120,9 +139,7 @@ class Driver:
                 for name in [name for name, task in running.items() if task.done()]:
                     running.pop(name).result()
         finally:
-            for task in running.values():
-                task.cancel()
-            await asyncio.gather(*running.values(), return_exceptions=True)
+            await self._stop(tuple(running))
 
     async def _perform(self, effect: Effect) -> None:
         match effect:
@@ -130,9 +147,19 @@ class Driver:
                 await self._ask(effect)
             case RunTool():
                 await self._run_tool(effect)
-            case Excuse(call=call, outcome=outcome, why=why):
+            case ProbeTool():
+                await self._probe(effect)
+            case Excuse(call=call, outcome=outcome, why=why, rule=rule, how=how):
                 result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
-                await self.record(e.ToolFinished(result=result))
+                await self.record(e.ToolFinished(result=result, rule=rule, how=how))
+            case SeekApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
+                await self.record(
+                    e.ApprovalAsked(
+                        call_id=call.id, binding=binding, rule=rule, question=asked, expires_at=until
+                    )
+                )
+            case AwaitAnswers():
+                await self._await_answers(effect)
             case Nudge(why=why, words=words):
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why):
@@ -158,30 +185,64 @@ class Driver:
                 notes=notes,
             )
         )
-        self._exchange = exchange
+        self._exchange, self._ready = exchange, {}
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
-                reply = await exchange.ask(self._show, self._clock.now())
+                reply = await exchange.ask(self._heard, self._clock.now())
         except ProviderError as error:
             await self._failed(exchange, error.failure)
         except TimeoutError:
             await self._failed(exchange, TIME_IS_UP)
         else:
-            self._exchange = None
-            await self.record(
-                e.ModelReplied(
-                    reply=numbered(reply, self.state.replies + 1),
-                    usd=self._cost(reply.usage),
-                    objection=self._objection(reply),
-                )
+            await self._replied(reply)
+
+    async def _replied(self, reply: Reply) -> None:
+        self._exchange = None
+        reply = numbered(reply, self.state.asks, self.state.early)
+        made = {call.id for call in reply.calls}
+        discarded = tuple(item.call.id for item in self.state.early if item.call.id not in made)
+        unmade = {f"run:{id_}#1" for id_ in discarded}
+        await self._stop(tuple(name for name in self._running if name in unmade))
+        await self.record(
+            e.ModelReplied(
+                reply=reply,
+                usd=self._cost(reply.usage),
+                objection=self._objection(reply),
+                claims=tuple(
+                    found for call in reply.calls if (found := claim(self._tools, call)) is not None
+                ),
+                discarded=discarded,
             )
+        )
 
     async def _failed(self, exchange: Exchange, failure: Failure) -> None:
         self._exchange = None
         usage = exchange.usage
+        # What was started for a reply that never came must not write into the log of the next attempt.
+        await self._stop(tuple(self._running))
         await self.record(
-            e.ModelFailed(failure=failure, partial=exchange.partial, usage=usage, usd=self._cost(usage))
+            e.ModelFailed(
+                failure=failure,
+                partial=exchange.partial,
+                usage=usage,
+                usd=self._cost(usage),
+                discarded=tuple(item.call.id for item in self.state.early),
+            )
         )
+
+    def _heard(self, delta: Delta) -> None:
+        self._show(delta)
+        if isinstance(delta, CallReady):
+            self._ready[delta.index] = delta.call
+            effect = early(self.state, self._ready, delta.index)
+            if effect is not None:
+                self._running[effect.name] = asyncio.create_task(self._run_tool(effect, ahead=True))
+
+    async def _stop(self, names: tuple[str, ...]) -> None:
+        tasks = [self._running.pop(name) for name in names]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self._line.model.price
@@ -191,15 +252,56 @@ class Driver:
         answer = answer_in(self.state, reply)
         return self._object_to(answer) if self._object_to is not None and answer is not None else ""
 
-    async def _run_tool(self, effect: RunTool) -> None:
+    async def _run_tool(self, effect: RunTool, *, ahead: bool = False) -> None:
         call = effect.call
         await self.record(
-            e.ToolStarted(call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt)
+            e.ToolStarted(
+                call_id=call.id,
+                name=call.name,
+                key=effect.key,
+                attempt=effect.attempt,
+                rule=effect.rule,
+                early=call if ahead else None,
+            )
         )
         limits = (effect.timeout_seconds, self._left(effect.deadline))
         seconds = min((limit for limit in limits if limit is not None), default=None)
         result = await act(self._tools[call.name], effect, self.session, seconds)
         await self.record(e.ToolFinished(result=result))
+
+    async def _probe(self, effect: ProbeTool) -> None:
+        found = await look_up(self._tools[effect.call.name], effect, self.session)
+        if found is None:
+            await self.record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
+        else:
+            await self.record(e.ToolFinished(result=found, how="probe"))
+
+    async def _await_answers(self, effect: AwaitAnswers) -> None:
+        if self._approver is None:
+            names = ", ".join(item.call.name for item in effect.items)
+            await self.record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
+            return
+        for item in effect.items:
+            question = question_about(self.session, item)
+            if question is not None:
+                await self.answer(question, await self._approver(question))
+
+    async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
+        """Record what a person said, with what the tool's own code says of changed arguments."""
+        edited = None
+        if verdict.arguments is not None:
+            edited = ToolCall(id=question.call_id, name=question.tool, arguments=verdict.arguments)
+        await self.record(
+            e.ApprovalAnswered(
+                call_id=question.call_id,
+                binding=question.binding,
+                answer=verdict.answer,
+                arguments=verdict.arguments,
+                reason=verdict.reason,
+                by=verdict.by,
+                claim=claim(self._tools, edited) if edited is not None else None,
+            )
+        )
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())

@@ -40,6 +40,13 @@ class Body:
     async def __call__(
         self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext
     ) -> tuple[Text | Media, ...]:
+        value = await self.value(positional, named, context)
+        return parts_of(value, self._tool, returns_nothing=self._returns_nothing)
+
+    async def value(
+        self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext
+    ) -> object:
+        """What the function gives, as it gives it."""
         if self._context is not None:
             named = {**named, self._context: context}
         if self._awaits:
@@ -48,7 +55,7 @@ class Body:
             value = await in_thread(functools.partial(self._function, *positional, **named))
             if inspect.isawaitable(value):
                 value = await _awaited(value)
-        return parts_of(value, self._tool, returns_nothing=self._returns_nothing)
+        return value
 
 
 async def _awaited(awaitable: Any) -> object:

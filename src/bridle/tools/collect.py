@@ -14,7 +14,7 @@ from ..values.errors import BadTool
 from ..values.request import ToolSpec
 from .function import FunctionTool, needs_object
 from .given import given_parameters
-from .offer import check_name
+from .names import check_name
 from .raw import RawTool
 from .typed import TypedTool
 

@@ -19,18 +19,19 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable, Mapping
-from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar, cast, overload
+from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
 
 from ..ports.tool import CallContext, Json
 from ..values.errors import BadTool
 from ..values.parts import Media, Text
-from ..values.request import TOOL_SECONDS_DEFAULT, Effect, OnUnknown, ToolSpec
+from ..values.request import ToolSpec
 from .annotations import NoJsonForm
 from .body import Body
+from .conduct import Conduct, ToolOptions
 from .docstring import read_docstring
 from .document import schema_text
+from .names import check_name
 from .objects import Form
-from .offer import check_name, offer
 from .schema import Shapes
 from .signature import innermost, read_parameters, speaks_for_itself
 
@@ -47,9 +48,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "undeclared",
-    timeout: float | None = TOOL_SECONDS_DEFAULT,
-    on_unknown: OnUnknown | None = None,
+    **options: Unpack[ToolOptions],
 ) -> "FunctionTool[P, R_co]": ...
 
 
@@ -58,9 +57,7 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "undeclared",
-    timeout: float | None = TOOL_SECONDS_DEFAULT,
-    on_unknown: OnUnknown | None = None,
+    **options: Unpack[ToolOptions],
 ) -> Callable[[Callable[P, R_co]], "FunctionTool[P, R_co]"]: ...
 
 
@@ -70,17 +67,12 @@ def tool(
     *,
     name: str | None = None,
     description: str | None = None,
-    effect: Effect = "undeclared",
-    timeout: float | None = TOOL_SECONDS_DEFAULT,
-    on_unknown: OnUnknown | None = None,
+    **options: Unpack[ToolOptions],
 ) -> "FunctionTool[P, R_co] | Callable[[Callable[P, R_co]], FunctionTool[P, R_co]]":
     """Make a function callable by a model.
 
-    `effect`: "read" changes nothing, so that it may run early and again; "write" changes
-    something; "exclusive" must have the world to itself.  Undeclared is read as the most
-    careful.  `timeout` is in seconds, None for no limit.  `on_unknown`: what to do after a
-    crash with a call that was started and never finished: "retry" it, or "report" to the
-    model that nobody knows; a tool that only reads is retried unless told otherwise.
+    What else can be said of it, all optional: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
+    `probe`, `at_once`, `compensate`; see `ToolOptions`.
     """
     seen = sys._getframe(1).f_locals  # a type defined beside the tool inside a function is found nowhere else
 
@@ -89,10 +81,8 @@ def tool(
             function,
             name=name,
             description=description,
-            effect=effect,
-            timeout=timeout,
-            on_unknown=on_unknown,
             names=seen,
+            **options,
         )
 
     return made if function is None else made(function)
@@ -109,10 +99,8 @@ class FunctionTool(Generic[P, R_co]):
         *,
         name: str | None = None,
         description: str | None = None,
-        effect: Effect = "undeclared",
-        timeout: float | None = TOOL_SECONDS_DEFAULT,
-        on_unknown: OnUnknown | None = None,
         names: Mapping[str, object] | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         """`names`: what can be seen where the function was written, for annotations that are strings."""
         function = _ready(function)
@@ -132,14 +120,14 @@ class FunctionTool(Generic[P, R_co]):
             raise BadTool(f"tool `{called}`: {where}{refusal.what}") from None
         functools.update_wrapper(cast("Callable[P, R_co]", self), function)
         self.__name__ = getattr(function, "__name__", called)
-        self.spec = offer(
+        self.conduct = Conduct(
             called,
             doc.description if description is None else description,
             schema_text(shapes.document(shape.schema)),
-            effect=effect,
-            timeout=timeout,
-            on_unknown=on_unknown,
+            options,
         )
+        self.spec = self.conduct.spec
+        self.claim, self.probe = self.conduct.claim, self.conduct.probe
         self._function = function
         self._load = shape.load
         self._fallbacks = parameters.fallbacks

@@ -6,15 +6,16 @@ function annotated `CallContext` is filled in.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from ..ports.tool import CallContext, Json
 from ..values.errors import BadTool
 from ..values.parts import Media, Text
-from ..values.request import TOOL_SECONDS_DEFAULT, Effect, OnUnknown, ToolSpec
+from ..values.request import ToolSpec
 from .body import body_of
+from .conduct import Conduct, ToolOptions
 from .given import given_parameters
-from .offer import check_name, offer
+from .names import check_name
 
 
 class RawTool:
@@ -26,10 +27,7 @@ class RawTool:
         description: str,
         schema: Mapping[str, object] | str,
         run: Callable[..., object],
-        *,
-        effect: Effect = "undeclared",
-        timeout: float | None = TOOL_SECONDS_DEFAULT,
-        on_unknown: OnUnknown | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         """`schema`: a dict, or its JSON text, which is then sent exactly as it is."""
         check_name(name)
@@ -37,9 +35,9 @@ class RawTool:
             parameters = given_parameters(schema)
         except ValueError as error:
             raise BadTool(f"tool `{name}`: its schema {error}") from None
-        self.spec = offer(
-            name, description, parameters, effect=effect, timeout=timeout, on_unknown=on_unknown
-        )
+        self.conduct = Conduct(name, description, parameters, options)
+        self.spec = self.conduct.spec
+        self.claim, self.probe = self.conduct.claim, self.conduct.probe
         self._body = body_of(name, run)
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:

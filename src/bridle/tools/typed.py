@@ -8,16 +8,17 @@ instance.  A parameter of `run` annotated `CallContext` is filled in.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, Unpack
 
 from ..ports.tool import CallContext, Json
 from ..values.errors import BadTool
 from ..values.parts import Media, Text
-from ..values.request import TOOL_SECONDS_DEFAULT, Effect, OnUnknown, ToolSpec
+from ..values.request import ToolSpec
 from .annotations import NoJsonForm
 from .body import body_of
+from .conduct import Conduct, ToolOptions
 from .document import schema_text
-from .offer import check_name, offer
+from .names import check_name
 from .schema import Shapes
 
 T = TypeVar("T")
@@ -33,9 +34,7 @@ class TypedTool(Generic[T]):
         *,
         name: str | None = None,
         description: str | None = None,
-        effect: Effect = "undeclared",
-        timeout: float | None = TOOL_SECONDS_DEFAULT,
-        on_unknown: OnUnknown | None = None,
+        **options: Unpack[ToolOptions],
     ) -> None:
         """The name is the type's, unless another one is given."""
         called = name or str(getattr(arguments, "__name__", arguments))
@@ -52,14 +51,11 @@ class TypedTool(Generic[T]):
                 f"tool `{called}`: its type has no fields; use a dataclass, a TypedDict or a pydantic model"
             )
         own = str(schema.pop("description", ""))
-        self.spec = offer(
-            called,
-            own if description is None else description,
-            schema_text(schema),
-            effect=effect,
-            timeout=timeout,
-            on_unknown=on_unknown,
+        self.conduct = Conduct(
+            called, own if description is None else description, schema_text(schema), options
         )
+        self.spec = self.conduct.spec
+        self.claim, self.probe = self.conduct.claim, self.conduct.probe
         self._load: Callable[[Any], T] = shape.load
         self._body = body_of(called, run)
 

@@ -4,6 +4,7 @@
 shown, so that `print(event.text, end="")` is a complete viewer.
 """
 
+from .parts import ToolCall
 from .value import Value
 
 
@@ -32,4 +33,16 @@ class ToolCallDelta(Value, tag="tool_call_delta"):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallDelta
+class CallReady(Value, tag="call_ready"):
+    """A call whose every byte has arrived, while the reply it belongs to goes on."""
+
+    index: int
+    """Which of the reply's calls it is, counted from 0."""
+    call: ToolCall
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady

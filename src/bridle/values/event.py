@@ -16,7 +16,8 @@ from typing import Literal
 
 from .errors import Failure
 from .message import Message, Reply
-from .parts import Media, Text, ToolResult
+from .parts import Media, Text, ToolCall, ToolResult
+from .policy import Claim
 from .request import ToolChoice
 from .settings import Settings
 from .usage import Budget, Usage
@@ -25,6 +26,10 @@ from .value import Value
 RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
 ]
+
+Question = Literal["run", "in_doubt"]
+Answer = Literal["approve", "reject", "done"]
+"""`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
 
 
 class _Quiet(Value):
@@ -52,6 +57,9 @@ class Prompted(_Quiet, tag="prompted"):
 
     parts: tuple[Text | Media, ...]
     budget: Budget = Budget()
+    caller: str = ""
+    """On whose behalf; what a policy may go by."""
+    tenant: str = ""
 
 
 class Imported(_Quiet, tag="imported"):
@@ -104,6 +112,10 @@ class ModelReplied(_Quiet, tag="model_replied"):
     usd: Decimal | None = None
     objection: str = ""
     """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
+    claims: tuple[Claim, ...] = ()
+    """What the tools' own code says of the calls."""
+    discarded: tuple[str, ...] = ()
+    """Calls that were started early and that the complete reply does not make after all."""
 
 
 class ModelFailed(_Quiet, tag="model_failed"):
@@ -113,6 +125,8 @@ class ModelFailed(_Quiet, tag="model_failed"):
     usage: Usage | None = None
     """What was counted of a reply that broke off; None when there was no reply to pay for."""
     usd: Decimal | None = None
+    discarded: tuple[str, ...] = ()
+    """Calls that were started early, for a reply that never came: whatever they brought is not used."""
 
 
 class ToolStarted(_Quiet, tag="tool_started"):
@@ -123,16 +137,67 @@ class ToolStarted(_Quiet, tag="tool_started"):
     key: str
     """The same for every attempt at this call, so that a tool can recognise a repetition."""
     attempt: int = 1
+    rule: str = ""
+    """What allowed it, where a policy or a person had a say."""
+    early: ToolCall | None = None
+    """The call, when it started before its reply was complete."""
 
     @property
     def once(self) -> str | None:
         return f"intent:{self.call_id}#{self.attempt}"
 
 
+class ToolProbed(_Quiet, tag="tool_probed"):
+    """A tool looked for what became of a call in doubt and found that it surely never took effect."""
+
+    call_id: str
+    attempt: int
+
+    @property
+    def once(self) -> str | None:
+        return f"probe:{self.call_id}#{self.attempt}"
+
+
+class ApprovalAsked(_Quiet, tag="approval_asked"):
+    """A person must decide about a call; the run waits, in this process or in none."""
+
+    call_id: str
+    binding: str
+    """Hash of the tool, the arguments, the call and the policy: an answer holds for exactly this."""
+    rule: str
+    question: Question = "run"
+    """`in_doubt`: it was started and never finished; shall it be run again, or was it done?"""
+    expires_at: float | None = None
+
+    @property
+    def once(self) -> str | None:
+        return f"ask:{self.binding}"
+
+
+class ApprovalAnswered(_Quiet, tag="approval_answered"):
+    call_id: str
+    binding: str
+    answer: Answer
+    arguments: str | None = None
+    """What to run it with instead, as JSON text."""
+    reason: str = ""
+    by: str = ""
+    claim: Claim | None = None
+    """What the tool's own code says of the call with those arguments."""
+
+    @property
+    def once(self) -> str | None:
+        return f"answer:{self.binding}"
+
+
 class ToolFinished(_Quiet, tag="tool_finished"):
     """The receipt: a call with one is never run again."""
 
     result: ToolResult
+    rule: str = ""
+    """What denied it, where a policy or a person did."""
+    how: Literal["run", "probe", "person"] = "run"
+    """How the result is known, when not from running it."""
 
     @property
     def once(self) -> str | None:
@@ -156,6 +221,8 @@ class RunEnded(_Quiet, tag="run_ended"):
     usage: Usage | None = None
     """What was counted of that reply; None when there was none to pay for."""
     usd: Decimal | None = None
+    discarded: tuple[str, ...] = ()
+    """Calls that were started early, for that reply."""
 
 
 Event = (
@@ -168,7 +235,10 @@ Event = (
     | ModelReplied
     | ModelFailed
     | ToolStarted
+    | ToolProbed
     | ToolFinished
+    | ApprovalAsked
+    | ApprovalAnswered
     | Nudged
     | RunEnded
 )

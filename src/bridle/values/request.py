@@ -9,8 +9,11 @@ from .value import Value
 
 Effect = Literal["read", "write", "exclusive", "undeclared"]
 """What running a tool does to the world.  `undeclared` is read as the most careful: in order, never early."""
-OnUnknown = Literal["retry", "report"]
-"""What to do with a call that was started and never finished."""
+OnUnknown = Literal["retry", "probe", "ask", "report"]
+"""What to do with a call that was started and never finished: run it again, let the tool look for what
+became of it, ask a person, or tell the model that nobody knows."""
+Approve = Literal["never", "always", "depends"]
+"""Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
 
 TOOL_SECONDS_DEFAULT = 60.0
 
@@ -22,6 +25,13 @@ class ToolSpec(Value):
     """JSON Schema as text, for the same reason as `ToolCall.arguments`."""
     effect: Effect = "undeclared"
     on_unknown: OnUnknown = "report"
+    approve: Approve = "never"
+    keyed: bool = False
+    """Whether its own code can say what a call works on (`Claim.resource`)."""
+    at_once_max: int | None = None
+    """How many calls of it may run at the same time."""
+    compensation: str = ""
+    """What undoes it, by name; empty when nothing does."""
     timeout_seconds: float | None = TOOL_SECONDS_DEFAULT
     native: str | None = None
     """A tool the provider runs itself, in the provider's own JSON."""

@@ -5,10 +5,12 @@ that a log tells on its own what was asked of whom and with which tools.
 """
 
 from .model import Abilities, Endpoint, Model
+from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from .value import Value
 
 REPEATS_DEFAULT = 5
+TOOLS_AT_ONCE_DEFAULT = 32
 
 
 class Settings(Value):
@@ -22,6 +24,10 @@ class Settings(Value):
     sampling: Sampling = Sampling()
     repeats_max: int | None = REPEATS_DEFAULT
     """How often one call may bring one and the same result before the run ends; None for never."""
+    policy: Policy = Policy()
+    approval_seconds: float | None = None
+    """How long a question to a person stays open; None for as long as it takes."""
+    tools_at_once_max: int = TOOLS_AT_ONCE_DEFAULT
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()

@@ -1,0 +1,166 @@
+"""What happens to the calls of a reply, from opened to answered.
+
+The tools' half of the loop: each function is the state after one event.  A batch is closed
+when its last call has a result; only then does the model hear of any of them, in its own
+order.  A call that was started early, while its reply was still coming, is kept aside and
+joins its batch when the reply is complete.
+"""
+
+from msgspec.structs import replace
+
+from ..values import event as e
+from ..values.errors import MisuseError
+from ..values.message import Message
+from ..values.parts import Text, ToolResult
+from ..values.settings import Settings
+from .dispatch import answered, callable_tools, problem_with
+from .progress import batch_signature
+from .saying import said
+from .state import OpenCall, Phase, State
+
+INTERRUPTED = (
+    "This call was interrupted while it was running. Whether it took effect is unknown; find out before"
+    " you repeat it."
+)
+NOT_STARTED = "This call was not run: the run ended first."
+EDITED = "A person changed the arguments of this call to {arguments}\n"
+
+
+def tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
+    if event.early is not None and state.phase is Phase.ASKING:
+        early = OpenCall(call=event.early, attempt=event.attempt, running=True)
+        return replace(state, early=(*state.early, early))
+    return _with(state, event.call_id, attempt=event.attempt, running=True, in_doubt=False)
+
+
+def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
+    """It surely never took effect: it may be run, under the key it always had."""
+    return _with(state, event.call_id, in_doubt=False)
+
+
+def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
+    if state.phase is Phase.ASKING:
+        early = tuple(
+            replace(item, result=event.result, running=False)
+            if item.call.id == event.result.call_id
+            else item
+            for item in state.early
+        )
+        return replace(state, early=early)
+    return closed(_with(state, event.result.call_id, result=event.result, running=False), at)
+
+
+def approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) -> State:
+    return _with(state, event.call_id, asked=event, asked_at=at)
+
+
+def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
+    item = next((item for item in state.calls if item.call.id == event.call_id), None)
+    asked = item.open_question if item is not None else None
+    if item is None or asked is None or asked.binding != event.binding:
+        raise MisuseError(
+            f"nobody asks about {event.call_id} any more; `bridle approvals` lists what is open"
+        )
+    if asked.expires_at is not None and at >= asked.expires_at:
+        raise MisuseError(f"the time to answer about {event.call_id} is over; resume the run to go on")
+    if event.answer == "done" and asked.question != "in_doubt":
+        raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
+    if event.arguments is not None:
+        edited = replace(item.call, arguments=event.arguments)
+        problem = problem_with(edited, callable_tools(state.settings))
+        if problem:
+            raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
+    return _with(state, event.call_id, answer=event)
+
+
+def joined(calls: tuple[OpenCall, ...], early: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
+    """The calls of a complete reply, with what those that were started early have brought."""
+    started = {item.call.id: item for item in early}
+    return tuple(_joined(item, started.get(item.call.id)) for item in calls)
+
+
+def closed(state: State, at: float) -> State:
+    """The state after a batch whose last result has come in; the state as it is before that."""
+    calls = state.calls
+    if not calls or any(item.result is None for item in calls):
+        return state
+    remembered = 2 * (state.settings.repeats_max or 0)
+    output = _accepted(state.settings, calls)
+    run = replace(
+        state.run,
+        batches=(*state.run.batches, batch_signature(answered(calls)))[-remembered:] if remembered else (),
+        output=output,
+        rejections=state.run.rejections + (1 if _rejected(state.settings, calls) else 0),
+    )
+    after = said(replace(state, run=run, calls=()), results_message(calls, at))
+    return replace(after, phase=Phase.JUDGING if output is not None else Phase.ASKING)
+
+
+def checked_again(state: State) -> tuple[OpenCall, ...]:
+    """The open calls under new settings: what has not been started yet must suit the tools there are now."""
+    known = callable_tools(state.settings)
+    return tuple(
+        replace(item, problem=problem_with(item.call, known))
+        if item.result is None and item.attempt == 0
+        else item
+        for item in state.calls
+    )
+
+
+def given_up(calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
+    """Every call with a result, whatever was going on."""
+    return tuple(_given_up(item) for item in calls)
+
+
+def results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
+    """What the model is told; of a call a person changed, also that it was changed."""
+    results = tuple(_told(item) for item in calls if item.result is not None)
+    return Message(role="tool", parts=results, at=at)
+
+
+def _with(state: State, call_id: str, **changes: object) -> State:
+    calls = tuple(replace(item, **changes) if item.call.id == call_id else item for item in state.calls)
+    return replace(state, calls=calls)
+
+
+def _joined(item: OpenCall, started: OpenCall | None) -> OpenCall:
+    if started is None:
+        return item
+    return replace(item, attempt=started.attempt, running=started.running, result=started.result)
+
+
+def _told(item: OpenCall) -> ToolResult:
+    result = item.result
+    assert result is not None
+    edited = item.answer.arguments if item.answer is not None else None
+    if edited is None or result.outcome in ("denied", "cancelled", "invalid"):
+        return result
+    return replace(result, parts=(Text(text=EDITED.format(arguments=edited)), *result.parts))
+
+
+def _given_up(item: OpenCall) -> OpenCall:
+    if item.result is not None:
+        return item
+    started = item.running or item.in_doubt
+    result = ToolResult(
+        call_id=item.call.id,
+        parts=(Text(text=INTERRUPTED if started else NOT_STARTED),),
+        outcome="unknown" if started else "cancelled",
+    )
+    return replace(item, result=result)
+
+
+def _output_calls(settings: Settings, calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
+    output = settings.output
+    if output is None or output.mode != "tool":
+        return ()
+    return tuple(item for item in calls if item.call.name == output.name and item.result is not None)
+
+
+def _accepted(settings: Settings, calls: tuple[OpenCall, ...]) -> str | None:
+    good = [item for item in _output_calls(settings, calls) if item.result and not item.result.is_error]
+    return good[0].call.arguments if good else None
+
+
+def _rejected(settings: Settings, calls: tuple[OpenCall, ...]) -> bool:
+    return bool(_output_calls(settings, calls)) and _accepted(settings, calls) is None

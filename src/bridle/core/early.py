@@ -1,0 +1,42 @@
+"""Which call may start while the reply that makes it is still coming.
+
+Only one that reads, that nobody has to allow, that is valid as it stands, and before which
+the reply has asked for nothing that could change what it reads.  Everything else waits for
+the end of the reply: a reply that breaks off is thrown away, and what was done for it with it.
+"""
+
+from collections.abc import Mapping
+
+from ..values.parts import ToolCall
+from .dispatch import call_id, call_key, callable_tools, deadline, disturbs, problem_with
+from .effects import RunTool
+from .permission import permitted
+from .state import OpenCall, State
+
+
+def early(state: State, ready: Mapping[int, ToolCall], index: int) -> RunTool | None:
+    """The effect of starting one of the calls that are complete so far, or None to let it wait."""
+    known = {spec.name: spec for spec in state.settings.tools}
+    call = ToolCall(id=call_id(state.asks, index), name=ready[index].name, arguments=ready[index].arguments)
+    item, spec = OpenCall(call=call), known.get(call.name)
+    if spec is None or spec.effect != "read" or problem_with(call, callable_tools(state.settings)):
+        return None
+    if permitted(state, item, spec).permission != "allow":
+        return None
+    for place in range(index):
+        # One that is not complete yet may turn out to be anything.
+        before = known.get(ready[place].name) if place in ready else None
+        if before is None or disturbs(OpenCall(call=ready[place]), before, item, spec):
+            return None
+    running = [other.call.name for other in state.early if other.running]
+    if len(running) >= state.settings.tools_at_once_max:
+        return None
+    if spec.at_once_max is not None and running.count(spec.name) >= spec.at_once_max:
+        return None
+    return RunTool(
+        call=item.call,
+        key=call_key(state.proof, item.call.id),
+        attempt=1,
+        timeout_seconds=spec.timeout_seconds,
+        deadline=deadline(state),
+    )

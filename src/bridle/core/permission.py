@@ -1,0 +1,109 @@
+"""May this call run?  Decided here, in code, before anything runs.
+
+The policy's first matching rule decides, then the tool itself, and a tool that says
+nothing may run.  What a person was asked is bound to everything the answer depends on:
+the tool, its arguments, the call, the policy.  When any of it changes, the answer is no
+answer any more and the question is put again.
+
+Patterns compare text.  `..` inside a path never matches a rule that allows, because
+`/safe/*` is meant to end where it says.
+"""
+
+import operator
+from fnmatch import fnmatchcase
+from hashlib import sha256
+
+import msgspec
+
+from ..values.event import Question
+from ..values.policy import Permission, PermissionRule, Policy
+from ..values.request import ToolSpec
+from ..values.value import Value
+from .state import OpenCall, State
+
+COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
+BY_TOOL = "the tool asks"
+
+
+class Decision(Value):
+    permission: Permission
+    rule: str = ""
+    """What decided, in words; empty when nobody had anything to say."""
+
+
+def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
+    arguments = _parsed(item.arguments)
+    for number, rule in enumerate(state.settings.policy.rules, start=1):
+        if _matches(rule, spec, arguments, state.run.caller, state.run.tenant):
+            return Decision(permission=rule.decision, rule=rule.name or f"rule {number}")
+    claim = item.claim
+    if spec.approve == "always":
+        return Decision(permission="ask", rule=BY_TOOL)
+    if spec.approve == "depends" and (claim is None or claim.ask):
+        why = claim.why if claim is not None else ""
+        return Decision(permission="ask", rule=f"{BY_TOOL}: {why}" if why else BY_TOOL)
+    return Decision(permission="allow")
+
+
+def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) -> str:
+    """What an answer is good for.  A second doubt about the same call is another question."""
+    attempt = item.attempt if question == "in_doubt" else 0
+    said = (question, attempt, item.call.id, spec, _canonical(item.call.arguments), policy)
+    return sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def _matches(rule: PermissionRule, spec: ToolSpec, arguments: object, caller: str, tenant: str) -> bool:
+    return (
+        _any_like(rule.tools, spec.name)
+        and (not rule.effects or spec.effect in rule.effects)
+        and _any_like(rule.callers, caller)
+        and _any_like(rule.tenants, tenant)
+        and all(
+            _fits(_inside(arguments, path), pattern, allowing=rule.decision == "allow")
+            for path, pattern in rule.arguments.items()
+        )
+    )
+
+
+def _any_like(patterns: tuple[str, ...], word: str) -> bool:
+    return not patterns or any(fnmatchcase(word, pattern) for pattern in patterns)
+
+
+def _fits(value: object, pattern: str, *, allowing: bool) -> bool:
+    sign = next((sign for sign in COMPARISONS if pattern.startswith(sign)), "")
+    limit = _number(pattern.removeprefix(sign).strip()) if sign else None
+    if limit is not None:
+        # True is 1 for Python; for somebody who wrote `<= 50` it is no amount.
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        return bool(COMPARISONS[sign](value, limit))
+    if value is None or isinstance(value, dict | list):
+        return False
+    words = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    climbs = ".." in words.replace("\\", "/").split("/") and ".." not in pattern
+    return fnmatchcase(words, pattern) and not (allowing and climbs)
+
+
+def _inside(arguments: object, path: str) -> object:
+    found = arguments
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, dict) else None
+    return found
+
+
+def _number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _parsed(arguments: str) -> object:
+    try:
+        return msgspec.json.decode(arguments.strip() or "{}")
+    except msgspec.DecodeError:
+        return {}
+
+
+def _canonical(arguments: str) -> bytes:
+    return msgspec.json.encode(_parsed(arguments), order="sorted")

@@ -1,0 +1,49 @@
+"""Questions to a person: what is open in a session, and how an answer gets into its log.
+
+A run that waits has ended; what it waits for is in the log.  So an answer needs no running
+process: whoever can open the store can give it, and the next `resume` goes on from there.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from ..core.state import OpenCall, State
+from ..values.approval import PendingApproval, Verdict
+from ..values.errors import MisuseError
+
+Approver = Callable[[PendingApproval], Awaitable[Verdict]]
+"""Puts a question to somebody and brings the answer, while the run waits."""
+ID_LENGTH = 12
+
+
+def pending(session: str, state: State) -> tuple[PendingApproval, ...]:
+    """Questions that are written down and not answered yet, in the order of the calls."""
+    found = (question_about(session, item) for item in state.calls)
+    return tuple(question for question in found if question is not None)
+
+
+def question_about(session: str, item: OpenCall) -> PendingApproval | None:
+    asked = item.open_question
+    if asked is None:
+        return None
+    return PendingApproval(
+        id=asked.binding[:ID_LENGTH],
+        session=session,
+        call_id=item.call.id,
+        tool=item.call.name,
+        arguments=item.call.arguments,
+        rule=asked.rule,
+        question=asked.question,
+        asked_at=item.asked_at,
+        expires_at=asked.expires_at,
+        binding=asked.binding,
+    )
+
+
+def chosen(questions: Sequence[PendingApproval], wanted: str) -> PendingApproval:
+    """The question that an id, the beginning of one, or a call's id means."""
+    found = [item for item in questions if item.id.startswith(wanted) or item.call_id == wanted]
+    if len(found) == 1:
+        return found[0]
+    listed = ", ".join(f"{item.id} ({item.tool})" for item in questions) or "nothing"
+    how = "more than one open question" if found else "no open question"
+    raise MisuseError(f"{how} is meant by {wanted!r}; waiting for an answer: {listed}")

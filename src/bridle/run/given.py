@@ -1,0 +1,61 @@
+"""What a caller hands to an agent, checked before anything is kept of it.
+
+A log is read for ever; what is given the wrong type here would be found out by whoever reads
+it, too late.  So everything is looked at now, and what is wrong with it is one line.
+"""
+
+import msgspec
+
+from ..values.errors import MisuseError
+from ..values.message import Prompt
+from ..values.parts import Media, Text
+from ..values.settings import Settings
+from ..values.text import sound
+from ..values.usage import Budget
+
+
+def check_types(
+    instructions: object, budget: object, max_tokens: object, repeats_max: object, tools_at_once: object
+) -> None:
+    if instructions is not None and not isinstance(instructions, str):
+        raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
+    if budget is not None and not isinstance(budget, Budget):
+        raise MisuseError(f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…), not {budget!r}")
+    for name, value, least in (
+        ("max_tokens", max_tokens, 1),
+        ("repeats_max", repeats_max, 2),
+        ("tools_at_once", tools_at_once, 1),
+    ):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+            raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")
+
+
+def readable(settings: Settings) -> Settings:
+    """Settings that can be read back from a log exactly as they were written."""
+    try:
+        again = msgspec.json.decode(msgspec.json.encode(settings), type=Settings)
+    except (msgspec.MsgspecError, TypeError, ValueError) as error:
+        raise MisuseError(f"one of the agent's settings has the wrong type: {error}") from None
+    return settings if again == settings else again
+
+
+def parts_of_prompt(prompt: Prompt) -> tuple[Text | Media, ...]:
+    given: object = (prompt,) if isinstance(prompt, str | Text | Media) else prompt
+    if not isinstance(given, list | tuple):
+        raise MisuseError(
+            f"a prompt is words, a picture or file, or a list of them; not {type(prompt).__name__}"
+        )
+    parts = tuple(_part(part) for part in given)
+    if not any(isinstance(part, Media) or part.text.strip() for part in parts):
+        raise MisuseError("the prompt is empty; say something")
+    return parts
+
+
+def _part(given: object) -> Text | Media:
+    if isinstance(given, str):
+        return Text(text=sound(given))
+    if isinstance(given, Text):
+        return msgspec.structs.replace(given, text=sound(given.text))
+    if isinstance(given, Media):
+        return given
+    raise MisuseError(f"a prompt is made of words, Text and Media; {type(given).__name__} is none of them")

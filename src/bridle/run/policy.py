@@ -1,0 +1,23 @@
+"""A policy from a TOML file."""
+
+import os
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from ..values.errors import MisuseError
+from ..values.policy import Policy
+
+
+def read_policy(path: str | os.PathLike[str]) -> Policy:
+    """Raises `MisuseError` with one line about what is wrong: a rule that is not read protects nobody."""
+    try:
+        given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        return msgspec.convert(given, Policy)
+    except OSError as error:
+        raise MisuseError(
+            f"the policy {os.fspath(path)!r} cannot be read: {error.strerror or error}"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise MisuseError(f"the policy {os.fspath(path)!r} is not one: {error}") from None
