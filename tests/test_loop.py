@@ -129,7 +129,10 @@ ONE_OF_EACH = (
     e.ModelReplied(reply=says("x")),
     e.ModelFailed(failure=Failure(kind="cut", message="")),
     e.ToolStarted(call_id="c", name="look", key="k"),
+    e.ToolProbed(call_id="c", attempt=1),
     e.ToolFinished(result=ToolResult(call_id="c")),
+    e.ApprovalAsked(call_id="c", binding="b", rule="r"),
+    e.ApprovalAnswered(call_id="c", binding="b", answer="approve"),
     e.Nudged(why="", words=""),
     e.RunEnded(stop="done"),
 )

@@ -344,8 +344,15 @@ def test_what_cannot_be_a_tool_is_one_line(function, said):
 
 
 @pytest.mark.parametrize(("options", "said"), [
-    ({"effect": "reads"}, 'effect=\'reads\' is unknown; write "read", "write" or "exclusive"'),
-    ({"on_unknown": "ask"}, "on_unknown='ask' is unknown"),
+    ({"effect": "reads"}, 'effect=\'reads\' is unknown; write one of "read", "write", "exclusive"'),
+    ({"on_unknown": "hope"}, "on_unknown='hope' is unknown"),
+    ({"on_unknown": "probe"}, 'on_unknown="probe" needs probe=…'),
+    ({"resource": "file:{path}"}, "resource='file:{path}' names 'path', no argument of it"),
+    ({"resource": 3}, "resource=3 cannot be called"),
+    ({"approve": "yes"}, "approve='yes' cannot be called"),
+    ({"at_once": 0}, "at_once=0 is no number of calls"),
+    ({"effect": "read", "compensate": print}, "it only reads, so there is nothing to compensate"),
+    ({"efect": "read"}, "there is no option 'efect'"),
     ({"timeout": 0}, "timeout=0 is no deadline; write seconds above 0, or None"),
     ({"timeout": float("inf")}, "timeout=inf is no deadline"),
     ({"timeout": "5"}, "timeout='5' is no deadline"),

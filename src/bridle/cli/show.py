@@ -90,11 +90,10 @@ class Telling:
                     else []
                 )
                 return [("failed", f"{failure.kind}: {failure.message}"), *void]
-            case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule, early=early):
+            case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
                 self._started[call_id] = record.at
                 marks = ["again, under the same key"] if attempt > 1 else []
                 marks += [rule] if rule else []
-                marks += ["while the reply was still coming"] if early else []
                 return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
             case e.ToolProbed(call_id=call_id):
                 return [("probe", f"{call_id} never took effect; it may be run")]

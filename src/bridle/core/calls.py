@@ -2,8 +2,7 @@
 
 The tools' half of the loop: each function is the state after one event.  A batch is closed
 when its last call has a result; only then does the model hear of any of them, in its own
-order.  A call that was started early, while its reply was still coming, is kept aside and
-joins its batch when the reply is complete.
+order.
 """
 
 from msgspec.structs import replace
@@ -27,9 +26,6 @@ EDITED = "A person changed the arguments of this call to {arguments}\n"
 
 
 def tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    if event.early is not None and state.phase is Phase.ASKING:
-        early = OpenCall(call=event.early, attempt=event.attempt, running=True)
-        return replace(state, early=(*state.early, early))
     return _with(state, event.call_id, attempt=event.attempt, running=True, in_doubt=False)
 
 
@@ -39,14 +35,6 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 
 
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    if state.phase is Phase.ASKING:
-        early = tuple(
-            replace(item, result=event.result, running=False)
-            if item.call.id == event.result.call_id
-            else item
-            for item in state.early
-        )
-        return replace(state, early=early)
     return closed(_with(state, event.result.call_id, result=event.result, running=False), at)
 
 
@@ -71,12 +59,6 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         if problem:
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
     return _with(state, event.call_id, answer=event)
-
-
-def joined(calls: tuple[OpenCall, ...], early: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
-    """The calls of a complete reply, with what those that were started early have brought."""
-    started = {item.call.id: item for item in early}
-    return tuple(_joined(item, started.get(item.call.id)) for item in calls)
 
 
 def closed(state: State, at: float) -> State:
@@ -121,12 +103,6 @@ def results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
 def _with(state: State, call_id: str, **changes: object) -> State:
     calls = tuple(replace(item, **changes) if item.call.id == call_id else item for item in state.calls)
     return replace(state, calls=calls)
-
-
-def _joined(item: OpenCall, started: OpenCall | None) -> OpenCall:
-    if started is None:
-        return item
-    return replace(item, attempt=started.attempt, running=started.running, result=started.result)
 
 
 def _told(item: OpenCall) -> ToolResult:

@@ -40,32 +40,23 @@ IN_DOUBT_RULE = "nobody knows whether it took effect"
 EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 
 
-def numbered(reply: Reply, ask: int, early: tuple[OpenCall, ...] = ()) -> Reply:
-    """The reply with ids of ours on its calls: unique in the session, legal on every wire.
-
-    A call that was started early keeps its id if it is still the same call.  If it is not, the
-    provider changed its mind about a block it had finished: this is another call.
-    """
+def numbered(reply: Reply, turn: int) -> Reply:
+    """The reply with ids of ours on its calls: unique in the session, legal on every wire."""
     if not reply.calls:
         return reply
-    started = {item.call.id: item.call for item in early}
     index = 0
     parts: list[Part] = []
     for part in reply.parts:
         if isinstance(part, ToolCall):
-            id_ = call_id(ask, index)
-            before = started.get(id_)
-            same = before is None or (before.name, before.arguments) == (part.name, part.arguments)
-            parts.append(replace(part, id=id_ if same else f"{id_}x"))
+            parts.append(replace(part, id=call_id(turn, index)))
             index += 1
         else:
             parts.append(part)
     return replace(reply, parts=tuple(parts))
 
 
-def call_id(ask: int, index: int) -> str:
-    """By the number of the question, not of the turn: what an abandoned attempt called is another call."""
-    return f"c{ask}_{index}"
+def call_id(turn: int, index: int) -> str:
+    return f"c{turn}_{index}"
 
 
 def opened(

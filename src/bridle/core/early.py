@@ -3,6 +3,9 @@
 Only one that reads, that nobody has to allow, that is valid as it stands, and before which
 the reply has asked for nothing that could change what it reads.  Everything else waits for
 the end of the reply: a reply that breaks off is thrown away, and what was done for it with it.
+
+Nothing is recorded of it before the reply is complete and its call is a fact.  So a run that
+was streamed leaves the same log as one that was not, and a crash leaves nothing in doubt.
 """
 
 from collections.abc import Mapping
@@ -14,10 +17,15 @@ from .permission import permitted
 from .state import OpenCall, State
 
 
-def early(state: State, ready: Mapping[int, ToolCall], index: int) -> RunTool | None:
-    """The effect of starting one of the calls that are complete so far, or None to let it wait."""
+def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int) -> RunTool | None:
+    """The effect of starting one of the calls that are complete so far, or None to let it wait.
+
+    `running` is how many were started already.  A limit per tool makes it wait: it is the batch's to keep.
+    """
     known = {spec.name: spec for spec in state.settings.tools}
-    call = ToolCall(id=call_id(state.asks, index), name=ready[index].name, arguments=ready[index].arguments)
+    call = ToolCall(
+        id=call_id(state.replies + 1, index), name=ready[index].name, arguments=ready[index].arguments
+    )
     item, spec = OpenCall(call=call), known.get(call.name)
     if spec is None or spec.effect != "read" or problem_with(call, callable_tools(state.settings)):
         return None
@@ -28,10 +36,7 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int) -> RunTool | 
         before = known.get(ready[place].name) if place in ready else None
         if before is None or disturbs(OpenCall(call=ready[place]), before, item, spec):
             return None
-    running = [other.call.name for other in state.early if other.running]
-    if len(running) >= state.settings.tools_at_once_max:
-        return None
-    if spec.at_once_max is not None and running.count(spec.name) >= spec.at_once_max:
+    if running >= state.settings.tools_at_once_max or spec.at_once_max is not None:
         return None
     return RunTool(
         call=item.call,

@@ -28,9 +28,7 @@ from .calls import (
     approval_answered,
     approval_asked,
     checked_again,
-    closed,
     given_up,
-    joined,
     results_message,
     tool_finished,
     tool_probed,
@@ -157,7 +155,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
         for item in state.calls
     )
-    taken = replace(state, run=run, calls=calls, early=())
+    taken = replace(state, run=run, calls=calls)
     if state.phase is Phase.WAITING:
         return replace(taken, phase=Phase.ACTING)
     if state.phase is not Phase.RESTING:
@@ -172,7 +170,7 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
     run = replace(state.run, attempt=event.attempt, failure=None, partial="", reply=None, said=said)
-    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asks=state.asks + 1, early=())
+    return replace(state, phase=Phase.ASKING, run=run, proof=proof)
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
@@ -195,10 +193,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=joined(opened(reply, state.settings, event.objection, event.claims), state.early)
-        if acting
-        else (),
-        early=(),
+        calls=opened(reply, state.settings, event.objection, event.claims) if acting else (),
         run=replace(run, nudges=0, said="") if acting else run,
         total=_plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
@@ -217,7 +212,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         stop=reply.stop,
         reply_id=reply.id,
     )
-    return closed(added(after, message), at)
+    return added(after, message)
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
@@ -227,7 +222,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         partial=event.partial,
         unchained=event.failure.kind == "forgotten" or state.run.unchained,
     )
-    return _charged(replace(state, run=run, early=()), event.usage, event.usd)
+    return _charged(replace(state, run=run), event.usage, event.usd)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
@@ -245,7 +240,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
-    after = _charged(replace(state, early=()), event.usage, event.usd)
+    after = _charged(state, event.usage, event.usd)
     if event.stop == "waiting":
         run = replace(after.run, stop=event.stop, reason=event.reason)
         return replace(after, phase=Phase.WAITING, run=run)
@@ -323,8 +318,6 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,
     (Phase.ACTING, e.Resumed): _resumed,
-    (Phase.ASKING, e.ToolStarted): tool_started,
-    (Phase.ASKING, e.ToolFinished): tool_finished,
     (Phase.ACTING, e.ToolStarted): tool_started,
     (Phase.ACTING, e.ToolProbed): tool_probed,
     (Phase.ACTING, e.ToolFinished): tool_finished,

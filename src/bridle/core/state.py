@@ -119,12 +119,8 @@ class State(Value):
     too_large: tuple[Change, ...] = ()
     """What in the view the current model would refuse for its size."""
     calls: tuple[OpenCall, ...] = ()
-    early: tuple[OpenCall, ...] = ()
-    """Calls that were started while the reply they belong to is still coming."""
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
-    asks: int = 0
-    """How often the model was asked, failed attempts included; the ids of calls are made of it."""
     run: Run = Run()
     total: Spent = Spent()
     replies: int = 0

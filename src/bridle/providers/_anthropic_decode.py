@@ -22,7 +22,7 @@ from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
-from ..values.parts import Part
+from ..values.parts import Part, ToolCall
 from ..values.usage import Usage
 from ._anthropic_blocks import Block, part_of
 from ._anthropic_ends import LENGTH_WORD, reply_of, usage_of
@@ -31,6 +31,7 @@ from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
 from ._eventstream import EventStreamReader
 from ._failures import error_in, stranger
 from ._json import loads, members, mended
+from ._ready import ReadyCalls
 from ._sse import SseReader
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -78,6 +79,7 @@ class AnthropicDecoder:
         self._open: dict[int, OpenBlock] = {}
         self._whole: list[Part] = []
         self._started = self._stopped = False
+        self._ready = ReadyCalls()
         self._failure: Failure | None = None
 
     @property
@@ -188,17 +190,21 @@ class AnthropicDecoder:
             case "message_start" if isinstance(event.get("message"), dict):
                 # A gateway that tries again begins again: two attempts are never one reply.
                 self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
+                self._ready = ReadyCalls()
                 self._started = True
                 self._note(event["message"])
                 blocks = elements(members(members(data)["message"]).get("content", b"[]"))
                 self._whole = [part_in(block) for block in blocks or ()]
             case "content_block_start" if isinstance(event.get("content_block"), dict):
+                deltas += self._ready.more()
                 stub = event["content_block"]
                 given = members(members(data)["content_block"])["input"] if stub.get("input") else b"{}"
                 block = self._begin(event.get("index"), stub, given.decode("utf-8", "replace"))
                 self._say(block, stub.get(_SAID_IN.get(block.delta_type or "", "")), deltas)
             case "content_block_delta" if isinstance(event.get("delta"), dict):
                 self._grow(event.get("index"), event["delta"], deltas)
+            case "content_block_stop" if isinstance(event.get("index"), int):
+                self._end(self._open.get(event["index"]), deltas)
             case "message_delta":
                 if isinstance(event.get("delta"), dict):
                     self._note(event["delta"])
@@ -213,10 +219,20 @@ class AnthropicDecoder:
 
     def _begin(self, index: object, stub: Block, input_text: str) -> OpenBlock:
         block = OpenBlock(stub, len(self._blocks), input_text)
+        if block.is_call:
+            block.call = self._ready.begin()
         self._blocks.append(block)
         if isinstance(index, int):
             self._open[index] = block
         return block
+
+    def _end(self, block: OpenBlock | None, deltas: list[Delta]) -> None:
+        if block is None or block.call < 0:
+            return
+        index, block.call = block.call, -1
+        part = block.part(last_and_cut=False)
+        if isinstance(part, ToolCall):
+            deltas += self._ready.end(index, part, sure=bool(block.pieces) or block.input_text != "{}")
 
     def _grow(self, index: object, delta: dict[str, Any], deltas: list[Delta]) -> None:
         """A delta off the short road: a rare type, a value of the wrong type, half a character."""

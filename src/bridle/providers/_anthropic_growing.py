@@ -21,7 +21,7 @@ _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 class OpenBlock:
     """A block of a streamed reply while it is being said."""
 
-    __slots__ = ("delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
+    __slots__ = ("call", "delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
 
     def __init__(self, stub: Block, place: int, input_text: str) -> None:
         self.stub = stub
@@ -30,6 +30,8 @@ class OpenBlock:
         self.pieces: list[str] = []
         self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
         self.is_call = stub.get("type") == "tool_use"
+        self.call = -1
+        """Which of the reply's calls this is, until it was told to be complete."""
         self.delta_type: str | None
         match stub.get("type"):
             case "text":

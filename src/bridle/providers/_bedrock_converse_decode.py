@@ -21,7 +21,7 @@ from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
-from ..values.parts import Part
+from ..values.parts import Part, ToolCall
 from ..values.usage import Usage
 from ._bedrock_converse_blocks import Block
 from ._bedrock_converse_ends import LENGTH_WORD, reply_of, usage_of
@@ -30,6 +30,7 @@ from ._bedrock_converse_growing import ANNOUNCED, CALL, TEXT, THOUGHT, OpenBlock
 from ._eventstream import MESSAGE_BYTES_MAX, EventStreamReader, Frame
 from ._failures import error_in, stranger
 from ._json import elements, loads, members, mended
+from ._ready import ReadyCalls
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """As for one message of a stream: nothing real comes near it."""
@@ -75,6 +76,7 @@ class BedrockConverseDecoder:
         self._meta: dict[str, Any] = {}
         self._blocks: list[OpenBlock] = []
         self._open: dict[int, OpenBlock] = {}
+        self._ready = ReadyCalls()
         self._stopped = False
         self._failure: Failure | None = None
 
@@ -177,8 +179,9 @@ class BedrockConverseDecoder:
                 self._note(event)
             case "messageStart":
                 # A gateway that tries again begins again: two attempts are never one reply.
-                self._blocks, self._open, self._meta = [], {}, {}
+                self._blocks, self._open, self._meta, self._ready = [], {}, {}, ReadyCalls()
             case "contentBlockStart" if isinstance(event.get("start"), dict):
+                deltas += self._ready.more()
                 for kind, stub in event["start"].items():
                     if kind in ANNOUNCED and isinstance(stub, dict):
                         self._begin(event.get("contentBlockIndex"), kind, stub)
@@ -186,7 +189,12 @@ class BedrockConverseDecoder:
                 for kind, value in event["delta"].items():
                     self._grow(event.get("contentBlockIndex"), kind, value, deltas)
             case "contentBlockStop" if isinstance(event.get("contentBlockIndex"), int):
-                self._open.pop(event["contentBlockIndex"], None)
+                block = self._open.pop(event["contentBlockIndex"], None)
+                if block is not None and block.is_call:
+                    part = block.part(last_and_cut=False)
+                    if isinstance(part, ToolCall):
+                        sure = bool(block.pieces or block.stub.get("input"))
+                        deltas += self._ready.end(block.call, part, sure=sure)
             case "messageStop":
                 self._note(event)
                 self._stopped = True
@@ -197,6 +205,8 @@ class BedrockConverseDecoder:
             raise self._problem("garbled", f"the provider began a block without saying which: {index!r}")
         block = self._open[index] = OpenBlock(kind, stub, len(self._blocks))
         self._blocks.append(block)
+        if block.is_call:
+            block.call = self._ready.begin()
         return block
 
     def _grow(self, index: object, kind: str, value: Any, deltas: list[Delta]) -> None:

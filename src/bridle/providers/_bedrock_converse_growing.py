@@ -24,7 +24,7 @@ ANNOUNCED = (CALL, "toolResult", "image")
 class OpenBlock:
     """A block of a streamed reply while it is being said."""
 
-    __slots__ = ("is_call", "kind", "name", "packed", "pieces", "place", "stub")
+    __slots__ = ("call", "is_call", "kind", "name", "packed", "pieces", "place", "stub")
 
     def __init__(self, kind: str, stub: Block, place: int) -> None:
         self.kind = kind
@@ -34,6 +34,8 @@ class OpenBlock:
         self.packed: list[str] = []
         self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
         self.is_call = kind == CALL and stub.get("type") in (None, "tool_use")
+        self.call = -1
+        """Which of the reply's calls this is."""
 
     def add(self, kind: str, value: Any) -> str:
         """Take a piece of this block; what it says, if it says something."""

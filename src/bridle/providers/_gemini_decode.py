@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
@@ -120,6 +120,7 @@ class GeminiDecoder(DecoderShell):
         self._model = model
         self._names = {sent: tool.name for tool in tools if (sent := wire_name(tool.name)) != tool.name}
         self._growing = Growing()
+        self._calls = 0
         self._meta: dict[str, Any] = {}
         self._fields: dict[str, Any] = {}
         self._counts: dict[str, Any] = {}
@@ -245,6 +246,9 @@ class GeminiDecoder(DecoderShell):
             case ToolCall(name=name, arguments=given):
                 name = self._names.get(name, name)
                 deltas.append(ToolCallDelta(index=at, name=name, arguments=given))
+                # A call comes whole, or is told to be whole by its last piece.
+                deltas.append(CallReady(index=self._calls, call=replace(part, name=name)))
+                self._calls += 1
 
     def _note_counts(self) -> None:
         """Later counts replace earlier ones, and null takes nothing back: they are totals so far."""

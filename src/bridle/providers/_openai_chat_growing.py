@@ -8,7 +8,8 @@ anything else the last word counts.
 
 from typing import Any
 
-from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.parts import ToolCall
 from ._json import mended
 from ._openai_chat_content import Block, word
 from ._openai_chat_growing_calls import GrowingCalls
@@ -46,6 +47,7 @@ class GrowingMessage:
         self._spoken: dict[str, list[str]] = {"data": [], "transcript": []}
         self._calls = GrowingCalls()
         self._legacy = GrowingCalls()
+        self._ready = 0
         self._more: Block = {}
         self._shown_from = ""
         self._half = ""
@@ -70,6 +72,7 @@ class GrowingMessage:
         listed, legacy = delta.get("tool_calls"), delta.get("function_call")
         for call, said in self._calls.take(listed if isinstance(listed, list) else []):
             deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=said))
+        deltas += self._followed()
         if isinstance(legacy, dict):
             for call, said in self._legacy.take([{"index": 0, "function": legacy}]):
                 deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=said))
@@ -77,6 +80,17 @@ class GrowingMessage:
             if name not in _KNOWN and value is not None:
                 self._more[name] = _folded(self._more.get(name), value)
         return deltas
+
+    def _followed(self) -> list[Delta]:
+        """Calls that another came after: this wire has no other word for the end of one."""
+        calls, ready = self._calls.calls, []
+        while self._ready < len(calls) - 1:
+            call = calls[self._ready]
+            if call.is_complete:
+                said = ToolCall(id="", name=call.name, arguments=mended(call.arguments))
+                ready.append(CallReady(index=call.place, call=said))
+            self._ready += 1
+        return list(ready)
 
     def say(self, text: str) -> list[Delta]:
         """The shortest road: a piece of plain words."""

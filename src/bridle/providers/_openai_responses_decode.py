@@ -14,17 +14,18 @@ from itertools import chain
 
 import msgspec
 
-from ..values.delta import Delta, ReasoningDelta, TextDelta
+from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
+from ..values.parts import ToolCall
 from ..values.usage import Usage
 from ._failures import error_in
 from ._json import mended
 from ._openai_responses_content import Block
 from ._openai_responses_ends import reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
-from ._openai_responses_growing import DELTAS, WHOLES, OpenItem, settled, shown
+from ._openai_responses_growing import CALLS, DELTAS, WHOLES, OpenItem, settled, shown
 from ._openai_responses_items import kind_of
 from ._shell import DONE, DecoderShell
 
@@ -108,7 +109,7 @@ class ResponsesDecoder(DecoderShell):
             case "response.output_item.added" if isinstance(event.get("item"), dict):
                 self._begin(index, kind_of(event["item"]), event["item"])
             case "response.output_item.done" if isinstance(event.get("item"), dict):
-                self._finish(index, event["item"])
+                self._finish(index, event["item"], deltas)
             case "response.content_part.added" if index in self._begun:
                 self._begun[index].next_piece()
                 self._begun[index].refuses |= kind_of(event.get("part") or {}) == "refusal"
@@ -138,10 +139,15 @@ class ResponsesDecoder(DecoderShell):
             self._places += 1
         return item
 
-    def _finish(self, index: int, item: Block) -> None:
+    def _finish(self, index: int, item: Block, deltas: list[Delta]) -> None:
         if self._done and self._done[-1] == (index, item):
             return
         self._done.append((index, item))
+        if kind_of(item) == "function_call" and item.get("status") in (None, "completed"):
+            name, arguments = item.get("name"), item.get("arguments")
+            if isinstance(name, str) and isinstance(arguments, str):
+                before = sum(open_.kind in CALLS for at, open_ in self._begun.items() if at < index)
+                deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
 
     def _say(self, index: int, kind: str, said: object, deltas: list[Delta]) -> None:
         """A piece off the short road: of an item never announced, or half a character."""

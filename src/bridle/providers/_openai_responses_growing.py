@@ -31,6 +31,7 @@ WHOLES = {
     "response.custom_tool_call_input.done": ("custom_tool_call", "input"),
 }
 """Events that say it all once more; news only where no piece came before."""
+CALLS = ("function_call", "custom_tool_call")
 _SAID_IN = {"function_call": "arguments", "custom_tool_call": "input"}
 
 

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
-from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, MisuseError, ProviderError
 from ..values.message import Message, Reply
 from ..values.model import Endpoint
@@ -189,6 +189,7 @@ def _head(request: Request) -> bytes:
 
 
 def _deltas(reply: Reply) -> Iterator[Delta]:
+    called = 0
     for index, part in enumerate(reply.parts):
         match part:
             case Text(text=text):
@@ -199,6 +200,8 @@ def _deltas(reply: Reply) -> Iterator[Delta]:
                 for at in range(0, len(arguments), _ARGUMENTS_LENGTH):
                     piece = arguments[at : at + _ARGUMENTS_LENGTH]
                     yield ToolCallDelta(index=index, name=name, arguments=piece)
+                yield CallReady(index=called, call=part)
+                called += 1
 
 
 def _failure_in(status: int, body: bytes) -> Failure:

@@ -112,7 +112,7 @@ class Conversation:
                 partial=partial,
                 usage=usage,
                 usd=usd,
-                discarded=tuple(item.call.id for item in driver.state.early),
+                discarded=driver.discarded,
             )
             try:
                 await driver.record(end)

@@ -14,7 +14,6 @@ from decimal import Decimal
 
 from ..core.context import assemble
 from ..core.dispatch import numbered
-from ..core.early import early
 from ..core.effects import (
     AskModel,
     AwaitAnswers,
@@ -36,20 +35,21 @@ from ..ports.store import Store
 from ..ports.tool import Tool
 from ..ports.watcher import Watcher
 from ..values import event as e
-from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
-from ..values.parts import Text, ToolCall, ToolResult
+from ..values.parts import Text, ToolResult
 from ..values.record import GENESIS, Record, seal
 from ..values.request import ToolChoice
 from ..values.usage import Usage
-from .acting import act, claim, look_up
-from .approving import Approver, question_about
+from .approving import Approver
 from .asking import Exchange
+from .hands import Hands
 from .line import Line
 
 LOG = logging.getLogger("bridle")
+AT_ONCE = (Excuse, SeekApproval)
+"""Effects that are nothing but a line in the log."""
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
 
@@ -72,7 +72,7 @@ class Driver:
         `approver` answers for a person, where one is at hand."""
         self.session = session
         self.state = State()
-        self._line, self._store, self._clock, self._tools = line, store, clock, tools
+        self._line, self._store, self._clock = line, store, clock
         self._watchers = list(watchers)
         self._stream, self._choose, self._object_to = stream, choose, object_to
         self._length, self._head = 0, GENESIS
@@ -80,9 +80,8 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: Kept = line.codec.keep()
         self._exchange: Exchange | None = None
-        self._approver = approver
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._ready: dict[int, ToolCall] = {}
+        self._hands = Hands(session, tools, clock, self.record, approver)
+        self.answer = self._hands.answer
 
     @property
     def broken(self) -> bool:
@@ -101,6 +100,11 @@ class Driver:
     @property
     def usd(self) -> Decimal | None:
         return self._cost(self.usage)
+
+    @property
+    def discarded(self) -> tuple[str, ...]:
+        """Tools that were started early, for a reply that never came."""
+        return self._hands.ahead.discarded
 
     async def restore(self) -> None:
         for record in await self._store.read(self.session):
@@ -124,12 +128,13 @@ class Driver:
 
     async def go(self) -> None:
         """Do what is to be done until there is nothing left to do."""
-        running = self._running
+        running: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 new = [effect for effect in next_effects(self.state) if effect.name not in running]
-                if len(new) == 1 and not running:
-                    await self._perform(new[0])
+                at_once = [effect for effect in new if isinstance(effect, AT_ONCE)]
+                if at_once or (len(new) == 1 and not running):
+                    await self._perform((at_once or new)[0])
                     continue
                 for effect in new:
                     running[effect.name] = asyncio.create_task(self._perform(effect))
@@ -139,16 +144,20 @@ class Driver:
                 for name in [name for name, task in running.items() if task.done()]:
                     running.pop(name).result()
         finally:
-            await self._stop(tuple(running))
+            for task in running.values():
+                task.cancel()
+            await asyncio.gather(*running.values(), return_exceptions=True)
+            running.clear()
+            await self._hands.ahead.discard()
 
     async def _perform(self, effect: Effect) -> None:
         match effect:
             case AskModel():
                 await self._ask(effect)
             case RunTool():
-                await self._run_tool(effect)
+                await self._hands.run(effect)
             case ProbeTool():
-                await self._probe(effect)
+                await self._hands.probe(effect)
             case Excuse(call=call, outcome=outcome, why=why, rule=rule, how=how):
                 result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
                 await self.record(e.ToolFinished(result=result, rule=rule, how=how))
@@ -159,7 +168,7 @@ class Driver:
                     )
                 )
             case AwaitAnswers():
-                await self._await_answers(effect)
+                await self._hands.await_answers(effect)
             case Nudge(why=why, words=words):
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why):
@@ -174,6 +183,7 @@ class Driver:
         request, notes = effect.request, effect.notes
         if self._choose is not None:
             request, notes = assemble(self.state, self._choose(effect.step))
+        await self._hands.ahead.discard()
         exchange = Exchange(self._line, request, self._kept, stream=self._stream)
         await self.record(
             e.ModelAsked(
@@ -185,7 +195,7 @@ class Driver:
                 notes=notes,
             )
         )
-        self._exchange, self._ready = exchange, {}
+        self._exchange = exchange
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
                 reply = await exchange.ask(self._heard, self._clock.now())
@@ -198,51 +208,33 @@ class Driver:
 
     async def _replied(self, reply: Reply) -> None:
         self._exchange = None
-        reply = numbered(reply, self.state.asks, self.state.early)
-        made = {call.id for call in reply.calls}
-        discarded = tuple(item.call.id for item in self.state.early if item.call.id not in made)
-        unmade = {f"run:{id_}#1" for id_ in discarded}
-        await self._stop(tuple(name for name in self._running if name in unmade))
+        reply = numbered(reply, self.state.replies + 1)
         await self.record(
             e.ModelReplied(
                 reply=reply,
                 usd=self._cost(reply.usage),
                 objection=self._objection(reply),
-                claims=tuple(
-                    found for call in reply.calls if (found := claim(self._tools, call)) is not None
-                ),
-                discarded=discarded,
+                claims=self._hands.claims(reply),
             )
         )
 
     async def _failed(self, exchange: Exchange, failure: Failure) -> None:
         self._exchange = None
         usage = exchange.usage
-        # What was started for a reply that never came must not write into the log of the next attempt.
-        await self._stop(tuple(self._running))
         await self.record(
             e.ModelFailed(
                 failure=failure,
                 partial=exchange.partial,
                 usage=usage,
                 usd=self._cost(usage),
-                discarded=tuple(item.call.id for item in self.state.early),
+                discarded=await self._hands.ahead.discard(),
             )
         )
 
     def _heard(self, delta: Delta) -> None:
         self._show(delta)
         if isinstance(delta, CallReady):
-            self._ready[delta.index] = delta.call
-            effect = early(self.state, self._ready, delta.index)
-            if effect is not None:
-                self._running[effect.name] = asyncio.create_task(self._run_tool(effect, ahead=True))
-
-    async def _stop(self, names: tuple[str, ...]) -> None:
-        tasks = [self._running.pop(name) for name in names]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+            self._hands.start_early(self.state, delta)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self._line.model.price
@@ -251,57 +243,6 @@ class Driver:
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)
         return self._object_to(answer) if self._object_to is not None and answer is not None else ""
-
-    async def _run_tool(self, effect: RunTool, *, ahead: bool = False) -> None:
-        call = effect.call
-        await self.record(
-            e.ToolStarted(
-                call_id=call.id,
-                name=call.name,
-                key=effect.key,
-                attempt=effect.attempt,
-                rule=effect.rule,
-                early=call if ahead else None,
-            )
-        )
-        limits = (effect.timeout_seconds, self._left(effect.deadline))
-        seconds = min((limit for limit in limits if limit is not None), default=None)
-        result = await act(self._tools[call.name], effect, self.session, seconds)
-        await self.record(e.ToolFinished(result=result))
-
-    async def _probe(self, effect: ProbeTool) -> None:
-        found = await look_up(self._tools[effect.call.name], effect, self.session)
-        if found is None:
-            await self.record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
-        else:
-            await self.record(e.ToolFinished(result=found, how="probe"))
-
-    async def _await_answers(self, effect: AwaitAnswers) -> None:
-        if self._approver is None:
-            names = ", ".join(item.call.name for item in effect.items)
-            await self.record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
-            return
-        for item in effect.items:
-            question = question_about(self.session, item)
-            if question is not None:
-                await self.answer(question, await self._approver(question))
-
-    async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
-        """Record what a person said, with what the tool's own code says of changed arguments."""
-        edited = None
-        if verdict.arguments is not None:
-            edited = ToolCall(id=question.call_id, name=question.tool, arguments=verdict.arguments)
-        await self.record(
-            e.ApprovalAnswered(
-                call_id=question.call_id,
-                binding=question.binding,
-                answer=verdict.answer,
-                arguments=verdict.arguments,
-                reason=verdict.reason,
-                by=verdict.by,
-                claim=claim(self._tools, edited) if edited is not None else None,
-            )
-        )
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())

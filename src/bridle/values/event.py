@@ -16,7 +16,7 @@ from typing import Literal
 
 from .errors import Failure
 from .message import Message, Reply
-from .parts import Media, Text, ToolCall, ToolResult
+from .parts import Media, Text, ToolResult
 from .policy import Claim
 from .request import ToolChoice
 from .settings import Settings
@@ -114,8 +114,6 @@ class ModelReplied(_Quiet, tag="model_replied"):
     """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
     claims: tuple[Claim, ...] = ()
     """What the tools' own code says of the calls."""
-    discarded: tuple[str, ...] = ()
-    """Calls that were started early and that the complete reply does not make after all."""
 
 
 class ModelFailed(_Quiet, tag="model_failed"):
@@ -126,7 +124,7 @@ class ModelFailed(_Quiet, tag="model_failed"):
     """What was counted of a reply that broke off; None when there was no reply to pay for."""
     usd: Decimal | None = None
     discarded: tuple[str, ...] = ()
-    """Calls that were started early, for a reply that never came: whatever they brought is not used."""
+    """Tools that were started early, for a reply that never came: whatever they brought is not used."""
 
 
 class ToolStarted(_Quiet, tag="tool_started"):
@@ -139,8 +137,6 @@ class ToolStarted(_Quiet, tag="tool_started"):
     attempt: int = 1
     rule: str = ""
     """What allowed it, where a policy or a person had a say."""
-    early: ToolCall | None = None
-    """The call, when it started before its reply was complete."""
 
     @property
     def once(self) -> str | None:
@@ -222,7 +218,7 @@ class RunEnded(_Quiet, tag="run_ended"):
     """What was counted of that reply; None when there was none to pay for."""
     usd: Decimal | None = None
     discarded: tuple[str, ...] = ()
-    """Calls that were started early, for that reply."""
+    """Tools that were started early, for that reply."""
 
 
 Event = (

@@ -1,0 +1,96 @@
+"""What a driver does with tools: run one, look for what became of one, put a question about one.
+
+Each of these ends in an event, written by `record`.  Running is act's (acting.py); what may
+run, and when, was decided in the core.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from ..core.effects import AwaitAnswers, ProbeTool, RunTool
+from ..core.state import State
+from ..ports.clock import Clock
+from ..ports.tool import Tool
+from ..values import event as e
+from ..values.approval import PendingApproval, Verdict
+from ..values.delta import CallReady
+from ..values.message import Reply
+from ..values.parts import ToolCall, ToolResult
+from ..values.policy import Claim
+from .acting import act, claim, look_up
+from .ahead import Ahead
+from .approving import Approver, question_about
+
+
+class Hands:
+    def __init__(
+        self,
+        session: str,
+        tools: Mapping[str, Tool],
+        clock: Clock,
+        record: Callable[[e.Event], Awaitable[None]],
+        approver: Approver | None = None,
+    ) -> None:
+        """`approver` answers for a person, where one is at hand."""
+        self._session, self._tools, self._clock, self._record = session, tools, clock, record
+        self._approver = approver
+        self.ahead = Ahead()
+
+    async def run(self, effect: RunTool) -> None:
+        """The intent first, and durable: what was started and not finished must show after a crash."""
+        call = effect.call
+        await self._record(
+            e.ToolStarted(
+                call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
+            )
+        )
+        result = await (self.ahead.take(call) or self._act(effect))
+        await self._record(e.ToolFinished(result=result))
+
+    def start_early(self, state: State, delta: CallReady) -> None:
+        effect = self.ahead.ready(state, delta)
+        if effect is not None:
+            self.ahead.start(effect, self._act(effect))
+
+    async def probe(self, effect: ProbeTool) -> None:
+        found = await look_up(self._tools[effect.call.name], effect, self._session)
+        if found is None:
+            await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
+        else:
+            await self._record(e.ToolFinished(result=found, how="probe"))
+
+    async def await_answers(self, effect: AwaitAnswers) -> None:
+        if self._approver is None:
+            names = ", ".join(item.call.name for item in effect.items)
+            await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
+            return
+        for item in effect.items:
+            question = question_about(self._session, item)
+            if question is not None:
+                await self.answer(question, await self._approver(question))
+
+    async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
+        """Record what a person said, with what the tool's own code says of changed arguments."""
+        edited = None
+        if verdict.arguments is not None:
+            edited = ToolCall(id=question.call_id, name=question.tool, arguments=verdict.arguments)
+        await self._record(
+            e.ApprovalAnswered(
+                call_id=question.call_id,
+                binding=question.binding,
+                answer=verdict.answer,
+                arguments=verdict.arguments,
+                reason=verdict.reason,
+                by=verdict.by,
+                claim=claim(self._tools, edited) if edited is not None else None,
+            )
+        )
+
+    def claims(self, reply: Reply) -> tuple[Claim, ...]:
+        found = (claim(self._tools, call) for call in reply.calls)
+        return tuple(item for item in found if item is not None)
+
+    async def _act(self, effect: RunTool) -> ToolResult:
+        left = None if effect.deadline is None else max(0.0, effect.deadline - self._clock.now())
+        limits = (effect.timeout_seconds, left)
+        seconds = min((limit for limit in limits if limit is not None), default=None)
+        return await act(self._tools[effect.call.name], effect, self._session, seconds)
