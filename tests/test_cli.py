@@ -272,7 +272,7 @@ def test_ctrl_c_keeps_what_was_said(home):
         "    '''Wait.'''\n    print('HANGING', flush=True)\n    await asyncio.Event().wait()\n"
     )
     prompt = "!say Let me see.\n!call hang {}\n!then\n!say done"
-    command = [sys.executable, "-m", "bridle.cli.main", "run", prompt, "--tools", str(tools)]
+    command = [sys.executable, "-m", "bridle.cli.main", "run", prompt, "--yes", "--tools", str(tools)]
     running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     shown = ""
     while "HANGING" not in shown:
@@ -292,3 +292,81 @@ def test_a_closed_pipe_is_no_accident():
     command = f"{sys.executable} -m bridle.cli.main sessions --help | head -c 1"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
     assert "Traceback" not in done.stderr
+
+
+PAYING = (
+    "from bridle import tool\nPAID = []\n\n@tool(effect='write'{more})\ndef pay(amount: int) -> str:\n"
+    "    '''Pay.'''\n    print('PAID', amount)\n    return 'paid'\n"
+)
+PROMPT = '!call pay {"amount": 7}\n!then\n!say done'
+
+
+def paying(home, more=""):
+    tools = home / "paying.py"
+    tools.write_text(PAYING.format(more=more))
+    return str(tools)
+
+
+def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys, home):
+    assert main(["run", PROMPT, "--tools", paying(home)]) == 0
+    out, err = told(capsys)
+    assert (out, "PAID" in err) == ("done\n", False)
+    assert "nobody can be asked; see --yes" in err
+
+
+@pytest.mark.parametrize("how", ["--yes", "--policy"])
+def test_a_policy_or_yes_lets_it_run(capsys, home, how):
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "allow"\narguments = { amount = "<= 7" }\n')
+    more = ["--yes"] if how == "--yes" else ["--policy", str(home / "rules.toml")]
+    assert main(["run", PROMPT, "--tools", paying(home), *more]) == 0
+    assert "PAID 7" in told(capsys)[1]
+
+
+@pytest.mark.parametrize("answer", ["approve", "edit", "reject"])
+def test_ask_answer_and_resume(capsys, home, answer):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\nname = "boss"\n')
+    rules = ["--policy", str(home / "rules.toml"), "--tools", tools]
+    assert main(["run", PROMPT, *rules, "--json"]) == 1
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["approvals", "--json"]) == 0
+    (question,) = json.loads(told(capsys)[0])
+    assert (question["session"], question["tool"], question["rule"]) == (session, "pay", "boss")
+    assert main(["approvals"]) == 0
+    assert 'pay({"amount": 7})  — boss' in told(capsys)[0]
+    words = {
+        "approve": ["approve", question["id"][:6]],
+        "edit": ["approve", question["id"], "--arguments", '{"amount": 5}', "--by", "ann"],
+        "reject": ["reject", question["id"], "--reason", "too much"],
+    }[answer]
+    assert main(words) == 0
+    assert f"bridle resume {session}" in told(capsys)[0]
+    assert main(words) == 2
+    assert "no open question" in told(capsys)[1]
+    assert main(["resume", session]) == 2
+    assert "--tools" in told(capsys)[1]
+    assert main(["resume", session, *rules]) == 0
+    out, err = told(capsys)
+    assert out == "done\n"
+    assert ("PAID" in err, "PAID 5" in err) == (answer != "reject", answer == "edit")
+    assert main(["show", session]) == 0
+    shown = told(capsys)[0]
+    assert "boss" in shown
+    assert {"approve": "approve by", "edit": "approve by ann", "reject": "too much"}[answer] in shown
+
+
+def test_wrong_answers_are_one_line(capsys, home):
+    assert main(["approve", "nothing"]) == 2
+    assert "there is no log" in told(capsys)[1]
+    main(["run", "!say hi"])
+    told(capsys)
+    for words, why in (
+        (["approve", "nothing"], "no open question"),
+        (["approve", "x", "--arguments", "[1]"], "no JSON object"),
+        (["approve", "x", "--arguments", "{}", "--done", "y"], "give one of them"),
+        (["resume", "nobody"], "there is no session"),
+    ):
+        assert main(words) == 2
+        assert why in told(capsys)[1]
+    assert main(["approvals"]) == 0
+    assert told(capsys)[0] == "nothing waits for an answer\n"

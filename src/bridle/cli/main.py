@@ -18,6 +18,10 @@ from ..values.errors import BridleError
 
 COMMANDS = {
     "run": "put a prompt to an agent and watch it work",
+    "resume": "go on with a session that was left unfinished",
+    "approvals": "list the calls that wait for a person",
+    "approve": "let such a call run",
+    "reject": "keep such a call from running",
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
     "wire": "put recorded provider traffic to the codecs",

@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable
 from contextlib import redirect_stdout
 from typing import TextIO
 
@@ -20,14 +21,19 @@ import msgspec
 from ..ports.store import Store
 from ..providers.catalogue import preferred
 from ..run.agent import Agent
-from ..values.errors import MisuseError, SessionNotFound
+from ..run.stream import Stream
+from ..values.errors import MisuseError
+from ..values.model import Model
 from ..values.result import FinalAnswer, Result
-from ..values.usage import STEPS_DEFAULT, Budget
+from ..values.settings import Settings
 from ..watchers.console import Console, counts, dollars, duration
+from .agents import add_agent_options, approver_of, budget_of, policy_of
+from .logs import fold, read_session
 from .main import CANCELLED, MISUSE, complain
 from .places import add_store_option, open_log
 from .toolfile import load_tools
 
+Maker = Callable[[str | Model | None, Store, Settings], Agent[str]]
 YOURS_TO_MEND = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
 """Failures that the person at the keyboard can put right: exit code 2."""
 
@@ -35,38 +41,10 @@ YOURS_TO_MEND = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
 def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("prompt", help="what to say; `-` reads it from standard input")
-    add(
-        "-m",
-        "--model",
-        help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
-    )
-    add(
-        "--tools",
-        action="append",
-        default=[],
-        metavar="FILE.py|module",
-        help="take the @tool functions in there; may be given more than once",
-    )
+    add_agent_options(parser)
     add("-i", "--instructions", default="", help="the system prompt")
-    add(
-        "--usd",
-        type=float,
-        metavar="N",
-        help="stop before this many dollars are spent (an estimate, on the dear side)",
-    )
-    add("--tokens", type=int, metavar="N", help="stop before this many tokens are used (likewise)")
-    add(
-        "--steps",
-        type=int,
-        default=STEPS_DEFAULT,
-        metavar="N",
-        help=f"model calls at most (default {STEPS_DEFAULT})",
-    )
-    add("--seconds", type=float, metavar="N", help="stop after this long")
     add("--session", metavar="ID", help="go on with this session")
-    add("--json", action="store_true", help="print the result as JSON")
     add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
-    add("--reasoning", action="store_true", help="show the model's reasoning where it is given")
     add_store_option(parser)
 
 
@@ -74,48 +52,77 @@ def execute(options: argparse.Namespace) -> int:
     prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
     if not prompt.strip():
         raise MisuseError('the prompt is empty; try: bridle run "What is 17 * 23 minus 100?"')
-    budget = Budget(usd=options.usd, tokens=options.tokens, steps=options.steps, seconds=options.seconds)
+    return drive(options, session=options.session, prompt=prompt)
+
+
+def drive(options: argparse.Namespace, *, session: str | None, prompt: str | None) -> int:
+    """A prompt to its end, or without one, whatever was left unfinished in the session."""
     out = sys.stdout
     console = Console(
         out if out.isatty() and not options.json else None, sys.stderr, reasoning=options.reasoning
     )
-    store = open_log(options.store)
-    agent = Agent(
-        options.model or os.environ.get("BRIDLE_MODEL") or preferred(os.environ),
-        tools=load_tools(options.tools),
-        instructions=options.instructions,
-        budget=budget,
-        store=store,
-        watchers=() if options.json else (console,),
-    )
+    # Everything the person can have got wrong comes first; a tools file may want a loop of its own.
+    budget, policy, tools = budget_of(options), policy_of(options), load_tools(options.tools)
+
+    def make(model: str | Model | None, store: Store, before: Settings) -> Agent[str]:
+        """The agent that is asked for; one that goes on with a session is what it was before."""
+        return Agent(
+            model or before.model,
+            tools=tools,
+            instructions=before.instructions,
+            budget=budget,
+            store=store,
+            policy=policy,
+            approver=approver_of(console),
+            max_tokens=before.max_tokens,
+            thinking=before.thinking,
+            sampling=before.sampling,
+            repeats_max=before.repeats_max,
+            chain=before.chain,
+            extras=before.extras,
+            watchers=() if options.json else (console,),
+        )
+
     # What a tool prints is not the answer either.
     with redirect_stdout(sys.stderr):
-        result, seconds = asyncio.run(_run(agent, store, prompt, options, console))
+        agent, result, seconds = asyncio.run(_run(options, console, make, session, prompt))
     return _tell(out, console, agent, result, seconds, as_json=options.json)
 
 
 async def _run(
-    agent: Agent[str], store: Store, prompt: str, options: argparse.Namespace, console: Console
-) -> tuple[Result[str], float]:
+    options: argparse.Namespace, console: Console, make: Maker, session: str | None, prompt: str | None
+) -> tuple[Agent[str], Result[str], float]:
+    store = open_log(options.store)
     try:
-        if options.session and not await store.read(options.session):
-            raise SessionNotFound(
-                f"there is no session {options.session!r} here; `bridle sessions` lists them"
-            )
+        before = fold(await read_session(store, session)).settings if session else Settings()
+        if prompt is not None:
+            before = Settings(instructions=options.instructions)
+            model = options.model or os.environ.get("BRIDLE_MODEL") or preferred(os.environ)
+        else:
+            model = options.model
+            _check_tools(before, options.tools)
+        agent = make(model, store, before)
         if agent.settings.model.endpoint.simulated and not options.json:
-            named = options.model or os.environ.get("BRIDLE_MODEL")
+            named = options.model or os.environ.get("BRIDLE_MODEL") or prompt is None
             how = "" if named else "no model was named and no key is set: "
             console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
         began = time.monotonic()
-        return await _watched(agent, prompt, options, console), time.monotonic() - began
+        if prompt is not None:
+            stream = agent.stream(prompt, session, deltas=options.stream)
+        else:
+            stream = agent.resume_stream(session or "", budget=budget_of(options))
+        return agent, await _watched(stream, console), time.monotonic() - began
     finally:
         await store.close()
 
 
-async def _watched(
-    agent: Agent[str], prompt: str, options: argparse.Namespace, console: Console
-) -> Result[str]:
-    stream = agent.stream(prompt, options.session, deltas=options.stream)
+def _check_tools(before: Settings, given: list[str]) -> None:
+    names = ", ".join(spec.name for spec in before.tools if spec.native is None)
+    if names and not given:
+        raise MisuseError(f"this session has tools ({names}) and a log holds no code; add --tools FILE")
+
+
+async def _watched(stream: Stream[str], console: Console) -> Result[str]:
     loop = asyncio.get_running_loop()
 
     def interrupt() -> None:
@@ -147,7 +154,11 @@ def _tell(
     if code == MISUSE:
         complain(result.reason)
         return code
-    if not result.done:
+    if result.stop == "waiting":
+        console.note(
+            f"{result.reason}; `bridle approvals` lists it, then: bridle resume {result.session}", "yellow"
+        )
+    elif not result.done:
         console.note(f"ended: {result.stop}" + (f": {result.reason}" if result.reason else ""), "red")
     cost = dollars(result.cost) + (" (simulated)" if simulated else "")
     steps = f"{result.steps} step" + ("" if result.steps == 1 else "s")

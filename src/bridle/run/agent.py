@@ -199,6 +199,17 @@ class Agent(Generic[T]):
         conversation = self._conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
+    def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
+        """`resume`, shown while it happens."""
+        if budget is not None:
+            self._check_price(budget)
+
+        async def start(feed: Feed) -> Result[T]:
+            conversation = self._conversation(session, stream=True, feed=feed)
+            return self._result(session, await conversation.resume(budget))
+
+        return Stream(start, lambda: self._now(session))
+
     async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
         """What a run that ended with `stop == "waiting"` waits for."""
         driver = self._conversation(session, stream=False).drivers()

@@ -10,8 +10,8 @@ from ..core.state import OpenCall, State
 from ..values.approval import PendingApproval, Verdict
 from ..values.errors import MisuseError
 
-Approver = Callable[[PendingApproval], Awaitable[Verdict]]
-"""Puts a question to somebody and brings the answer, while the run waits."""
+Approver = Callable[[PendingApproval], Awaitable[Verdict | None]]
+"""Puts a question to somebody and brings the answer while the run waits; None leaves it open and stops."""
 ID_LENGTH = 12
 
 

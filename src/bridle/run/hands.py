@@ -59,14 +59,16 @@ class Hands:
             await self._record(e.ToolFinished(result=found, how="probe"))
 
     async def await_answers(self, effect: AwaitAnswers) -> None:
-        if self._approver is None:
-            names = ", ".join(item.call.name for item in effect.items)
-            await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
-            return
         for item in effect.items:
             question = question_about(self._session, item)
-            if question is not None:
-                await self.answer(question, await self._approver(question))
+            if question is None:
+                continue
+            verdict = await self._approver(question) if self._approver is not None else None
+            if verdict is None:
+                names = ", ".join(item.call.name for item in effect.items)
+                await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
+                return
+            await self.answer(question, verdict)
 
     async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
         """Record what a person said, with what the tool's own code says of changed arguments."""

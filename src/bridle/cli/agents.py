@@ -1,0 +1,86 @@
+"""The agent a command drives: its tools, who is asked about them, and what it may spend.
+
+On the command line a tool that changes something is asked about when there is a terminal to
+ask on, and denied when there is none; `--yes` or a policy says otherwise.  In a library,
+whoever registers a tool has agreed to it; whoever types a command has only named a file.
+"""
+
+import argparse
+import sys
+
+from ..run.approving import Approver
+from ..run.policy import read_policy
+from ..values.policy import PermissionRule, Policy
+from ..values.request import Effect
+from ..values.usage import STEPS_DEFAULT, Budget
+from ..watchers.console import Console
+from .asking import Asking
+
+MUTATING: tuple[Effect, ...] = ("write", "exclusive", "undeclared")
+
+
+def add_agent_options(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "-m",
+        "--model",
+        help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
+    )
+    add(
+        "--tools",
+        action="append",
+        default=[],
+        metavar="FILE.py|module",
+        help="take the @tool functions in there; may be given more than once",
+    )
+    add("--policy", metavar="FILE.toml", help="rules about which calls are allowed, asked about or denied")
+    add("--yes", action="store_true", help="allow every tool that no rule of the policy is about")
+    add(
+        "--usd",
+        type=float,
+        metavar="N",
+        help="stop before this many dollars are spent (an estimate, on the dear side)",
+    )
+    add("--tokens", type=int, metavar="N", help="stop before this many tokens are used (likewise)")
+    add(
+        "--steps",
+        type=int,
+        metavar="N",
+        help=f"model calls at most (default {STEPS_DEFAULT})",
+    )
+    add("--seconds", type=float, metavar="N", help="stop after this long")
+    add("--json", action="store_true", help="print the result as JSON")
+    add("--reasoning", action="store_true", help="show the model's reasoning where it is given")
+
+
+def budget_of(options: argparse.Namespace) -> Budget:
+    return Budget(
+        usd=options.usd,
+        tokens=options.tokens,
+        steps=STEPS_DEFAULT if options.steps is None else options.steps,
+        seconds=options.seconds,
+    )
+
+
+def policy_of(options: argparse.Namespace) -> Policy:
+    """The rules of the file, and after them the command line's own."""
+    given = read_policy(options.policy) if options.policy else Policy()
+    if options.yes:
+        own = PermissionRule(decision="allow", name="--yes")
+    elif somebody_is_there():
+        own = PermissionRule(decision="ask", name="it may change something", effects=MUTATING)
+    else:
+        own = PermissionRule(
+            decision="deny",
+            name="it may change something and nobody can be asked; see --yes",
+            effects=MUTATING,
+        )
+    return Policy(rules=(*given.rules, own), version=given.version)
+
+
+def approver_of(console: Console) -> Approver | None:
+    return Asking(console).ask if somebody_is_there() else None
+
+
+def somebody_is_there() -> bool:
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stderr.isatty()

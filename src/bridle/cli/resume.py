@@ -1,0 +1,21 @@
+"""Go on with a session that was left unfinished: cut off, out of budget, or waiting for an answer.
+
+The model and the instructions are the session's own; the tools must be named again, because
+a log holds no code.
+"""
+
+import argparse
+
+from .agents import add_agent_options
+from .places import add_store_option
+from .run import drive
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    add_agent_options(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    return drive(options, session=options.session, prompt=None)
