@@ -11,7 +11,7 @@ import pytest
 from bridle.providers import load
 from bridle.providers._eventstream import framed, framed_event
 from bridle.testing.codecs import check_codec
-from bridle.values.delta import ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.delta import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Endpoint, Model, Origin
@@ -165,6 +165,7 @@ def test_deltas_say_what_they_belong_to():
         TextDelta(text="kyo"),
         ToolCallDelta(index=2, name="look", arguments='{"a": '),
         ToolCallDelta(index=2, name="look", arguments="1}"),
+        CallReady(index=0, call=reply.calls[0]),
     ]
     assert reply == Reply(
         parts=(

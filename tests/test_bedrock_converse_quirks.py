@@ -149,4 +149,4 @@ def test_the_clean_stream_is_clean():
     decoder = CODEC.decoder(ASKED, 200, HEADERS)
     deltas = decoder.feed(told(CLEAN))
     assert decoder.close() == REPLY
-    assert len(deltas) == 4
+    assert len(deltas) == 5

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.testing.codecs import check_codec
-from bridle.values.delta import ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.delta import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall
@@ -178,7 +178,9 @@ def test_calls_keep_signature_id_and_spelling():
     assert events == reply
     assert deltas == [
         ToolCallDelta(index=0, name="a", arguments='{"n": 1.50,"s":"\\u00e9"}'),
+        CallReady(index=0, call=reply.calls[0]),
         ToolCallDelta(index=1, name="b", arguments="{}"),
+        CallReady(index=1, call=reply.calls[1]),
     ]
 
 
@@ -198,7 +200,8 @@ def test_names_come_back_as_the_tools_have_them():
     body = stream(chunk(called(sent_name), called("plain"), called("other"), finish="STOP"))
     reply, deltas = decode(body, request=request)
     assert [call.name for call in reply.calls] == ["größe", "plain", "other"]
-    assert [delta.name for delta in deltas] == ["größe", "plain", "other"]
+    assert [delta.name for delta in deltas if isinstance(delta, ToolCallDelta)] == ["größe", "plain", "other"]
+    assert [delta.call for delta in deltas if isinstance(delta, CallReady)] == list(reply.calls)
 
 
 def piece(path, more=False, last=False, **value):
@@ -242,8 +245,11 @@ def test_a_call_that_comes_value_by_value():
     assert deltas == [
         TextDelta(text="ok"),
         ToolCallDelta(index=1, name="write", arguments=call.arguments),
+        CallReady(index=0, call=call),
         ToolCallDelta(index=2, name="now", arguments="{}"),
+        CallReady(index=1, call=reply.calls[1]),
         ToolCallDelta(index=3, name="b", arguments="{}"),
+        CallReady(index=2, call=reply.calls[2]),
     ]
 
 

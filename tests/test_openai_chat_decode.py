@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.providers import load
-from bridle.values.delta import ToolCallDelta
+from bridle.values.delta import CallReady, ToolCallDelta
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Endpoint, Model
@@ -152,6 +152,7 @@ def test_deltas_number_calls_and_show_them_as_they_grow():
     assert deltas == [
         ToolCallDelta(index=0, name="look", arguments="{}"),
         ToolCallDelta(index=1, name="go", arguments=""),
+        CallReady(index=0, call=ToolCall(id="", name="look", arguments="{}")),
         ToolCallDelta(index=1, name="go", arguments='{"a"'),
         ToolCallDelta(index=1, name="go", arguments=":1}"),
     ]

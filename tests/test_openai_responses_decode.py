@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from bridle.providers import load
-from bridle.values.delta import ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.delta import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Endpoint, Model, Origin
@@ -235,6 +235,7 @@ def test_a_stream_says_what_the_whole_says_and_shows_it_on_the_way():
         TextDelta(text="wärm."),
         ToolCallDelta(index=2, name="look", arguments='{"a"'),
         ToolCallDelta(index=2, name="look", arguments=": 1}"),
+        CallReady(index=0, call=ToolCall(id="", name="look", arguments='{"a": 1}')),
     ]
     for size in (1, 2, 3, 7, 64):
         assert decode(body, size=size) == (reply, deltas)
