@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.core.dispatch import IN_DOUBT, call_key, numbered
-from bridle.core.effects import AskModel, End, Excuse, Nudge, RunTool
+from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
 from bridle.core.retry import ATTEMPTS_MAX, SENT_OTHERWISE, TRANSIENT, wait_before_next
@@ -56,13 +56,14 @@ class Story:
     """A session told event by event, with a clock that ticks once an event."""
 
     def __init__(self, settings=SETTINGS, budget=None, prompt="hello"):
-        self.state, self.at = State(), 0.0
+        self.state, self.at, self.told = State(), 0.0, []
         self.tell(e.Configured(settings=settings, session="s"))
         self.tell(e.Prompted(parts=(Text(text=prompt),), budget=budget or Budget()))
 
     def tell(self, event):
         self.at += 1
         self.state = apply(self.state, event, self.at, proof=f"p{self.at}")
+        self.told.append(event)
         return self
 
     def effect(self):
@@ -82,6 +83,8 @@ class Story:
             match effects[0]:
                 case AskModel() | End():
                     return effects[0]
+                case ChangeView(changes=changes, why=why, seat=seat):
+                    self.tell(e.ViewChanged(changes=changes, why=why, seat=seat))
                 case Nudge(why=why, words=words):
                     self.tell(e.Nudged(why=why, words=words))
                 case Excuse(call=c, outcome=outcome, why=why):
@@ -323,6 +326,9 @@ def test_a_failure_is_retried_or_ends_the_run(kind):
     story.perform()
     for attempt in range(1, (2 if kind in SENT_OTHERWISE else ATTEMPTS_MAX) + 1):
         ask = story.effect()
+        if isinstance(ask, ChangeView):
+            story.tell(e.ViewChanged(changes=ask.changes, why=ask.why, seat=ask.seat))
+            ask = story.effect()
         assert ask.attempt == attempt
         story.tell(e.ModelAsked(step=2, attempt=attempt, digest=""))
         story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))

@@ -135,8 +135,8 @@ class Driver:
                 await self.record(e.ToolFinished(result=result))
             case Nudge(why=why, words=words):
                 await self.record(e.Nudged(why=why, words=words))
-            case ChangeView(changes=changes, why=why):
-                await self.record(e.ViewChanged(changes=changes, why=why))
+            case ChangeView(changes=changes, why=why, seat=seat):
+                await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 
