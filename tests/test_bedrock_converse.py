@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.providers import load
+from bridle.providers._operators import OPERATOR
 from bridle.testing.codecs import check_codec
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Message
@@ -293,7 +294,8 @@ def test_every_call_is_answered_once_where_the_wire_wants_it():
     assert [turn["role"] for turn in went_on] == ["user", "assistant", "user", "assistant", "user"]
     assert answered(went_on) == [[], [], [("t1", lost), ("t2", lost)], [], []]
     between = written(*two, Message(role="system", parts=(Text(text="Be brief."),)), user("ok"))
-    assert [turn["role"] for turn in between] == ["user", "assistant", "user", "system", "user"]
+    assert [turn["role"] for turn in between] == ["user", "assistant", "user"]
+    assert [block["text"] for block in between[2]["content"][2:]] == [OPERATOR, "Be brief.", "ok"]
     assert answered(between)[2] == [("t1", lost), ("t2", lost)]
     orphans = written(
         user("go"),

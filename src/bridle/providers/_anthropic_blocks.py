@@ -146,10 +146,14 @@ def _result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
     return block
 
 
+def left_out(media: Media) -> str:
+    named = f" {media.name}" if media.name else ""
+    return mended(f"[{media.kind}{named} left out: it cannot be sent to this model]")
+
+
 def _media_block(media: Media) -> Block:
     if media.kind not in ("image", "document"):
-        named = f" {media.name}" if media.name else ""
-        return {"type": "text", "text": f"[{media.kind}{named} left out: it cannot be sent to this model]"}
+        return {"type": "text", "text": left_out(media)}
     source: Block
     if media.url:
         source = {"type": "url", "url": media.url}

@@ -5,7 +5,8 @@ one role become one turn, and a message with nothing to say gets none.  Results 
 each call is answered exactly once in the turn that follows it: a call whose result is missing is
 answered with an error as soon as anybody else speaks, a result without a call, or a second one, is left
 out.  Blank texts are left out, and no turn of the model ends in reasoning.  No two documents have the
-same name, and none comes without a word beside it.
+same name, and none comes without a word beside it.  A conversation that ends with the model's words is
+continued in the user's name where the model refuses to end like that.
 
 One endpoint serves the models of many makers.  What is native to one of them means nothing to the next,
 so it goes back only to the model it came from: opaque parts, members beside the plain view, reasoning.
@@ -22,7 +23,7 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..values.message import Message
+from ..values.message import Message, Stop
 from ..values.model import Endpoint, Model
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
@@ -32,7 +33,7 @@ from ._bedrock_converse_dialect import FAMILY, dialect_of
 from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
 from ._bedrock_converse_tools import tools_list
 from ._json import dumps
-from ._kept import KeptMessages, Turn
+from ._kept import CONTINUE, KeptMessages, Turn
 
 UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
@@ -40,6 +41,7 @@ SEE_DOCUMENT = "See the document."
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant", "system")}
 _USER = _OPENINGS["user"]
 _CLOSING = b"]}"
+_GO_ON = b',%b{"text":"%b"}%b' % (_USER, CONTINUE.encode(), _CLOSING)
 _UNMARKED = {"document", "video", "reasoningContent"}
 """Blocks a cache point may not follow directly."""
 ID_LENGTH_MAX = 64
@@ -51,14 +53,14 @@ class KeptLine(KeptMessages):
     """The messages of one conversation, as they are written for one model."""
 
     def __init__(self) -> None:
-        self._model_id = ""
+        self._model_id, self._prefill = "", True
         self._tools: tuple[object, bytes] | None = None
         super().__init__(self._new_writer)
 
     def written_for(self, model: Model, messages: Sequence[Message]) -> tuple[str, ...]:
         """Write what is new; the names of all tools that were called, in order."""
-        if model.id != self._model_id:
-            self._model_id = model.id
+        if (model.id, model.abilities.prefill) != (self._model_id, self._prefill):
+            self._model_id, self._prefill = model.id, model.abilities.prefill
             self._restart()
         self.on(model.endpoint)
         self.writes(messages)
@@ -72,7 +74,7 @@ class KeptLine(KeptMessages):
         return self._tools[1]
 
     def _new_writer(self, endpoint: Endpoint | None) -> "MessageWriter":
-        self._writer_in_use = MessageWriter(endpoint, self._model_id)
+        self._writer_in_use = MessageWriter(endpoint, self._model_id, prefill=self._prefill)
         return self._writer_in_use
 
 
@@ -82,8 +84,8 @@ class _Written(NamedTuple):
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None, model_id: str) -> None:
-        self._endpoint, self._model_id = endpoint, model_id
+    def __init__(self, endpoint: Endpoint | None, model_id: str, *, prefill: bool) -> None:
+        self._endpoint, self._model_id, self._prefill = endpoint, model_id, prefill
         self._dialect = dialect_of(endpoint)
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._used: set[str] = set()
@@ -126,6 +128,7 @@ class MessageWriter:
             _mark_at(written),
             merges=True,
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
+            at_end=b"" if self._prefill or message.stop is Stop.PAUSED else _GO_ON,
         )
         begun, self._begun = self._begun, True
         if before:

@@ -34,10 +34,11 @@ from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
 from ._anthropic_read import read
 from ._anthropic_speak import speak
-from ._anthropic_write import MessageWriter
+from ._anthropic_write import KeptLine
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
-from ._kept import DIGEST_BYTES, KeptMessages
+from ._kept import DIGEST_BYTES
+from ._operators import placed
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -71,18 +72,19 @@ class AnthropicCodec:
     def listed(self) -> str:
         return "messages"
 
-    def keep(self) -> KeptMessages:
-        return KeptMessages(MessageWriter)
+    def keep(self) -> KeptLine:
+        return KeptLine()
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
         if kept is None:
             kept = self.keep()
-        if not isinstance(kept, KeptMessages):
+        if not isinstance(kept, KeptLine):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         model = request.model
         dialect = spoken_at(model.endpoint, DIALECT)
-        kept.on(model.endpoint)
+        kept.written_for(model)
+        messages = placed(request.messages, taken=model.abilities.system_messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
         kept.head(
@@ -91,7 +93,7 @@ class AnthropicCodec:
         )
         ending = b',"stream":true}' if request.stream else b"}"
         tail = _tail(request, dialect)
-        body, digest = kept.body(request.messages, tail, _message_marks(request), ending=ending)
+        body, digest = kept.body(messages, tail, _message_marks(request), ending=ending)
         if _MODEL in dialect.path:
             digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
         path = _path(model.id, dialect, stream=request.stream)

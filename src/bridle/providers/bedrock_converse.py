@@ -40,6 +40,7 @@ from ._bedrock_converse_tools import cache_point, tool_config
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
+from ._operators import placed
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
@@ -64,13 +65,14 @@ class BedrockConverseCodec:
         if not isinstance(kept, KeptLine):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         model = request.model
-        called = kept.written_for(model, request.messages)
+        messages = placed(request.messages, taken=model.abilities.system_messages)
+        called = kept.written_for(model, messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         kept.head((request.system, marked.get("system")), lambda: _head(request, marked.get("system")))
         tools = kept.tools(request.tools, marked.get("tools"))
         dialect = dialect_of(model.endpoint)
         tail = _tail(request, tool_config(request, tools, called, dialect), dialect)
-        body, digest = kept.body(request.messages, tail, _message_marks(request))
+        body, digest = kept.body(messages, tail, _message_marks(request))
         return HttpRequest(
             path=_path(model.id, stream=request.stream),
             body=body,
