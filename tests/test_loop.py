@@ -6,7 +6,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from bridle.core.dispatch import IN_DOUBT, call_key, numbered
+from bridle.core.dispatch import FORBIDDEN, IN_DOUBT, call_key, numbered
 from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
@@ -541,3 +541,16 @@ def test_pictures_count_in_the_estimate():
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Media(kind="image", data="aGk="),)))
     assert story.state.prompt_tokens > before + 1000
+
+
+def test_a_call_that_was_not_to_be_made_is_not_run():
+    """Not every provider can be told to call nothing, and no model obeys always."""
+    story = Story()
+    story.tell(e.ModelAsked(step=1, attempt=1, digest="", tool_choice=ToolChoice(mode="none")))
+    story.tell(e.ModelReplied(reply=numbered(says("", call("pay")), 1), usd=Decimal(0)))
+    excuse = story.effect()
+    assert isinstance(excuse, Excuse)
+    assert (excuse.outcome, excuse.why) == ("invalid", FORBIDDEN)
+    story.finish("c1_0", excuse.why, excuse.outcome)
+    story.reply(says("", call("pay")))
+    assert isinstance(story.effect(), RunTool)

@@ -23,6 +23,7 @@ from .state import OpenCall, State
 from .validation import Problem, check_arguments, unknown_tool
 
 ACCEPTED = "Accepted."
+FORBIDDEN = "No tool may be called now. Answer without."
 TRUNCATED = "The arguments were truncated: the reply reached its length limit. Nothing was run; call again."
 IN_DOUBT = (
     "This call was started and then interrupted. Whether it took effect is unknown; it was not run again."
@@ -45,8 +46,8 @@ def numbered(reply: Reply, turn: int) -> Reply:
     return replace(reply, parts=tuple(parts))
 
 
-def opened(reply: Reply, settings: Settings, objection: str) -> tuple[OpenCall, ...]:
-    """The calls of a reply, each with what is wrong with it."""
+def opened(reply: Reply, settings: Settings, objection: str, *, forbidden: bool) -> tuple[OpenCall, ...]:
+    """The calls of a reply, each with what is wrong with it.  `forbidden`: none was to be made."""
     calls = reply.calls
     shown = shown_tools(settings.tools, settings.output)
     by_name = {spec.name: spec for spec in shown if spec.native is None}
@@ -55,7 +56,7 @@ def opened(reply: Reply, settings: Settings, objection: str) -> tuple[OpenCall, 
         OpenCall(
             call=call,
             problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else _problem(call, by_name))
-            or (objection if call.name == answer else ""),
+            or (objection if call.name == answer else FORBIDDEN if forbidden else ""),
         )
         for call in calls
     )

@@ -153,7 +153,15 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
 def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
-    run = replace(state.run, attempt=event.attempt, failure=None, partial="", reply=None, said=said)
+    run = replace(
+        state.run,
+        attempt=event.attempt,
+        failure=None,
+        partial="",
+        reply=None,
+        said=said,
+        forbidden=event.tool_choice.mode == "none",
+    )
     return replace(state, phase=Phase.ASKING, run=run)
 
 
@@ -178,7 +186,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(reply, state.settings, event.objection) if acting else (),
+        calls=opened(reply, state.settings, event.objection, forbidden=run.forbidden) if acting else (),
         proof=proof,
         run=replace(run, nudges=0, said="") if acting else run,
         total=_plus(state.total, reply.usage, event.usd, steps=1),

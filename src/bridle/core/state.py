@@ -72,6 +72,8 @@ class Run(Value):
     """How many answers did not have the shape asked for."""
     unchained: bool = False
     """The provider has forgotten what it was to keep: send everything, once."""
+    forbidden: bool = False
+    """The model was asked to call nothing; not every wire can tell it so."""
     refusals: tuple[FailureKind, ...] = ()
     """Failures of the current step that were to be mended by another request."""
     reasoning: Literal["", "refused", "left out"] = ""

@@ -1,7 +1,7 @@
 """What goes wrong at Anthropic, both ways: their status, headers and error body, and our `Failure`.
 
 The type in the error body decides, because an error inside a stream has no status of its own; then
-the status; then, for three things callers must tell apart and the wire does not, the wording.
+the status; then, for what callers must tell apart and the wire does not, the wording (`_REWORDED`).
 A body that is not theirs (a proxy's page, another cloud's envelope) still gives one readable line.
 """
 
@@ -13,10 +13,14 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
     KINDS_BY_STATUS,
+    Wordings,
     error_in,
+    is_about_reasoning,
+    is_overflow,
     kind_of_status,
     one_line,
     retry_after_seconds,
+    reworded,
     should_retry,
     unexplained,
     word,
@@ -52,6 +56,7 @@ _KINDS_BY_TYPE: dict[str, FailureKind] = {
 _WIRE: dict[FailureKind, tuple[int, str]] = {
     "invalid": (400, "invalid_request_error"),
     "context": (400, "invalid_request_error"),
+    "reasoning_refused": (400, "invalid_request_error"),
     "unauthorized": (401, "authentication_error"),
     "quota": (402, "billing_error"),
     "not_found": (404, "not_found_error"),
@@ -61,13 +66,18 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
     "timeout": (504, "timeout_error"),
     "overloaded": (529, "overloaded_error"),
 }
+_SAYS: dict[FailureKind, str] = {
+    "context": "prompt is too long",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
 _SPENT_CODES = frozenset({"enforced_spend_limit_reached"})
-_CONTEXT = re.compile(
-    r"prompt is too long|input (is|length) .*(too long|exceed)"
-    r"|exceeds? .*context|context (window|length|limit)",
-    re.IGNORECASE,
-)
 _SPENT = re.compile(r"credit balance is too low|api usage limits|spend limit", re.IGNORECASE)
+_REWORDED: dict[FailureKind, Wordings] = {
+    "invalid": {"quota": _SPENT.search, "reasoning_refused": is_about_reasoning, "context": is_overflow},
+    "rate_limited": {"quota": _SPENT.search},
+}
+"""What the wording may make of a failure; where it stands in no line, type and status have said it all."""
 
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
@@ -102,18 +112,15 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     kind = _KINDS_BY_TYPE.get(kind_word.lower())
     if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
         kind = kind_of_status(status)
-    if code in _SPENT_CODES or (kind in ("invalid", "rate_limited") and _SPENT.search(message)):
-        kind = "quota"
-    elif kind == "invalid" and _CONTEXT.search(message):
-        kind = "context"
+    kind = "quota" if code in _SPENT_CODES else reworded(kind, _REWORDED.get(kind, {}), message)
     return Failure(kind=kind, message=message, status=status, code=code or kind_word)
 
 
 def speak_failure(failure: Failure) -> HttpReply:
     status, kind_word = _WIRE.get(failure.kind, _WIRE["server"])
     message = failure.message
-    if failure.kind == "context" and not _CONTEXT.search(message):
-        message = f"prompt is too long: {message}"  # only the wording says so on this wire
+    if failure.kind in _SAYS and not _REWORDED["invalid"][failure.kind](message):
+        message = f"{_SAYS[failure.kind]}: {message}"
     error: dict[str, Any] = {"type": kind_word, "message": message}
     if failure.code in _KINDS_BY_TYPE:
         error["type"] = failure.code

@@ -66,12 +66,12 @@ class BedrockConverseCodec:
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         model = request.model
         messages = placed(request.messages, taken=model.abilities.system_messages)
-        called = kept.written_for(model, messages)
+        past = kept.written_for(model, messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         kept.head((request.system, marked.get("system")), lambda: _head(request, marked.get("system")))
         tools = kept.tools(request.tools, marked.get("tools"))
         dialect = dialect_of(model.endpoint)
-        tail = _tail(request, tool_config(request, tools, called, dialect), dialect)
+        tail = _tail(request, tool_config(request, tools, past, dialect), dialect)
         body, digest = kept.body(messages, tail, _message_marks(request))
         return HttpRequest(
             path=_path(model.id, stream=request.stream),

@@ -185,7 +185,7 @@ class Driver:
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self._line.model.price
-        return price.cost(usage) if price and usage else None
+        return price.cost(usage) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)
