@@ -1,18 +1,23 @@
 """What goes to a model when it may not be what was said."""
 
+import asyncio
+
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle import Agent, tool
 from bridle.core.effects import AskModel, ChangeView, End
 from bridle.core.handoff import BEGINNING, NO_RESULT, PICTURE_GONE, PICTURES_BATCH, PICTURES_KEPT, legal
 from bridle.core.loop import apply
 from bridle.core.state import State
+from bridle.stores.memory import MemoryStore
+from bridle.testing.script import Script, ScriptedLine
 from bridle.values import event as e
 from bridle.values.errors import Failure
-from bridle.values.message import Message
-from bridle.values.model import Abilities, Origin
+from bridle.values.message import Message, Reply, Stop
+from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Thinking
 from test_loop import SETTINGS, Story, call, says
@@ -410,3 +415,60 @@ def test_a_blank_text_that_carries_something_is_kept():
     )
     assert told[-1].parts[-1] == carrier
     assert repairs == ()
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look."""
+    return "seen"
+
+
+def speaks(family, *replies):
+    """A model of that family which says these things, on its own wire."""
+    model = Model(
+        id="m",
+        endpoint=Endpoint(name="there", family=family, app="script", auth="none", reasoning="signed"),
+    )
+    return ScriptedLine(Script(replies, family), model)
+
+
+def signed(family):
+    call = ToolCall(id="", name="look", arguments='{"n":1}', wire_id="w1")
+    parts = (Reasoning(text="hm", signature="c2ln"), Text(text="let me see"), call)
+    return Reply(parts=parts, stop=Stop.TOOLS, origin=Origin(family=family, endpoint="there", model="m"))
+
+
+WORDINGS = {
+    "scripted": "no",
+    "anthropic": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a"
+    " different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to"
+    ' "drop_block".',
+    "bedrock_converse": "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant"
+    " message cannot be modified. These blocks must remain as they were in the original response.",
+}
+
+
+@pytest.mark.parametrize("family", WORDINGS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_provider_that_refuses_reasoning_is_asked_once_more_without(family, times):
+    no = Failure(kind="reasoning_refused", message=WORDINGS[family], status=400)
+    line, store = speaks(family, signed(family), *[no] * times, "done"), MemoryStore()
+    result = Agent(line, tools=[look], store=store).run_sync("go", session="s")
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    told = [
+        type(event).__name__ for event in events if type(event).__name__ not in ("Configured", "ModelAsked")
+    ]
+    assert told[:6] == [
+        "Prompted",
+        "ModelReplied",
+        "ToolStarted",
+        "ToolFinished",
+        "ModelFailed",
+        "ViewChanged",
+    ]
+    asked = line.script.requests
+    assert [len(thoughts(request)) for request in asked] == [0, 1, 0]
+    assert (result.stop, result.text) == (("done", "done") if times == 1 else ("failed", ""))
+    if times == 1:
+        assert not any(isinstance(part, Reasoning) for part in asked[-1].messages[1].parts)
+        assert any(isinstance(part, Reasoning) for part in result.messages[1].parts)
