@@ -204,7 +204,9 @@ HISTORY = (user("go"), assistant(call("c1", "t1", name="a.b")), results(answer("
 def test_a_history_of_calls_without_tools_gets_stand_ins_that_nobody_reads_back():
     request = ask(*HISTORY)
     tools = sent(request)["toolConfig"]["tools"]
-    assert [tool["toolSpec"]["name"] for tool in tools] == ["a_b"]
+    called = sent(request)["messages"][1]["content"][0]["toolUse"]["name"]
+    assert [tool["toolSpec"]["name"] for tool in tools] == [called]
+    assert called.startswith("a_b_")
     assert "must not be called" in tools[0]["toolSpec"]["description"]
     assert CODEC.read(CODEC.encode(request)).tools == ()
     assert "toolConfig" not in sent(ask(HISTORY[0]))

@@ -21,6 +21,7 @@ from ..values.request import Mark, Request, ToolChoice, ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block
 from ._bedrock_converse_dialect import Dialect
 from ._json import dumps, is_object, raw
+from ._names import SHORT
 
 UNAVAILABLE = "Used earlier in this conversation; it is not available now and must not be called."
 _OPEN_SCHEMA = {"type": "object"}
@@ -54,7 +55,7 @@ def tool_config(request: Request, tools: bytes, past: Past, dialect: Dialect) ->
     if choice.mode == "any":
         config["toolChoice"] = {"any": {}}
     elif choice.mode == "tool":
-        config["toolChoice"] = {"tool": {"name": choice.name}}
+        config["toolChoice"] = {"tool": {"name": SHORT.on_wire(choice.name)}}
     return config
 
 
@@ -110,7 +111,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    tool: Block = {"name": spec.name}
+    tool: Block = {"name": SHORT.on_wire(spec.name)}
     if spec.description.strip():
         tool["description"] = spec.description
     tool["inputSchema"] = {"json": raw(spec.parameters)}

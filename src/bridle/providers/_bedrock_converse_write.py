@@ -28,13 +28,13 @@ from ..values.model import Endpoint, Model
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block, block_of, kind_of
-from ._bedrock_converse_blocks import legal_name as legal_tool_name
 from ._bedrock_converse_dialect import FAMILY, dialect_of
 from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
 from ._bedrock_converse_tools import Past, tools_list
 from ._home import is_own
 from ._json import dumps
 from ._kept import CONTINUE, KeptMessages, Turn
+from ._names import SHORT
 
 UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
@@ -170,7 +170,7 @@ class MessageWriter:
         if isinstance(part, ToolCall):
             sent_id = self._id(part, own=own)
             self._open.append((part.id, sent_id))
-            self.called[legal_tool_name(part.name)] = None
+            self.called[SHORT.on_wire(part.name)] = None
         elif isinstance(part, ToolResult):
             asked = next(asked for asked in self._open if asked[0] == part.call_id)
             self._open.remove(asked)

@@ -28,7 +28,7 @@ from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
 from ..values.value import Value
-from ._anthropic_blocks import FAMILY, Block, block_of
+from ._anthropic_blocks import FAMILY, NAMES, Block, block_of
 from ._anthropic_decode import AnthropicDecoder
 from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
@@ -100,7 +100,7 @@ class AnthropicCodec:
         return HttpRequest(path=path, body=body, headers=_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return AnthropicDecoder(request.model, status, headers)
+        return NAMES.decoder(AnthropicDecoder(request.model, status, headers), request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -158,7 +158,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    tool: Block = {"name": spec.name}
+    tool: Block = {"name": NAMES.on_wire(spec.name)}
     if spec.description:
         tool["description"] = spec.description
     tool["input_schema"] = raw(spec.parameters)
@@ -194,7 +194,7 @@ def _tail(request: Request, dialect: Dialect) -> bytes:
 def _tool_choice(choice: ToolChoice) -> Block | None:
     wire: Block = {"type": choice.mode}
     if choice.mode == "tool":
-        wire["name"] = choice.name
+        wire["name"] = NAMES.on_wire(choice.name)
     if not choice.parallel and choice.mode != "none":
         wire["disable_parallel_tool_use"] = True
     return None if wire == {"type": "auto"} else wire

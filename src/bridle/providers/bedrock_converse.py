@@ -40,6 +40,7 @@ from ._bedrock_converse_tools import cache_point, tool_config
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
+from ._names import SHORT
 from ._operators import placed
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
@@ -81,7 +82,7 @@ class BedrockConverseCodec:
         )
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return BedrockConverseDecoder(request.model, status, headers)
+        return SHORT.decoder(BedrockConverseDecoder(request.model, status, headers), request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
