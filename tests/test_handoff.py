@@ -201,6 +201,7 @@ HELD = Media(kind="image", file_id="file_1")
         (Media(kind="image", media_type="IMAGE/PNG; q=1", data="aGk="), {}, ""),
         (Media(kind="document", media_type="text/csv", data="aGk="), {}, ""),
         (Media(kind="image", url="https://x/y"), {}, ""),
+        (Media(kind="image", media_type="image/jpg", data="aGk="), {}, ""),
         (HELD, {}, ""),
     ],
 )

@@ -6,6 +6,7 @@ anybody accepts, a hundred screenshots cost more than they tell.
 
     legal(messages)     a conversation held elsewhere, with what was wrong put right
     wanted(state)       changes of the view that are due now, with their reason
+    fitted(messages)    messages of no session, with words for what a model cannot take
     viewed(state)       the view after the changes recorded so far, as the current model is to have it
 
 Rule 1: a change is decided once, recorded, and never taken back: a view that wavers is a
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 
 from ..values.event import Change, ViewChanged
 from ..values.message import Message
+from ..values.model import Model
 from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from .fitting import unfit_in
 from .state import Spot, State
@@ -85,6 +87,13 @@ def seen(
 
 def spot(change: Change) -> Spot:
     return change.message, change.part, change.inner
+
+
+def fitted(messages: Iterable[Message], model: Model) -> tuple[Message, ...]:
+    """Messages that belong to no session, with words in place of what the model cannot take."""
+    return tuple(
+        _with_changes(message, (unfit.change for unfit in unfit_in(message, model))) for message in messages
+    )
 
 
 def pictures_in(message: Message) -> int:

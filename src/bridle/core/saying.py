@@ -17,6 +17,7 @@ from .state import State
 
 T = TypeVar("T", bound=Part)
 
+_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 PICTURE_TOKENS = 5_000
 """What the largest picture a model looks at costs."""
 MESSAGE_TOKENS = 16
@@ -29,7 +30,7 @@ LETTERS_PER_TOKEN = 2
 def added(state: State, message: Message) -> State:
     bare = not any(isinstance(part, Media | ToolResult) for part in message.parts)
     home = state.settings.model.endpoint.home
-    transcript = state.transcript.adding(message if bare else _at_home(message, home))
+    transcript = state.transcript.adding(message if bare else _told_fully(message, home))
     placed = transcript.messages[-1]
     if bare:
         return replace(state, transcript=transcript, view=(*state.view, placed))
@@ -42,17 +43,23 @@ def added(state: State, message: Message) -> State:
     )
 
 
-def _at_home(message: Message, home: str) -> Message:
-    """Files that only an id is known of are held by whom the conversation is with when they are named."""
+def _told_fully(message: Message, home: str) -> Message:
+    """Files that only an id is known of are held by whom the conversation is with when they are named,
+    and a type goes by the one name that everybody knows."""
 
-    def held(part: T) -> T:
-        if isinstance(part, Media) and part.file_id and not part.home:
-            return replace(part, home=message.origin.endpoint if message.origin else home)
+    def told(part: T) -> T:
         if isinstance(part, ToolResult):
-            return replace(part, parts=tuple(map(held, part.parts)))
-        return part
+            return replace(part, parts=tuple(map(told, part.parts)))
+        if not isinstance(part, Media):
+            return part
+        holder = message.origin.endpoint if message.origin else home
+        return replace(
+            part,
+            home=part.home or (holder if part.file_id else ""),
+            media_type=_ALIASES.get(part.media_type.lower(), part.media_type),
+        )
 
-    return replace(message, parts=tuple(map(held, message.parts)))
+    return replace(message, parts=tuple(map(told, message.parts)))
 
 
 def said(state: State, message: Message) -> State:
