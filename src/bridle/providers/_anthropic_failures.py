@@ -19,13 +19,11 @@ from ._failures import (
     is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
+    refusal,
     reworded,
-    should_retry,
-    unexplained,
+    spoken,
     word,
 )
-from ._json import dumps, loads
 
 _KINDS_BY_TYPE: dict[str, FailureKind] = {
     "invalid_request_error": "invalid",
@@ -81,26 +79,13 @@ _REWORDED: dict[FailureKind, Wordings] = {
 
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope)
-    if error is None:
-        error = {"message": unexplained(status, headers, body)}
+    """A reply with an error status; another cloud names its exception in a header."""
     exception = headers.get("x-amzn-errortype", "").partition(":")[0]
-    if exception and "type" not in error:
-        error["type"] = exception
-    failure = failure_from(error, status)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=retry_after_seconds(headers),
-        should_retry=should_retry(headers),
-    )
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return failure_from({"type": exception, **error} if exception else error, status)
+
+    return refusal(status, headers, body, read_error, error_in)
 
 
 def failure_from(error: Mapping[str, Any], status: int) -> Failure:
@@ -126,12 +111,4 @@ def speak_failure(failure: Failure) -> HttpReply:
         error["type"] = failure.code
     elif failure.code:
         error["details"] = {"error_code": failure.code}
-    headers = [("content-type", "application/json")]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    body = dumps({"type": "error", "error": error, "request_id": None})
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(body,))
+    return spoken(failure, status, {"type": "error", "error": error, "request_id": None})

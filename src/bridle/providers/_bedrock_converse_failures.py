@@ -20,13 +20,11 @@ from ._failures import (
     is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
+    refusal,
     reworded,
-    should_retry,
-    unexplained,
+    spoken,
     word,
 )
-from ._json import dumps, loads
 
 _KINDS: dict[str, FailureKind] = {
     "validation": "invalid",
@@ -99,22 +97,16 @@ _REWORDED: dict[FailureKind, Wordings] = {
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope) or {"message": unexplained(status, headers, body)}
-    if isinstance(envelope, dict):
-        error = {**envelope, **error}
-    failure = failure_from(headers.get(TYPE_HEADER) or word(error.get("__type")), error, status)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=retry_after_seconds(headers),
-        should_retry=should_retry(headers),
-    )
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return failure_from(headers.get(TYPE_HEADER) or word(error.get("__type")), error, status)
+
+    return refusal(status, headers, body, read_error, _error_in)
+
+
+def _error_in(envelope: object) -> dict[str, Any] | None:
+    error = error_in(envelope)
+    return {**envelope, **error} if error is not None and isinstance(envelope, dict) else error
 
 
 def failure_from(exception: str, error: Mapping[str, Any], status: int) -> Failure:
@@ -141,11 +133,5 @@ def speak_failure(failure: Failure) -> HttpReply:
         message = f"{_SAYS[failure.kind]}: {message}"
     if _KINDS.get(failure.code.lower().removesuffix("exception")) == failure.kind:
         exception = failure.code
-    headers = [("content-type", "application/json"), (TYPE_HEADER, exception)]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"message": message}),))
+    named = ("content-type", "application/json"), (TYPE_HEADER, exception)
+    return spoken(failure, status, {"message": message}, *named)

@@ -39,6 +39,7 @@ from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES
 from ._operators import placed
+from ._shell import json_headers, kept_here
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -77,10 +78,7 @@ class AnthropicCodec:
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptLine):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
         dialect = spoken_at(model.endpoint, DIALECT)
         kept.written_for(model)
@@ -122,9 +120,8 @@ def _path(model_id: str, dialect: Dialect, *, stream: bool) -> str:
 
 
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json", "anthropic-version": VERSION_DEFAULT}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
+    version = ("anthropic-version", VERSION_DEFAULT)
+    return tuple(dict((version, *json_headers(request))).items())
 
 
 def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None) -> bytes:
