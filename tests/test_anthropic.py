@@ -1,11 +1,14 @@
 """Requests to Anthropic: what is written, in which order, under which ids."""
 
 import json
+import re
 
 import pytest
 from msgspec.structs import replace
 
 from bridle.providers import load
+from bridle.providers._kept import CONTINUE
+from bridle.providers.catalogue import find
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Message, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
@@ -246,7 +249,9 @@ def test_our_id_gives_way_to_a_providers_id_that_came_first():
 
 def test_names_no_tool_can_have_are_made_legal():
     turns = written(user("x"), assistant(call("c1", "t1", name="a.b/c"), call("c2", "t2", name="")))
-    assert [block["name"] for block in turns[1]["content"]] == ["a_b_c", "_"]
+    names = [block["name"] for block in turns[1]["content"]]
+    assert names[0].startswith("a_b_c_")
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,128}", name) for name in names)
 
 
 SIGNED = Reasoning(text="hm", signature="sig")
@@ -367,3 +372,38 @@ def test_the_end_is_marked_by_hand_where_the_provider_does_not():
     ]
     unmarked = sent(ask(user("a"), model=replace(MODEL, abilities=Abilities()), marks=(Mark(place="end"),)))
     assert "cache_control" not in json.dumps(unmarked)
+
+
+@pytest.mark.parametrize(
+    "model_name", ["anthropic:claude-sonnet-5", "bedrock:global.anthropic.claude-sonnet-5"]
+)
+def test_a_conversation_that_may_not_end_with_the_model_is_continued(model_name):
+    """Handed to the codec directly; the loop never asks like this."""
+    model = find(model_name, environ={"AWS_REGION": "us-east-1"})
+    codec = load(model.endpoint.family)
+    kept = codec.keep()
+
+    def sent(*messages, able=model):
+        return json.loads(codec.encode(Request(model=able, messages=messages), kept).body)["messages"]
+
+    said = Message(role="assistant", parts=(Text(text="One, two"),))
+    ended = sent(user("Count"), said)
+    assert [turn["role"] for turn in ended] == ["user", "assistant", "user"]
+    assert ended[2]["content"][0]["text"] == CONTINUE
+    went_on = sent(user("Count"), said, said, user("more"))
+    assert [turn["role"] for turn in went_on] == ["user", "assistant", "user"]
+    assert CONTINUE not in json.dumps(went_on)
+    paused = replace(said, stop=Stop.PAUSED)
+    assert [turn["role"] for turn in sent(user("Count"), paused)] == ["user", "assistant"]
+    able = replace(model, abilities=replace(model.abilities, prefill=True))
+    assert [turn["role"] for turn in sent(user("Count"), said, able=able)] == ["user", "assistant"]
+
+
+def test_a_picture_another_model_made_is_told_in_words():
+    drawn = Message(
+        role="assistant",
+        parts=(Text(text="Here:"), Media(kind="image", media_type="image/png", data="aGk=")),
+        origin=Origin(family="gemini", endpoint="gemini", model="g"),
+    )
+    body = json.loads(CODEC.encode(Request(model=MODEL, messages=(user("draw"), drawn, user("ok")))).body)
+    assert [block["type"] for block in body["messages"][1]["content"]] == ["text", "text"]

@@ -2,6 +2,7 @@
 
 import json
 import time
+from decimal import Decimal
 from random import Random
 
 import pytest
@@ -14,7 +15,7 @@ from bridle.values.message import Reply, Stop
 from bridle.values.model import Endpoint, Model, Origin
 from bridle.values.parts import Opaque, Reasoning, Text, ToolCall
 from bridle.values.request import Request
-from bridle.values.usage import Usage
+from bridle.values.usage import Price, Rates, Usage
 
 CODEC = load("anthropic")
 ASKED = Request(model=Model(id="claude-x", endpoint=Endpoint(name="here", family="anthropic")))
@@ -381,3 +382,47 @@ def test_a_delta_costs_the_same_however_many_came_before():
         if ratios[-1] <= 1.2:
             return
     raise AssertionError(f"a delta of a long stream costs more than one of a short stream: {ratios}")
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"input_tokens": 3}, {"output_tokens": 3}, "many"])
+def test_a_reply_without_counts_does_not_say_nought(usage):
+    reply = decode(message(usage=usage))[0]
+    assert reply.usage.incomplete
+    assert not reply.usage.known or reply.usage.total
+    begun = {"type": "message_start", "message": {**BEGIN["message"], "usage": usage}}
+    assert decode(stream(begun, stopped("end_turn"), END), headers=SSE)[0].usage.incomplete
+
+
+PRICE = Price(
+    tiers=(
+        Rates(
+            input=Decimal(1),
+            output=Decimal(5),
+            cache_read=Decimal("0.1"),
+            cache_write=Decimal("1.25"),
+            cache_write_1h=Decimal(2),
+        ),
+    )
+)
+
+
+def test_a_refusal_before_a_word_is_counted_and_not_charged():
+    counts = {"input_tokens": 1_000_000, "output_tokens": 1}
+    refused = decode(message(stop_reason="refusal", content=[], usage=counts))[0]
+    assert (refused.stop, refused.usage.input) == (Stop.REFUSED, 1_000_000)
+    assert PRICE.cost(refused.usage) == 0
+    begun = {"type": "message_start", "message": {**BEGIN["message"], "usage": counts}}
+    assert decode(stream(begun, stopped("refusal"), END), headers=SSE)[0].usage == refused.usage
+    said = [{"type": "text", "text": "Well"}]
+    spoke = decode(message(stop_reason="refusal", content=said, usage=counts))[0]
+    assert PRICE.cost(spoke.usage) > 1
+    silent = decode(message(content=[], usage=counts))[0]
+    assert PRICE.cost(silent.usage) > 1
+
+
+def test_what_is_kept_for_an_hour_costs_what_an_hour_costs():
+    split = {"ephemeral_5m_input_tokens": 400_000, "ephemeral_1h_input_tokens": 600_000}
+    for total in (1_000_000, None):
+        counts = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": total}
+        reply = decode(message(usage={**counts, "cache_creation": split}))[0]
+        assert PRICE.cost(reply.usage) == Decimal("1.7")

@@ -28,6 +28,64 @@ def error(kind, message="Some words.", **more):
     return json.dumps({"type": "error", "error": {"type": kind, "message": message, **more}}).encode()
 
 
+REFUSED = [
+    "messages.1.content.0: Invalid `signature` in `thinking` block",
+    (
+        "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a different"
+        ' conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to "drop_block".'
+    ),
+    (
+        "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant message cannot be"
+        " modified. These blocks must remain as they were in the original response."
+    ),
+    "messages.1.content.0.thinking.signature: Field required",
+    (
+        "messages.3.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`. When"
+        " `thinking` is enabled, a final `assistant` message must start with a thinking block."
+    ),
+    "The `content[].thinking` in the thinking mode must be passed back to the API.",
+]
+OVERFLOWS = [
+    "prompt is too long: 1050000 tokens > 1000000 maximum",
+    (
+        "input length and `max_tokens` exceed context limit: 199000 + 8192 > 200000, decrease input length or"
+        " `max_tokens` and try again"
+    ),
+    "invalid params, context window exceeds limit",
+    "the request exceeds the available context size, try increasing it",
+    "This model's maximum context length is 8192 tokens. However, you requested 9000 tokens",
+    "Your request exceeded model token limit: 262144 (requested: 300000)",
+]
+NEITHER = [
+    "max_tokens: 200000 > 128000, which is the maximum allowed number of output tokens for claude-sonnet-5-5",
+    "`max_tokens` must be greater than `thinking.budget_tokens`.",
+    "thinking.block_binding: Extra inputs are not permitted",
+    "context_management.edits.0.trigger: Input should be less than the context window",
+    "The long context beta is not yet available for this subscription.",
+    "tools.0.custom.input_schema: Schema is too complex for compilation.",
+    '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive".',
+    "Too many tokens, please wait before trying again: rate limit of this context window exceeded",
+    "Thinking may not be enabled when tool_choice forces tool use.",
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        *((words, "reasoning_refused") for words in REFUSED),
+        *((words, "context") for words in OVERFLOWS),
+        *((words, "invalid") for words in NEITHER),
+    ],
+)
+def test_wordings_tell_apart_what_the_wire_does_not(message, kind):
+    assert failure(400, error("invalid_request_error", message)).kind == kind
+    # Type and status come first: what they name is not renamed by words.
+    assert failure(429, error("rate_limit_error", message)).kind == "rate_limited"
+    assert failure(413, error("request_too_large", message)).kind == "too_large"
+    assert failure(529, error("overloaded_error", message)).kind == "overloaded"
+    assert failure(401, error("authentication_error", message)).kind == "unauthorized"
+
+
 @pytest.mark.parametrize(
     ("status", "body", "kind", "code"),
     [

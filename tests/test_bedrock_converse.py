@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.providers import load
+from bridle.providers._operators import OPERATOR
 from bridle.testing.codecs import check_codec
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Message
@@ -203,15 +204,24 @@ HISTORY = (user("go"), assistant(call("c1", "t1", name="a.b")), results(answer("
 def test_a_history_of_calls_without_tools_gets_stand_ins_that_nobody_reads_back():
     request = ask(*HISTORY)
     tools = sent(request)["toolConfig"]["tools"]
-    assert [tool["toolSpec"]["name"] for tool in tools] == ["a_b"]
+    called = sent(request)["messages"][1]["content"][0]["toolUse"]["name"]
+    assert [tool["toolSpec"]["name"] for tool in tools] == [called]
+    assert called.startswith("a_b_")
     assert "must not be called" in tools[0]["toolSpec"]["description"]
     assert CODEC.read(CODEC.encode(request)).tools == ()
     assert "toolConfig" not in sent(ask(HISTORY[0]))
 
 
 def test_call_nothing_withholds_the_tools_or_throws_the_models_own_switch():
-    request = ask(*HISTORY, tools=(LOOK,), tool_choice=ToolChoice(mode="none"), marks=(Mark(place="tools"),))
-    assert [tool["toolSpec"]["name"] for tool in sent(request)["toolConfig"]["tools"]] == ["a_b"]
+    nothing = ToolChoice(mode="none")
+    request = ask(*HISTORY, tools=(LOOK,), tool_choice=nothing, marks=(Mark(place="tools"),))
+    # Calls without tools are refused, and so is reasoning that was signed in their presence.
+    offered = sent(replace(request, tool_choice=ToolChoice()))
+    assert sent(request) == offered
+    thought = replace(request, messages=(user("go"), assistant(SIGNED, "so"), user("on")))
+    assert "toolConfig" in sent(thought)
+    foreign = assistant(SIGNED, "so", origin=replace(OWN, endpoint="elsewhere"))
+    assert "toolConfig" not in sent(replace(request, messages=(user("go"), foreign, user("on"))))
     assert "toolConfig" not in sent(replace(request, messages=HISTORY[:1]))
     # Withholding moves no byte of what was said.
     offered = CODEC.encode(replace(request, tool_choice=ToolChoice())).body
@@ -293,7 +303,8 @@ def test_every_call_is_answered_once_where_the_wire_wants_it():
     assert [turn["role"] for turn in went_on] == ["user", "assistant", "user", "assistant", "user"]
     assert answered(went_on) == [[], [], [("t1", lost), ("t2", lost)], [], []]
     between = written(*two, Message(role="system", parts=(Text(text="Be brief."),)), user("ok"))
-    assert [turn["role"] for turn in between] == ["user", "assistant", "user", "system", "user"]
+    assert [turn["role"] for turn in between] == ["user", "assistant", "user"]
+    assert [block["text"] for block in between[2]["content"][2:]] == [OPERATOR, "Be brief.", "ok"]
     assert answered(between)[2] == [("t1", lost), ("t2", lost)]
     orphans = written(
         user("go"),
@@ -637,3 +648,25 @@ def test_whatever_the_line_the_body_is_legal():
             encoded = CODEC.encode(ask(*line[:count], model=model), kept)
             assert encoded == CODEC.encode(ask(*line[:count], model=model)), number
         assert list(offences(json.loads(encoded.body))) == [], number
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "same"),
+    [
+        ("us.anthropic.claude-x-v1:0", "global.anthropic.claude-x-v1:0", True),
+        ("anthropic.claude-x-v1:0", "eu.anthropic.claude-x-v1:0", True),
+        ("us-gov.anthropic.claude-x", "anthropic.claude-x", True),
+        ("zai.glm-4.6", "us.zai.glm-4.6", True),
+        ("arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-x", "anthropic.claude-x", True),
+        ("us.anthropic.claude-x", "us.anthropic.claude-y", False),
+        ("zai.glm-4.6", "zai.glm-4.7", False),
+        ("us.amazon.nova", "anthropic.claude-x", False),
+        ("mine", "yours", False),
+        ("mine", "anthropic.claude-x", False),
+    ],
+)
+def test_reasoning_follows_the_model_from_region_to_region(before, now, same):
+    said = assistant(SIGNED, "so", origin=replace(OWN, model=before))
+    turns = written(user("go"), said, user("on"), model=replace(MODEL, id=now))
+    kinds = [next(iter(block)) for block in turns[1]["content"]]
+    assert kinds == (["reasoningContent", "text"] if same else ["text"])

@@ -43,6 +43,9 @@ def test_a_vendor_and_a_model():
         image_bytes_max=5_242_880,
         cache_marks=4,
         automatic_cache=True,
+        mode_efforts=(("between_tools", ("low", "medium", "high")),),
+        system_messages=True,
+        prefill=False,
     )
 
 
@@ -379,3 +382,44 @@ def test_a_mistake_in_that_file_is_told_with_its_place(tmp_path, text, words):
 def test_a_file_that_is_not_there():
     with pytest.raises(MisuseError, match=r"BRIDLE_MODELS names 'no/such\.toml', which cannot be read"):
         find("sim:", environ={"BRIDLE_MODELS": "no/such.toml"})
+
+
+@pytest.mark.parametrize(
+    ("string", "system", "prefill"),
+    [
+        ("anthropic:claude-sonnet-5-5", True, False),
+        ("anthropic:claude-mythos-5", True, False),
+        ("anthropic:claude-opus-5", True, False),
+        ("anthropic:claude-opus-4-8", True, False),
+        ("anthropic:claude-opus-4-7", False, False),
+        ("anthropic:claude-sonnet-5", False, False),
+        ("anthropic:claude-sonnet-4-6", False, False),
+        ("anthropic:claude-sonnet-4-5", False, True),
+        ("anthropic:claude-opus-4-5", False, True),
+        ("anthropic:claude-haiku-4-5", False, True),
+        ("anthropic-vertex:claude-opus-5@https://x/y", True, False),
+        ("bedrock:global.anthropic.claude-opus-5", False, False),
+        ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", False, True),
+    ],
+)
+def test_who_may_speak_in_between_and_who_may_speak_last(string, system, prefill):
+    abilities = find(string, environ={}).abilities
+    assert (abilities.system_messages, abilities.prefill) == (system, prefill)
+
+
+@pytest.mark.parametrize(
+    ("string", "images", "documents"),
+    [
+        ("anthropic:claude-sonnet-5-5", True, ("application/pdf", "text/*")),
+        ("deepseek:deepseek-v4-pro", False, ("text/*",)),
+        ("zai:glm-5.3", False, ("text/*",)),
+        ("minimax:MiniMax-M2.7", False, ("text/*",)),
+        ("kimi:kimi-k3", True, ("text/*",)),
+        ("openai:gpt-6.1-sol", True, ()),
+        ("openrouter:any/model", True, ("application/pdf", "text/*")),
+    ],
+)
+def test_who_sees_pictures_and_reads_documents(string, images, documents):
+    abilities = find(string, environ={}).abilities
+    assert (abilities.images, abilities.document_types) == (images, documents)
+    assert "image/tiff" not in abilities.image_types

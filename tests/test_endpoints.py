@@ -222,7 +222,9 @@ def test_who_is_asked_when_nobody_is_named():
 def test_a_server_of_ones_own_needs_nothing_but_its_address():
     model = find("local:some-model@http://127.0.0.1:8080/v1", environ={})
     assert (model.id, model.endpoint.base_url) == ("some-model", "http://127.0.0.1:8080/v1")
-    assert (model.abilities, model.price, key(model, {})) == (NEUTRAL, None, None)
+    # Its wire has no word for files; those that are text are told.
+    neutral = replace(NEUTRAL, document_types=("text/*",))
+    assert (model.abilities, model.price, key(model, {})) == (neutral, None, None)
     assert json.loads(load("openai_chat").encode(conversation(model)).body)["max_tokens"] == 500
 
 
@@ -290,7 +292,9 @@ def test_other_clouds_spell_and_charge_otherwise(string, price):
 @pytest.mark.parametrize("string", ["bedrock:amazon.nova-pro-v1:0", "azure:our-deployment@http://h"])
 def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
     model = find(string, environ={})
-    assert (model.abilities, model.price) == (NEUTRAL, None)
+    # Which files can be sent is a matter of the wire, whoever made the model.
+    there = replace(NEUTRAL, document_types=model.abilities.document_types)
+    assert (model.abilities, model.price) == (there, None)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,25 @@
 """What goes to a model when it may not be what was said."""
 
+import asyncio
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bridle.core.effects import AskModel, ChangeView
+from bridle import Agent, tool
+from bridle.core.effects import AskModel, ChangeView, End
 from bridle.core.handoff import BEGINNING, NO_RESULT, PICTURE_GONE, PICTURES_BATCH, PICTURES_KEPT, legal
+from bridle.core.loop import apply
+from bridle.core.state import State
+from bridle.stores.memory import MemoryStore
+from bridle.testing.script import Script, ScriptedLine
 from bridle.values import event as e
-from bridle.values.message import Message
-from bridle.values.model import Abilities, Origin
+from bridle.values.errors import Failure
+from bridle.values.message import Message, Reply, Stop
+from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import Thinking
 from test_loop import SETTINGS, Story, call, says
 
 PICTURE = Media(kind="image", media_type="image/png", data="aGk=")
@@ -152,6 +162,226 @@ def test_what_is_too_large_is_left_out_also_after_a_switch_of_models():
     assert story.state.transcript.messages[-1].parts[1] == big
 
 
+def at(name="test", **abilities):
+    """The settings of a session with a model of these abilities."""
+    endpoint = msgspec.structs.replace(SETTINGS.model.endpoint, name=name)
+    model = msgspec.structs.replace(SETTINGS.model, endpoint=endpoint, abilities=Abilities(**abilities))
+    return msgspec.structs.replace(SETTINGS, model=model)
+
+
+def asked(story):
+    """The request that is due, after every change of the view that is."""
+    whys = []
+    while isinstance(effect := story.effect(), ChangeView):
+        whys.append(effect.why)
+        story.tell(e.ViewChanged(changes=effect.changes, why=effect.why, seat=effect.seat))
+        assert len(whys) < 5
+    assert isinstance(effect, AskModel)
+    return effect.request, whys
+
+
+PDF = Media(kind="document", media_type="application/pdf", data="aGk=", name="plan.pdf")
+TIFF = Media(kind="image", media_type="image/tiff", data="aGk=")
+ZIP = Media(kind="document", media_type="application/zip", data="aGk=")
+HELD = Media(kind="image", file_id="file_1")
+
+
+@pytest.mark.parametrize(
+    ("media", "abilities", "words"),
+    [
+        (PICTURE, {}, ""),
+        (PICTURE, {"images": False}, "takes no pictures"),
+        (PDF, {}, ""),
+        (PDF, {"documents": False}, "document plan.pdf left out: this model takes no documents"),
+        (TIFF, {}, "takes no image/tiff"),
+        (TIFF, {"image_types": ()}, ""),
+        (TIFF, {"image_types": ("image/*",)}, ""),
+        (ZIP, {}, "takes no application/zip"),
+        (Media(kind="image", media_type="image/svg+xml", url="https://x/y.svg"), {}, "image/svg+xml"),
+        (Media(kind="image", media_type="IMAGE/PNG; q=1", data="aGk="), {}, ""),
+        (Media(kind="document", media_type="text/csv", data="aGk="), {}, ""),
+        (Media(kind="image", url="https://x/y"), {}, ""),
+        (Media(kind="image", media_type="image/jpg", data="aGk="), {}, ""),
+        (HELD, {}, ""),
+    ],
+)
+@pytest.mark.parametrize("inside", [False, True])
+def test_what_a_model_cannot_take_is_told_in_words(media, abilities, words, inside):
+    story = Story(at(**abilities))
+    if inside:
+        story.reply(says("", call("look")))
+        story.tell(e.ToolStarted(call_id="c1_0", name="look", key="k"))
+        story.tell(e.ToolFinished(result=ToolResult(call_id="c1_0", parts=(Text(text="see"), media))))
+    else:
+        story.tell(e.RunEnded(stop="cancelled"))
+        story.tell(e.Prompted(parts=(Text(text="see"), media)))
+    request, whys = asked(story)
+    last = request.messages[-1]
+    told = last.results[0].parts[1] if inside else last.parts[1]
+    if words:
+        assert isinstance(told, Text) and words in told.text
+        assert len(whys) == 1
+    else:
+        assert isinstance(told, Media) and whys == []
+    kept = story.state.transcript.messages[-1]
+    assert isinstance((kept.results[0].parts if inside else kept.parts)[1], Media)
+
+
+def test_what_one_model_cannot_take_the_next_one_gets():
+    """Back at the first, the very picture is there again: reasoning may be bound to it."""
+    story = Story(at("sees"))
+    story.tell(e.RunEnded(stop="cancelled"))
+    story.tell(e.Prompted(parts=(Text(text="look"), PICTURE)))
+    before, _ = asked(story)
+    story.tell(e.Configured(settings=at("blind", images=False)))
+    there, whys = asked(story)
+    assert whys == ["this model takes no pictures"]
+    assert "no pictures" in there.messages[-1].text
+    story.tell(e.Configured(settings=at("sees")))
+    again, whys = asked(story)
+    assert (again.messages, whys) == (before.messages, [])
+    story.tell(e.Configured(settings=at("blind", images=False)))
+    once_more, whys = asked(story)
+    assert (once_more.messages, whys) == (there.messages, [])
+
+
+def test_a_file_goes_only_to_the_provider_that_holds_it():
+    story = Story(at("first"))
+    story.tell(e.RunEnded(stop="cancelled"))
+    story.tell(e.Prompted(parts=(Text(text="look"), HELD)))
+    before, _ = asked(story)
+    assert before.messages[-1].parts[1].file_id == "file_1"
+    story.tell(e.Configured(settings=at("second")))
+    there, whys = asked(story)
+    assert whys == ["a file is held by another provider"]
+    assert "file_1" not in str(there.messages)
+    assert "held by first" in there.messages[-1].text
+    story.tell(e.Configured(settings=at("first")))
+    assert asked(story)[0].messages == before.messages
+
+
+def test_a_file_of_an_imported_conversation_is_held_where_that_was():
+    story = Story(at("second"))
+    story.tell(e.RunEnded(stop="cancelled"))
+    owner = Origin(family="f", endpoint="first", model="m")
+    held = Message(role="user", parts=(Text(text="look"), HELD), origin=owner)
+    story.tell(e.Imported(messages=(held,)))
+    story.tell(e.Prompted(parts=(Text(text="go on"),)))
+    assert "file_1" not in str(asked(story)[0].messages)
+
+
+THOUGHT = Reasoning(text="hm", signature="s1")
+REFUSED = Failure(kind="reasoning_refused", message="Invalid `signature` in `thinking` block", status=400)
+
+
+def refuse(story, failure=REFUSED):
+    ask = story.effect()
+    story.tell(e.ModelAsked(step=ask.step, attempt=ask.attempt, digest=""))
+    story.tell(e.ModelFailed(failure=failure))
+
+
+def thoughtful(settings=SETTINGS):
+    story = Story(settings)
+    signed = ToolCall(id="", name="look", arguments='{"n":1}', native='{"thoughtSignature":"t"}')
+    story.reply(says("so", signed, more=(THOUGHT,)))
+    story.perform()
+    return story
+
+
+def thoughts(request):
+    return [p for m in request.messages for p in m.parts if isinstance(p, Reasoning)]
+
+
+def test_refused_reasoning_is_left_out_once_and_the_model_asked_again():
+    story = thoughtful()
+    before = story.effect().request
+    refuse(story)
+    request, whys = asked(story)
+    assert whys == ["earlier reasoning was not taken back"]
+    assert thoughts(before) == [THOUGHT] and thoughts(request) == []
+    assert [c.native for m in request.messages for c in m.calls] == [None]
+    assert [m.text for m in request.messages] == [m.text for m in before.messages]
+    assert story.effect().wait_seconds == 0
+    assert THOUGHT in story.state.transcript.messages[1].parts
+    refuse(story)
+    assert story.effect() == End(stop="failed", reason=REFUSED.message)
+
+
+def test_other_failures_of_the_step_do_not_use_up_that_chance():
+    story = thoughtful()
+    refuse(story, Failure(kind="overloaded", message="busy"))
+    refuse(story, Failure(kind="overloaded", message="busy"))
+    refuse(story)
+    request, _ = asked(story)
+    assert thoughts(request) == []
+    refuse(story, Failure(kind="overloaded", message="busy"))
+    assert isinstance(story.effect(), End)  # the fourth try of this step was the last one
+
+
+def test_new_reasoning_after_a_refusal_is_sent_and_may_be_refused_in_its_turn():
+    story = thoughtful()
+    refuse(story)
+    asked(story)
+    later = Reasoning(text="and so", signature="s2")
+    story.reply(says("", call("look"), more=(later,)))
+    story.perform()
+    request, whys = asked(story)
+    assert (thoughts(request), whys) == ([later], [])
+    refuse(story)
+    assert thoughts(asked(story)[0]) == []
+
+
+def test_a_refusal_by_one_model_changes_nothing_for_another():
+    story = thoughtful(at("first"))
+    before = story.effect().request.messages
+    refuse(story)
+    asked(story)
+    story.tell(e.Configured(settings=at("second")))
+    assert asked(story)[0].messages == before
+
+
+def test_where_thinking_has_an_allowance_it_is_off_until_the_calls_are_dealt_with():
+    """That mode demands the reasoning that was just left out."""
+    able = {"thinking": ("enabled", "disabled"), "allowance_mode": "enabled"}
+    wish = Thinking(mode="enabled", budget_tokens=2000)
+    story = thoughtful(msgspec.structs.replace(at(**able), thinking=wish))
+    assert story.effect().request.thinking == wish
+    refuse(story)
+    assert asked(story)[0].thinking == Thinking(mode="disabled")
+    story.reply(says("done"))
+    story.end()
+    story.tell(e.Prompted(parts=(Text(text="more"),)))
+    assert asked(story)[0].thinking == wish
+
+
+@given(st.lists(st.sampled_from(["reply", "refused", "overloaded", "switch", "blind"]), max_size=12))
+def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everything(happenings):
+    """Folding the same events again gives the same view, and no request repeats a refused body."""
+    story, sent = Story(msgspec.structs.replace(at("a"), repeats_max=None), prompt="go"), []
+    for happening in happenings:
+        if isinstance(story.perform(), End):
+            break
+        request = story.effect().request
+        match happening:
+            case "reply":
+                story.reply(says("", call("look"), more=(Reasoning(text="hm", signature=f"s{story.at}"),)))
+                continue
+            case "switch" | "blind":
+                to = at(happening, images=happening != "blind")
+                story.tell(e.Configured(settings=msgspec.structs.replace(to, repeats_max=None)))
+                continue
+            case "refused":
+                if thoughts(request):
+                    assert (request.model.seat, request.messages) not in sent
+                    sent.append((request.model.seat, request.messages))
+        kind = "overloaded" if happening == "overloaded" else "reasoning_refused"
+        refuse(story, Failure(kind=kind, message="no"))
+    fresh = State()
+    for number, event in enumerate(story.told, 1):
+        fresh = apply(fresh, event, float(number), proof=f"p{float(number)}")
+    assert fresh == story.state
+
+
 def test_a_conversation_from_elsewhere_is_the_beginning():
     story = Story()
     story.tell(e.RunEnded(stop="cancelled"))
@@ -186,3 +416,60 @@ def test_a_blank_text_that_carries_something_is_kept():
     )
     assert told[-1].parts[-1] == carrier
     assert repairs == ()
+
+
+@tool(effect="read")
+def look(n: int) -> str:
+    """Look."""
+    return "seen"
+
+
+def speaks(family, *replies):
+    """A model of that family which says these things, on its own wire."""
+    model = Model(
+        id="m",
+        endpoint=Endpoint(name="there", family=family, app="script", auth="none", reasoning="signed"),
+    )
+    return ScriptedLine(Script(replies, family), model)
+
+
+def signed(family):
+    call = ToolCall(id="", name="look", arguments='{"n":1}', wire_id="w1")
+    parts = (Reasoning(text="hm", signature="c2ln"), Text(text="let me see"), call)
+    return Reply(parts=parts, stop=Stop.TOOLS, origin=Origin(family=family, endpoint="there", model="m"))
+
+
+WORDINGS = {
+    "scripted": "no",
+    "anthropic": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a"
+    " different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to"
+    ' "drop_block".',
+    "bedrock_converse": "messages.1.content.0: `thinking` or `redacted_thinking` blocks in the latest assistant"
+    " message cannot be modified. These blocks must remain as they were in the original response.",
+}
+
+
+@pytest.mark.parametrize("family", WORDINGS)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_provider_that_refuses_reasoning_is_asked_once_more_without(family, times):
+    no = Failure(kind="reasoning_refused", message=WORDINGS[family], status=400)
+    line, store = speaks(family, signed(family), *[no] * times, "done"), MemoryStore()
+    result = Agent(line, tools=[look], store=store).run_sync("go", session="s")
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    told = [
+        type(event).__name__ for event in events if type(event).__name__ not in ("Configured", "ModelAsked")
+    ]
+    assert told[:6] == [
+        "Prompted",
+        "ModelReplied",
+        "ToolStarted",
+        "ToolFinished",
+        "ModelFailed",
+        "ViewChanged",
+    ]
+    asked = line.script.requests
+    assert [len(thoughts(request)) for request in asked] == [0, 1, 0]
+    assert (result.stop, result.text) == (("done", "done") if times == 1 else ("failed", ""))
+    if times == 1:
+        assert not any(isinstance(part, Reasoning) for part in asked[-1].messages[1].parts)
+        assert any(isinstance(part, Reasoning) for part in result.messages[1].parts)

@@ -6,6 +6,8 @@ from bridle import Agent, MisuseError, export_history, import_history
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.event import Imported
+from bridle.values.message import Message
+from bridle.values.parts import Media
 
 ANTHROPIC = [
     {"role": "user", "content": "What is 2 + 3?"},
@@ -66,6 +68,24 @@ def test_moving_in_and_out_needs_nothing_in_the_environment(monkeypatch, vendor)
         monkeypatch.delenv(name, raising=False)
     listed = export_history(vendor, import_history("anthropic", ANTHROPIC).messages)
     assert [r.text for m in import_history(vendor, listed).messages for r in m.results] == ["5", "1"]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_what_nobody_there_can_read_is_moved_as_words(family):
+    held = {"type": "image", "source": {"type": "file", "file_id": "file_1"}}
+    asked = {"role": "user", "content": [held, {"type": "text", "text": "See?"}]}
+    history = import_history("anthropic", [asked])
+    seen = Message(role="user", parts=(Media(kind="image", media_type="image/tiff", data="aGk="),))
+    listed = export_history(family, (*history.messages, seen))
+    assert ("file_1" in str(listed)) is (family == "anthropic")
+    assert "image/tiff" in str(listed) and "aGk=" not in str(listed)
+    assert "takes no image/tiff" in str(listed)
+
+
+def test_what_is_moved_ends_where_it_ended():
+    """The next words are whoever's who moves it; nothing is said in their name."""
+    history = import_history("anthropic", ANTHROPIC)
+    assert export_history("anthropic", history.messages)[-1]["role"] == "assistant"
 
 
 def test_what_is_broken_is_repaired_and_told():

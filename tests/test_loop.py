@@ -6,8 +6,8 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from bridle.core.dispatch import IN_DOUBT, call_key, numbered
-from bridle.core.effects import AskModel, End, Excuse, Nudge, RunTool
+from bridle.core.dispatch import FORBIDDEN, IN_DOUBT, call_key, numbered
+from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
 from bridle.core.retry import ATTEMPTS_MAX, SENT_OTHERWISE, TRANSIENT, wait_before_next
@@ -56,13 +56,14 @@ class Story:
     """A session told event by event, with a clock that ticks once an event."""
 
     def __init__(self, settings=SETTINGS, budget=None, prompt="hello"):
-        self.state, self.at = State(), 0.0
+        self.state, self.at, self.told = State(), 0.0, []
         self.tell(e.Configured(settings=settings, session="s"))
         self.tell(e.Prompted(parts=(Text(text=prompt),), budget=budget or Budget()))
 
     def tell(self, event):
         self.at += 1
         self.state = apply(self.state, event, self.at, proof=f"p{self.at}")
+        self.told.append(event)
         return self
 
     def effect(self):
@@ -82,6 +83,8 @@ class Story:
             match effects[0]:
                 case AskModel() | End():
                     return effects[0]
+                case ChangeView(changes=changes, why=why, seat=seat):
+                    self.tell(e.ViewChanged(changes=changes, why=why, seat=seat))
                 case Nudge(why=why, words=words):
                     self.tell(e.Nudged(why=why, words=words))
                 case Excuse(call=c, outcome=outcome, why=why):
@@ -326,6 +329,9 @@ def test_a_failure_is_retried_or_ends_the_run(kind):
     story.perform()
     for attempt in range(1, (2 if kind in SENT_OTHERWISE else ATTEMPTS_MAX) + 1):
         ask = story.effect()
+        if isinstance(ask, ChangeView):
+            story.tell(e.ViewChanged(changes=ask.changes, why=ask.why, seat=ask.seat))
+            ask = story.effect()
         assert ask.attempt == attempt
         story.tell(e.ModelAsked(step=2, attempt=attempt, digest=""))
         story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))
@@ -538,3 +544,16 @@ def test_pictures_count_in_the_estimate():
     story.tell(e.RunEnded(stop="cancelled"))
     story.tell(e.Prompted(parts=(Media(kind="image", data="aGk="),)))
     assert story.state.prompt_tokens > before + 1000
+
+
+def test_a_call_that_was_not_to_be_made_is_not_run():
+    """Not every provider can be told to call nothing, and no model obeys always."""
+    story = Story()
+    story.tell(e.ModelAsked(step=1, attempt=1, digest="", tool_choice=ToolChoice(mode="none")))
+    story.tell(e.ModelReplied(reply=numbered(says("", call("pay")), 1), usd=Decimal(0)))
+    excuse = story.effect()
+    assert isinstance(excuse, Excuse)
+    assert (excuse.outcome, excuse.why) == ("invalid", FORBIDDEN)
+    story.finish("c1_0", excuse.why, excuse.outcome)
+    story.reply(says("", call("pay")))
+    assert isinstance(story.effect(), RunTool)

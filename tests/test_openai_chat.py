@@ -610,7 +610,9 @@ def test_arguments_go_out_to_the_letter_or_say_that_they_are_broken(arguments, w
 
 def test_names_are_made_legal():
     messages = written(assistant(call("c1", name="näme.with:odd" + "x" * 80)), results(result("c1", "x")))
-    assert messages[0]["tool_calls"][0]["function"]["name"] == "n_me_with_odd" + "x" * 51
+    name = messages[0]["tool_calls"][0]["function"]["name"]
+    assert name.startswith("n_me_with_odd" + "x" * 42 + "_")
+    assert len(name) == 64
 
 
 @pytest.mark.parametrize(("word", "content"), [("null", None), ("empty", ""), ("absent", "nothing")])

@@ -54,6 +54,27 @@ def settings(abilities=None, **more):
             "",
         ),
         (
+            {"thinking": ("disabled",), "efforts": ("low", "max"), "mode_efforts": (("disabled", ("low",)),)},
+            {"thinking": Thinking(mode="disabled", effort="max")},
+            ToolChoice(),
+            {"thinking": Thinking(mode="disabled", effort="low")},
+            "became 'low'",
+        ),
+        (
+            {"thinking": ("adaptive",), "efforts": ("max",), "mode_efforts": (("disabled", ("low",)),)},
+            {"thinking": Thinking(mode="adaptive", effort="max")},
+            ToolChoice(),
+            {"thinking": Thinking(mode="adaptive", effort="max")},
+            "",
+        ),
+        (
+            {"thinking": ("between_tools",), "unshown_modes": ("between_tools",)},
+            {"thinking": Thinking(mode="between_tools", display="summarized", budget_tokens=2000)},
+            ToolChoice(),
+            {"thinking": Thinking(mode="between_tools")},
+            "display 'summarized' was left out",
+        ),
+        (
             {"efforts": ("low",), "effort_with_tools": False},
             {"thinking": Thinking(effort="low")},
             ToolChoice(),
@@ -95,4 +116,4 @@ def test_what_is_settled_stays_settled():
     assert replace(again, notes=()) == replace(first, notes=())
     assert again.notes == ()
     assert len(first.notes) == 4
-    assert len(RULES) == 8
+    assert len(RULES) == 11

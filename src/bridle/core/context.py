@@ -24,7 +24,9 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
     tools = shown_tools(settings.tools, settings.output)
-    wish = settle(settings, choice or settings.tool_choice)
+    answering = bool(state.view) and state.view[-1].role == "tool"
+    unproven = answering and state.run.reasoning == "left out"
+    wish = settle(settings, choice or settings.tool_choice, unproven=unproven)
     most = room(state)
     request = Request(
         model=settings.model,

@@ -29,6 +29,7 @@ from .state import OpenCall, State
 from .validation import Problem, check_arguments, unknown_tool
 
 ACCEPTED = "Accepted."
+FORBIDDEN = "No tool may be called now. Answer without."
 TRUNCATED = "The arguments were truncated: the reply reached its length limit. Nothing was run; call again."
 IN_DOUBT = (
     "This call was started and then interrupted. Whether it took effect is unknown; it was not run again."
@@ -60,9 +61,14 @@ def call_id(turn: int, index: int) -> str:
 
 
 def opened(
-    reply: Reply, settings: Settings, objection: str = "", claims: tuple[Claim, ...] = ()
+    reply: Reply,
+    settings: Settings,
+    objection: str = "",
+    claims: tuple[Claim, ...] = (),
+    *,
+    forbidden: bool = False,
 ) -> tuple[OpenCall, ...]:
-    """The calls of a reply, each with what is wrong with it."""
+    """The calls of a reply, each with what is wrong with it.  `forbidden`: none was to be made."""
     calls, known = reply.calls, callable_tools(settings)
     claimed = {claim.call_id: claim for claim in claims}
     answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
@@ -70,7 +76,7 @@ def opened(
         OpenCall(
             call=call,
             problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else problem_with(call, known))
-            or (objection if call.name == answer else ""),
+            or (objection if call.name == answer else FORBIDDEN if forbidden else ""),
             claim=claimed.get(call.id),
         )
         for call in calls

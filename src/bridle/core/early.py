@@ -27,7 +27,9 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int)
         id=call_id(state.replies + 1, index), name=ready[index].name, arguments=ready[index].arguments
     )
     item, spec = OpenCall(call=call), known.get(call.name)
-    if spec is None or spec.effect != "read" or problem_with(call, callable_tools(state.settings)):
+    if state.run.forbidden or spec is None or spec.effect != "read":
+        return None
+    if problem_with(call, callable_tools(state.settings)):
         return None
     if permitted(state, item, spec).permission != "allow":
         return None

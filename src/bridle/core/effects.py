@@ -107,6 +107,7 @@ class ChangeView(Value):
 
     changes: tuple[Change, ...]
     why: str
+    seat: str = ""
 
     @property
     def name(self) -> str:

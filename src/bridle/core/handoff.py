@@ -6,22 +6,27 @@ anybody accepts, a hundred screenshots cost more than they tell.
 
     legal(messages)     a conversation held elsewhere, with what was wrong put right
     wanted(state)       changes of the view that are due now, with their reason
-    changed(view, …)    the view after such changes were recorded
+    fitted(messages)    messages of no session, with words for what a model cannot take
+    viewed(state)       the view after the changes recorded so far, as the current model is to have it
 
 Rule 1: a change is decided once, recorded, and never taken back: a view that wavers is a
         cache that never hits, and newer models refuse reasoning whose past was edited.
-Rule 2: a call and its result are never parted.
-Rule 3: nothing here knows a provider; what an endpoint wants is in its abilities.
+Rule 2: what one model cannot take is changed for that model alone.  Another one, or the same one asked
+        again later, gets what was said: its reasoning may be bound to the very picture.
+Rule 3: a call and its result are never parted.
+Rule 4: nothing here knows a provider; what an endpoint wants is in its abilities.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from ..values.event import Change
+from ..values.event import Change, ViewChanged
 from ..values.message import Message
+from ..values.model import Model
 from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
-from .state import State
+from .fitting import unfit_in
+from .state import Spot, State
 
 PICTURES_KEPT = 3
 """How many of the newest screenshots stay."""
@@ -32,46 +37,68 @@ NO_RESULT = "No result of this call is known."
 BEGINNING = "(The conversation begins here.)"
 
 
-def wanted(state: State) -> tuple[tuple[Change, ...], str] | None:
-    """Changes of the view that are due, and why; None when there are none."""
-    if state.too_large:
-        return state.too_large, "a picture is larger than this model accepts"
+def wanted(state: State) -> ViewChanged | None:
+    """The changes of the view that are due, and why; None when there are none."""
+    seat = state.settings.model.seat
+    if state.unfit:
+        whys = dict.fromkeys(unfit.why for unfit in state.unfit)
+        changes = tuple(unfit.change for unfit in state.unfit)
+        return ViewChanged(changes=changes, why="; ".join(whys), seat=seat)
+    if state.run.reasoning == "refused":
+        changes = tuple(_without_reasoning(state))
+        return ViewChanged(changes=changes, why="earlier reasoning was not taken back", seat=seat)
     if state.pictures > PICTURES_KEPT + PICTURES_BATCH:
-        old = list(_pictures(state.view))[:-PICTURES_KEPT]
-        return tuple(old), f"only the newest {PICTURES_KEPT} pictures from tools are sent on"
+        old = tuple(_pictures(state))[:-PICTURES_KEPT]
+        return ViewChanged(
+            changes=old, why=f"only the newest {PICTURES_KEPT} pictures from tools are sent on"
+        )
     return None
 
 
-def changed(view: tuple[Message, ...], changes: Iterable[Change]) -> tuple[Message, ...]:
-    by_message: dict[str, list[Change]] = {}
-    for change in changes:
-        by_message.setdefault(change.message, []).append(change)
+def viewed(state: State) -> State:
+    """The state with the view as its model is to have it, and with what that model cannot take."""
+    model, messages = state.settings.model, state.transcript.messages
+    view, changed = seen(messages, state.recorded, model.seat)
+    unfit = (unfit for message in messages for unfit in unfit_in(message, model))
+    return replace(
+        state,
+        view=view,
+        changed=changed,
+        pictures=sum(map(pictures_in, view)),
+        unfit=tuple(each for each in unfit if spot(each.change) not in changed),
+    )
+
+
+def seen(
+    messages: Iterable[Message], recorded: Iterable[ViewChanged], seat: str
+) -> tuple[tuple[Message, ...], frozenset[Spot]]:
+    """Messages as the model at this seat sees them, and the places in them that were changed."""
+    by_message: dict[str, dict[Spot, Change]] = {}
+    for event in recorded:
+        if event.seat in ("", seat):
+            for change in event.changes:
+                by_message.setdefault(change.message, {})[spot(change)] = change
+    view = tuple(
+        _with_changes(message, by_message[message.id].values()) if message.id in by_message else message
+        for message in messages
+    )
+    return view, frozenset().union(*by_message.values())
+
+
+def spot(change: Change) -> Spot:
+    return change.message, change.part, change.inner
+
+
+def fitted(messages: Iterable[Message], model: Model) -> tuple[Message, ...]:
+    """Messages that belong to no session, with words in place of what the model cannot take."""
     return tuple(
-        _with_changes(message, by_message[message.id]) if message.id in by_message else message
-        for message in view
+        _with_changes(message, (unfit.change for unfit in unfit_in(message, model))) for message in messages
     )
 
 
 def pictures_in(message: Message) -> int:
     """How many pictures tools brought with this message."""
     return sum(isinstance(part, Media) for result in message.results for part in result.parts)
-
-
-def too_large_in(message: Message, bytes_max: int) -> tuple[Change, ...]:
-    """What in this message no request may carry."""
-    if not bytes_max:
-        return ()
-    found: list[Change] = []
-    for at, part in enumerate(message.parts):
-        inside = enumerate(part.parts) if isinstance(part, ToolResult) else ((-1, part),)
-        for inner, media in inside:
-            if not isinstance(media, Media) or media.kind != "image":
-                continue
-            size = len(media.data) * 3 // 4
-            if size > bytes_max:
-                words = f"[picture of {size:,} bytes left out: at most {bytes_max:,} are accepted]"
-                found.append(Change(message=message.id, part=at, inner=inner, words=words))
-    return tuple(found)
 
 
 def legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
@@ -130,20 +157,40 @@ def _worth_sending(parts: Iterable[Part]) -> tuple[Part, ...]:
     return kept if any(not isinstance(part, Reasoning) for part in kept) else ()
 
 
-def _pictures(view: tuple[Message, ...]) -> Iterable[Change]:
-    for message in view:
+def _pictures(state: State) -> Iterator[Change]:
+    for message in state.transcript.messages:
         for at, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 for inner, media in enumerate(part.parts):
-                    if isinstance(media, Media):
+                    if isinstance(media, Media) and (message.id, at, inner) not in state.changed:
                         yield Change(message=message.id, part=at, inner=inner, words=PICTURE_GONE)
 
 
-def _with_changes(message: Message, changes: list[Change]) -> Message:
+def _without_reasoning(state: State) -> Iterator[Change]:
+    """All reasoning at once: what is left of a chain of proofs proves nothing.
+
+    Words and calls stay.  What their provider put beside them goes, because it may be a proof too, or
+    name one that is gone.
+    """
+    for message in state.transcript.messages:
+        if message.role != "assistant":
+            continue
+        for at, part in enumerate(message.parts):
+            if (message.id, at, -1) in state.changed:
+                continue
+            if isinstance(part, Reasoning):
+                yield Change(message=message.id, part=at)
+            elif isinstance(part, Text | ToolCall) and part.native is not None:
+                yield Change(message=message.id, part=at, plain=True)
+
+
+def _with_changes(message: Message, changes: Iterable[Change]) -> Message:
     parts: list[Part | None] = list(message.parts)
     for change in changes:
         part = parts[change.part]
-        if change.inner < 0:
+        if change.plain:
+            parts[change.part] = replace(part, native=None) if isinstance(part, Text | ToolCall) else part
+        elif change.inner < 0:
             parts[change.part] = Text(text=change.words) if change.words else None
         elif isinstance(part, ToolResult):
             inner = [

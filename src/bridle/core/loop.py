@@ -37,10 +37,10 @@ from .calls import (
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
-from .handoff import changed, pictures_in, too_large_in, wanted
+from .handoff import viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
-from .retry import wait_before_next
+from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, said
 from .state import Phase, Run, Spent, State
 
@@ -84,13 +84,14 @@ def _ask_or_end(state: State) -> Effect:
         return End(stop="failed", reason="no answer had the shape asked for")
     wait = 0.0
     if run.failure is not None:
-        patience = wait_before_next(run.failure, run.attempt, answered=state.replies > 0)
+        again = run.refusals.count(run.failure.kind) > 1
+        patience = wait_before_next(run.failure, run.attempt, answered=state.replies > 0, again=again)
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
     change = wanted(state)
     if change:
-        return ChangeView(changes=change[0], why=change[1])
+        return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
     request, notes = assemble(state)
     return AskModel(
         request=request,
@@ -104,16 +105,11 @@ def _ask_or_end(state: State) -> Effect:
 
 def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
-    image_max = event.settings.model.abilities.image_bytes_max
-    changed = replace(state, settings=event.settings)
-    return replace(
-        state,
-        phase=phase,
-        settings=event.settings,
-        session=state.session or event.session,
-        too_large=tuple(change for message in state.view for change in too_large_in(message, image_max)),
-        calls=checked_again(changed) if event.settings.tools != state.settings.tools else state.calls,
-    )
+    session = state.session or event.session
+    after = replace(state, phase=phase, settings=event.settings, session=session)
+    if event.settings.tools != state.settings.tools:
+        after = replace(after, calls=checked_again(after))
+    return viewed(after)
 
 
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
@@ -124,8 +120,9 @@ def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
 
 
 def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
-    view = changed(state.view, event.changes)
-    return replace(state, view=view, too_large=(), pictures=sum(map(pictures_in, view)))
+    left_out = state.run.reasoning == "refused" and not state.unfit
+    run = replace(state.run, reasoning="left out") if left_out else state.run
+    return viewed(replace(state, run=run, recorded=(*state.recorded, event)))
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
@@ -143,6 +140,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
         failure=None,
+        refusals=(),
         partial="",
         batches=(),
         nudges=0,
@@ -169,7 +167,15 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
 def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
-    run = replace(state.run, attempt=event.attempt, failure=None, partial="", reply=None, said=said)
+    run = replace(
+        state.run,
+        attempt=event.attempt,
+        failure=None,
+        partial="",
+        reply=None,
+        said=said,
+        forbidden=event.tool_choice.mode == "none",
+    )
     return replace(state, phase=Phase.ASKING, run=run, proof=proof)
 
 
@@ -183,6 +189,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         spent=_plus(state.run.spent, reply.usage, event.usd, steps=1),
         attempt=0,
         failure=None,
+        refusals=(),
         partial="",
         more_room=reply.stop is Stop.LENGTH,
         unchained=False,
@@ -193,7 +200,9 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(reply, state.settings, event.objection, event.claims) if acting else (),
+        calls=opened(reply, state.settings, event.objection, event.claims, forbidden=run.forbidden)
+        if acting
+        else (),
         run=replace(run, nudges=0, said="") if acting else run,
         total=_plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
@@ -216,11 +225,14 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
+    kind, run = event.failure.kind, state.run
     run = replace(
-        state.run,
+        run,
         failure=event.failure,
         partial=event.partial,
-        unchained=event.failure.kind == "forgotten" or state.run.unchained,
+        refusals=(*run.refusals, kind) if kind in SENT_OTHERWISE else run.refusals,
+        unchained=kind == "forgotten" or run.unchained,
+        reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
     )
     return _charged(replace(state, run=run), event.usage, event.usd)
 

@@ -37,8 +37,12 @@ SENT_OTHERWISE: dict[FailureKind, str] = {
 """Failures that another request mends: it is sent at once, and only once."""
 
 
-def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) -> float | None:
+def wait_before_next(
+    failure: Failure, attempts: int, *, answered: bool = True, again: bool = False
+) -> float | None:
     """Seconds to wait before asking again after `attempts` tries, or None when it would not help.
+
+    `again`: the other request that was to mend this failure has met it too.
 
     Who was never reached and never `answered` in this session has the wrong address more often than a
     bad moment, and the person who typed it is waiting to be told.
@@ -47,7 +51,7 @@ def wait_before_next(failure: Failure, attempts: int, *, answered: bool = True) 
     if failure.kind == "unreachable" and not answered:
         willing = False
     if failure.kind in SENT_OTHERWISE:
-        return 0.0 if attempts < 2 else None
+        return None if again else 0.0
     if not willing or attempts >= ATTEMPTS_MAX:
         return None
     if failure.retry_after_seconds is not None:

@@ -5,13 +5,19 @@ messages of ours, which no provider has counted yet: it also grows the estimate 
 next prompt, on the dear side, so that a budget errs by stopping early.
 """
 
+from typing import TypeVar
+
 from msgspec.structs import replace
 
 from ..values.message import Message
 from ..values.parts import Media, Part, Text, ToolResult
-from .handoff import pictures_in, too_large_in
+from .fitting import unfit_in
+from .handoff import pictures_in
 from .state import State
 
+T = TypeVar("T", bound=Part)
+
+_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 PICTURE_TOKENS = 5_000
 """What the largest picture a model looks at costs."""
 MESSAGE_TOKENS = 16
@@ -22,18 +28,38 @@ LETTERS_PER_TOKEN = 2
 
 
 def added(state: State, message: Message) -> State:
-    transcript = state.transcript.adding(message)
+    bare = not any(isinstance(part, Media | ToolResult) for part in message.parts)
+    home = state.settings.model.endpoint.home
+    transcript = state.transcript.adding(message if bare else _told_fully(message, home))
     placed = transcript.messages[-1]
-    if not any(isinstance(part, Media | ToolResult) for part in placed.parts):
+    if bare:
         return replace(state, transcript=transcript, view=(*state.view, placed))
-    image_max = state.settings.model.abilities.image_bytes_max
     return replace(
         state,
         transcript=transcript,
         view=(*state.view, placed),
         pictures=state.pictures + pictures_in(placed),
-        too_large=(*state.too_large, *too_large_in(placed, image_max)),
+        unfit=(*state.unfit, *unfit_in(placed, state.settings.model)),
     )
+
+
+def _told_fully(message: Message, home: str) -> Message:
+    """Files that only an id is known of are held by whom the conversation is with when they are named,
+    and a type goes by the one name that everybody knows."""
+
+    def told(part: T) -> T:
+        if isinstance(part, ToolResult):
+            return replace(part, parts=tuple(map(told, part.parts)))
+        if not isinstance(part, Media):
+            return part
+        holder = message.origin.endpoint if message.origin else home
+        return replace(
+            part,
+            home=part.home or (holder if part.file_id else ""),
+            media_type=_ALIASES.get(part.media_type.lower(), part.media_type),
+        )
+
+    return replace(message, parts=tuple(map(told, message.parts)))
 
 
 def said(state: State, message: Message) -> State:

@@ -14,6 +14,7 @@ from ..values.request import Sampling, Thinking, ToolChoice
 from ..values.settings import Settings
 from ..values.value import Value
 
+_OFF = "disabled"
 ALLOWANCE_DEFAULT = 4_096
 """For a mode that has to have an allowance when nobody named one."""
 
@@ -24,14 +25,16 @@ class Wish(Value):
     choice: ToolChoice
     thinking: Thinking | None
     sampling: Sampling
+    unproven: bool = False
+    """The reasoning that led to the calls just answered is not sent."""
     notes: tuple[str, ...] = ()
 
     def noted(self, note: str) -> "Wish":
         return replace(self, notes=(*self.notes, note))
 
 
-def settle(settings: Settings, choice: ToolChoice) -> Wish:
-    wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling)
+def settle(settings: Settings, choice: ToolChoice, *, unproven: bool = False) -> Wish:
+    wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling, unproven=unproven)
     for _, _, rule in RULES:
         wish = rule(wish, settings)
     return wish
@@ -96,6 +99,49 @@ def _thinking_mode(wish: Wish, settings: Settings) -> Wish:
     return replace(wish, thinking=left if left.effort else None).noted(note)
 
 
+def _unproven(wish: Wish, settings: Settings) -> Wish:
+    """A mode with an allowance demands that a turn with calls opens with the reasoning that led to them."""
+    thinking, abilities = wish.thinking, settings.model.abilities
+    if (
+        not wish.unproven
+        or thinking is None
+        or not thinking.mode
+        or thinking.mode != abilities.allowance_mode
+    ):
+        return wish
+    off = Thinking(mode=_OFF) if _OFF in abilities.thinking else None
+    note = (
+        f"thinking was switched off for now: {settings.model.id} cannot go on from reasoning that is not sent"
+    )
+    return replace(wish, thinking=off).noted(note)
+
+
+def _unshown(wish: Wish, settings: Settings) -> Wish:
+    thinking, modes = wish.thinking, settings.model.abilities.unshown_modes
+    if thinking is None or not thinking.display or thinking.mode not in modes:
+        return wish
+    note = (
+        f"display {thinking.display!r} was left out: it cannot be chosen while thinking is {thinking.mode!r}"
+    )
+    return replace(wish, thinking=replace(thinking, display="")).noted(note)
+
+
+def _mode_effort(wish: Wish, settings: Settings) -> Wish:
+    thinking = wish.thinking
+    limits = dict(settings.model.abilities.mode_efforts)
+    if (
+        thinking is None
+        or not thinking.effort
+        or thinking.effort in limits.get(thinking.mode, (thinking.effort,))
+    ):
+        return wish
+    most = limits[thinking.mode][-1:]
+    done = f"became {most[0]!r}" if most else "was left out"
+    limit = f"{settings.model.id} takes no more while thinking is {thinking.mode!r}"
+    note = f"effort {thinking.effort!r} {done}: {limit}"
+    return replace(wish, thinking=replace(thinking, effort="".join(most))).noted(note)
+
+
 def _effort(wish: Wish, settings: Settings) -> Wish:
     thinking, abilities = wish.thinking, settings.model.abilities
     if thinking is None or not thinking.effort:
@@ -133,7 +179,14 @@ Rule = Callable[[Wish, Settings], Wish]
 RULES: tuple[tuple[str, str, Rule], ...] = (
     ("a thinking mode the model does not have", "left out", _thinking_mode),
     ("an allowance for thinking the model does not take", "left out", _allowance),
+    (
+        "thinking with an allowance where earlier reasoning was refused",
+        "off until the calls are dealt with",
+        _unproven,
+    ),
     ("an effort the model does not take, or not beside tools", "left out", _effort),
+    ("an effort beyond what the thinking mode takes", "the most it takes", _mode_effort),
+    ("a display in a thinking mode that shows nothing", "left out", _unshown),
     ("sampling settings the model does not take", "left out", _sampling),
     ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
     ("a tool choice without tools", "left out", _no_tools),

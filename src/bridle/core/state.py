@@ -6,15 +6,20 @@ folded again at any time.  `run` is the part that starts afresh with every promp
 
 from decimal import Decimal
 from enum import StrEnum
+from typing import Literal
 
-from ..values.errors import Failure
-from ..values.event import ApprovalAnswered, ApprovalAsked, Change, RunStop
+from ..values.errors import Failure, FailureKind
+from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.parts import ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
 from ..values.value import Value
+from .fitting import Unfit
+
+Spot = tuple[str, int, int]
+"""A message, a part of it, and perhaps a part of that (else -1)."""
 
 
 class Phase(StrEnum):
@@ -96,6 +101,12 @@ class Run(Value):
     """How many answers did not have the shape asked for."""
     unchained: bool = False
     """The provider has forgotten what it was to keep: send everything, once."""
+    forbidden: bool = False
+    """The model was asked to call nothing; not every wire can tell it so."""
+    refusals: tuple[FailureKind, ...] = ()
+    """Failures of the current step that were to be mended by another request."""
+    reasoning: Literal["", "refused", "left out"] = ""
+    """Whether the provider refused earlier reasoning in this run, and what became of it."""
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""
     output: str | None = None
@@ -116,8 +127,12 @@ class State(Value):
     """The transcript as models see it: the same messages, with the recorded changes."""
     pictures: int = 0
     """How many pictures from tools are in the view."""
-    too_large: tuple[Change, ...] = ()
-    """What in the view the current model would refuse for its size."""
+    recorded: tuple[ViewChanged, ...] = ()
+    """Every change of the view, whichever model it was for."""
+    changed: frozenset[Spot] = frozenset()
+    """What of the transcript is changed in the view."""
+    unfit: tuple[Unfit, ...] = ()
+    """What in the view the current model cannot take."""
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""

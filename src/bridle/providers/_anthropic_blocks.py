@@ -9,7 +9,6 @@ part's `native`: a JSON object of just those members, so that a log holds nothin
 that are null say nothing and are not kept.  Blocks we do not interpret become `Opaque`, whole.
 """
 
-import re
 from base64 import b64decode, b64encode
 from binascii import Error as Base64Error
 from collections.abc import Mapping, Sequence
@@ -21,12 +20,12 @@ from ..values.errors import MisuseError
 from ..values.parts import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ._arguments import object_of, text_of
 from ._json import dumps, is_object, loads, mended, raw
+from ._names import Naming
 
 FAMILY = "anthropic"
 Block = dict[str, Any]
 
-NAME_LENGTH_MAX = 128
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+NAMES = Naming(length_max=128)
 
 _SHOWN = {
     "text": {"type", "text"},
@@ -112,8 +111,8 @@ def _plain(
         case Text(text=text):
             return {"type": "text", "text": mended(text)} if text.strip() else None
         case ToolCall(name=name, arguments=arguments):
-            name = _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
-            return {"type": "tool_use", "id": sent_id, "name": name, "input": object_of(arguments)}
+            sent_name = NAMES.on_wire(name)
+            return {"type": "tool_use", "id": sent_id, "name": sent_name, "input": object_of(arguments)}
         case ToolResult():
             return _result(part, own=own, sent_id=sent_id)
         case Reasoning(text=text, signature=signature, redacted=redacted):
@@ -146,10 +145,14 @@ def _result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
     return block
 
 
+def left_out(media: Media) -> str:
+    named = f" {media.name}" if media.name else ""
+    return mended(f"[{media.kind}{named} left out: it cannot be sent to this model]")
+
+
 def _media_block(media: Media) -> Block:
     if media.kind not in ("image", "document"):
-        named = f" {media.name}" if media.name else ""
-        return {"type": "text", "text": f"[{media.kind}{named} left out: it cannot be sent to this model]"}
+        return {"type": "text", "text": left_out(media)}
     source: Block
     if media.url:
         source = {"type": "url", "url": media.url}

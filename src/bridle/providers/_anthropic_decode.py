@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from ..values.errors import Failure, FailureKind, ProviderError
+from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Part, ToolCall
@@ -29,21 +29,15 @@ from ._anthropic_ends import LENGTH_WORD, reply_of, usage_of
 from ._anthropic_failures import failure_from, failure_of
 from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
 from ._eventstream import EventStreamReader
-from ._failures import error_in, stranger
+from ._failures import error_in
 from ._json import loads, members, mended
 from ._ready import ReadyCalls
-from ._sse import SseReader
-
-BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
-ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
+from ._shell import DONE, DecoderShell
 
 _PIECE_IN = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _SAID_IN = {"text_delta": "text", "thinking_delta": "thinking"}
 """Where a delta, and the beginning of a block, have what is said; input comes in deltas only."""
 _FRAMED = "application/vnd.amazon.eventstream"
-_BLANK = b" \t\r\n\xef\xbb\xbf"
 
 
 class _Delta(msgspec.Struct, gc=False):
@@ -64,23 +58,22 @@ _UNREAD = _Event()
 """Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
 
 
-class AnthropicDecoder:
+class AnthropicDecoder(DecoderShell):
+    wanted = "message of this provider"
+    ending = "message_stop"
+
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
-        self._model, self._status, self._headers = model, status, headers
-        self._reader: SseReader | EventStreamReader | None = None
-        self._body: list[bytes] = []
-        self._body_size = 0
-        self._sniffed = not 200 <= status < 300
+        super().__init__(status, headers)
+        self._model = model
         if not self._sniffed and headers.get("content-type", "").startswith(_FRAMED):
             self._reader, self._sniffed = EventStreamReader(), True
         self._meta: dict[str, Any] = {}
         self._usage: dict[str, Any] = {}
         self._blocks: list[OpenBlock] = []
         self._open: dict[int, OpenBlock] = {}
-        self._whole: list[Part] = []
+        self._given: list[Part] = []
         self._started = self._stopped = False
         self._ready = ReadyCalls()
-        self._failure: Failure | None = None
 
     @property
     def partial(self) -> str:
@@ -91,53 +84,17 @@ class AnthropicDecoder:
     def counted(self) -> Usage:
         return replace(usage_of(self._usage), incomplete=True)
 
-    def feed(self, data: bytes) -> list[Delta]:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            if not self._sniffed:
-                data = self._sniff(data)
-            if self._reader is None:
-                self._hold(data)
-                return []
-            return self._take(self._reader.feed(data))
-        except ProviderError as error:
-            self._failure = error.failure
-            raise
+    @property
+    def _is_over(self) -> bool:
+        return self._stopped
 
-    def close(self) -> Reply:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        if not 200 <= self._status < 300:
-            raise ProviderError(failure_of(self._status, self._headers, b"".join(self._body)))
-        if self._reader is None:
-            return self._from_json(b"".join(self._body))
-        if not self._stopped:
-            self._last_words(self._reader)
-        if not self._stopped:
-            raise self._problem("cut", "the stream ended before the reply did: no message_stop arrived")
+    def _told(self) -> Reply:
         if not self._started:
             raise self._problem("garbled", "the provider ended a reply that it never began")
         return reply_of(self._parts(), self._meta, self._usage, self._model)
 
-    def _sniff(self, data: bytes) -> bytes:
-        """Events never begin like JSON or a page does; what the headers claim may be wrong, this is not."""
-        start = data.lstrip(_BLANK)[:1]
-        if not start:
-            return data
-        self._sniffed = True
-        if start not in b'{[<"':
-            self._reader = SseReader()
-            self._body = []
-        return data
-
-    def _hold(self, data: bytes) -> None:
-        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
-            self._body.append(data)
-            self._body_size += len(data)
-        elif limit == BODY_BYTES_MAX:
-            raise self._problem("garbled", f"the provider sent a reply of more than {limit} bytes")
+    def _refusal(self, body: bytes) -> Failure:
+        return failure_of(self._status, self._headers, body)
 
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -169,7 +126,7 @@ class AnthropicDecoder:
         return deltas
 
     def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
-        if data.strip() == b"[DONE]":
+        if data.strip() == DONE:
             return
         try:
             event = loads(data)
@@ -194,7 +151,7 @@ class AnthropicDecoder:
                 self._started = True
                 self._note(event["message"])
                 blocks = elements(members(members(data)["message"]).get("content", b"[]"))
-                self._whole = [part_in(block) for block in blocks or ()]
+                self._given = [part_in(block) for block in blocks or ()]
             case "content_block_start" if isinstance(event.get("content_block"), dict):
                 deltas += self._ready.more()
                 stub = event["content_block"]
@@ -275,7 +232,7 @@ class AnthropicDecoder:
         last = len(self._blocks) - 1
         try:
             grown = [block.part(last_and_cut=cut and block.place == last) for block in self._blocks]
-            return runnable(grown or self._whole)
+            return runnable(grown or self._given)
         except ValueError as error:
             raise self._problem(
                 "garbled", f"the provider sent a block that cannot be read ({error})"
@@ -294,30 +251,11 @@ class AnthropicDecoder:
             if isinstance(said := self._meta.get("completion"), str):
                 text = part_of({"type": "text", "text": said})
                 return reply_of((text,), self._meta, self._usage, self._model)
-        except ValueError:
-            if not body.strip():
-                raise self._problem("cut", "the provider's reply was empty") from None
-        raise ProviderError(self._no_message(body))
+        except ValueError as error:
+            raise self._no_message(body) from error
+        raise self._no_message(body)
 
-    def _no_message(self, body: bytes) -> Failure:
-        try:
-            envelope = loads(body)
-        except ValueError:
-            if body.lstrip(_BLANK)[:1] in (b"{", b"["):
-                return self._problem("cut", "the reply ended before it was complete").failure
-            envelope = None
-        if (error := error_in(envelope)) is not None:
-            return failure_from(error, self._status)
-        return stranger(self._status, "message of this provider", body)
-
-    def _last_words(self, reader: SseReader | EventStreamReader) -> None:
-        """An event without its final blank line counts when it is whole."""
-        for name, data in reader.close():
-            try:
-                loads(data)
-            except ValueError:
-                return
-            self._read(name, data, [])
-
-    def _problem(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=message, status=self._status))
+    def _no_message(self, body: bytes) -> ProviderError:
+        if (error := error_in(self._whole(body))) is not None:
+            return ProviderError(failure_from(error, self._status))
+        return self._stranger(body)

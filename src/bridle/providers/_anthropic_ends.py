@@ -2,12 +2,14 @@
 
 Counts of a stream are totals so far, so the last one is the whole.  When the provider compacted or
 fell back on the way, its top-level counts leave those calls out; the list of iterations has them all,
-and they are paid for, so they are summed.
+and they are paid for, so they are summed.  A reply without counts says so: unknown is not nought.
 """
 
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+from msgspec.structs import replace
 
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
@@ -44,13 +46,16 @@ _DETAIL = re.compile(r"(\w+)(?: \((\w+)\))?(?:: (.*))?", re.DOTALL)
 
 def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], usage: Mapping[str, Any], model: Model) -> Reply:
     word = _word(meta.get("stop_reason"))
+    stop = STOPS.get(word, Stop.OTHER)
+    counted = usage_of(usage)
     return Reply(
         parts=tuple(parts),
-        stop=STOPS.get(word, Stop.OTHER),
+        stop=stop,
         origin=Origin(
             family=FAMILY, endpoint=model.endpoint.home, model=_word(meta.get("model")) or model.id
         ),
-        usage=usage_of(usage),
+        # Who is refused before a word is said is told what was read, and not charged for it.
+        usage=replace(counted, unbilled=True) if stop is Stop.REFUSED and not parts else counted,
         id=_word(meta.get("id")),
         stop_detail=_detail(word, meta),
     )
@@ -60,12 +65,14 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
     listed = counts.get("iterations")
     iterations = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if any(each.get("type") != "message" for each in iterations):
-        total = sum(map(_plain_usage, iterations), Usage())
+        total = sum(map(_plain_usage, iterations[1:]), _plain_usage(iterations[0]))
         return total + Usage(reasoning=_plain_usage(counts).reasoning)
     return _plain_usage(counts)
 
 
 def wire_usage(usage: Usage) -> dict[str, Any]:
+    if not usage.known:
+        return {}
     written_1h = usage.cache_write_1h
     counts: dict[str, Any] = {
         "input_tokens": usage.input,
@@ -120,6 +127,7 @@ def _plain_usage(counts: Mapping[str, Any]) -> Usage:
         output=_count(counts.get("output_tokens")),
         reasoning=_count(details.get("thinking_tokens")),
         cache_write_1h=min(written_1h, written),
+        incomplete="input_tokens" not in counts or "output_tokens" not in counts,
     )
 
 

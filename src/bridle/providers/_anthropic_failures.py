@@ -1,7 +1,7 @@
 """What goes wrong at Anthropic, both ways: their status, headers and error body, and our `Failure`.
 
 The type in the error body decides, because an error inside a stream has no status of its own; then
-the status; then, for three things callers must tell apart and the wire does not, the wording.
+the status; then, for what callers must tell apart and the wire does not, the wording (`_REWORDED`).
 A body that is not theirs (a proxy's page, another cloud's envelope) still gives one readable line.
 """
 
@@ -13,15 +13,17 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
     KINDS_BY_STATUS,
+    Wordings,
     error_in,
+    is_about_reasoning,
+    is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
-    should_retry,
-    unexplained,
+    refusal,
+    reworded,
+    spoken,
     word,
 )
-from ._json import dumps, loads
 
 _KINDS_BY_TYPE: dict[str, FailureKind] = {
     "invalid_request_error": "invalid",
@@ -52,6 +54,7 @@ _KINDS_BY_TYPE: dict[str, FailureKind] = {
 _WIRE: dict[FailureKind, tuple[int, str]] = {
     "invalid": (400, "invalid_request_error"),
     "context": (400, "invalid_request_error"),
+    "reasoning_refused": (400, "invalid_request_error"),
     "unauthorized": (401, "authentication_error"),
     "quota": (402, "billing_error"),
     "not_found": (404, "not_found_error"),
@@ -61,36 +64,28 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
     "timeout": (504, "timeout_error"),
     "overloaded": (529, "overloaded_error"),
 }
+_SAYS: dict[FailureKind, str] = {
+    "context": "prompt is too long",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
 _SPENT_CODES = frozenset({"enforced_spend_limit_reached"})
-_CONTEXT = re.compile(
-    r"prompt is too long|input (is|length) .*(too long|exceed)"
-    r"|exceeds? .*context|context (window|length|limit)",
-    re.IGNORECASE,
-)
 _SPENT = re.compile(r"credit balance is too low|api usage limits|spend limit", re.IGNORECASE)
+_REWORDED: dict[FailureKind, Wordings] = {
+    "invalid": {"quota": _SPENT.search, "reasoning_refused": is_about_reasoning, "context": is_overflow},
+    "rate_limited": {"quota": _SPENT.search},
+}
+"""What the wording may make of a failure; where it stands in no line, type and status have said it all."""
 
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope)
-    if error is None:
-        error = {"message": unexplained(status, headers, body)}
+    """A reply with an error status; another cloud names its exception in a header."""
     exception = headers.get("x-amzn-errortype", "").partition(":")[0]
-    if exception and "type" not in error:
-        error["type"] = exception
-    failure = failure_from(error, status)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=retry_after_seconds(headers),
-        should_retry=should_retry(headers),
-    )
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return failure_from({"type": exception, **error} if exception else error, status)
+
+    return refusal(status, headers, body, read_error, error_in)
 
 
 def failure_from(error: Mapping[str, Any], status: int) -> Failure:
@@ -102,29 +97,18 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     kind = _KINDS_BY_TYPE.get(kind_word.lower())
     if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
         kind = kind_of_status(status)
-    if code in _SPENT_CODES or (kind in ("invalid", "rate_limited") and _SPENT.search(message)):
-        kind = "quota"
-    elif kind == "invalid" and _CONTEXT.search(message):
-        kind = "context"
+    kind = "quota" if code in _SPENT_CODES else reworded(kind, _REWORDED.get(kind, {}), message)
     return Failure(kind=kind, message=message, status=status, code=code or kind_word)
 
 
 def speak_failure(failure: Failure) -> HttpReply:
     status, kind_word = _WIRE.get(failure.kind, _WIRE["server"])
     message = failure.message
-    if failure.kind == "context" and not _CONTEXT.search(message):
-        message = f"prompt is too long: {message}"  # only the wording says so on this wire
+    if failure.kind in _SAYS and not _REWORDED["invalid"][failure.kind](message):
+        message = f"{_SAYS[failure.kind]}: {message}"
     error: dict[str, Any] = {"type": kind_word, "message": message}
     if failure.code in _KINDS_BY_TYPE:
         error["type"] = failure.code
     elif failure.code:
         error["details"] = {"error_code": failure.code}
-    headers = [("content-type", "application/json")]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    body = dumps({"type": "error", "error": error, "request_id": None})
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(body,))
+    return spoken(failure, status, {"type": "error", "error": error, "request_id": None})

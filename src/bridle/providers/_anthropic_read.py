@@ -39,7 +39,7 @@ from ._anthropic_blocks import FAMILY, Block, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
 from ._json import dumps, loads, members
 
-ABILITIES = Abilities(automatic_cache=True, cache_marks=4)
+ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
 
 _MESSAGES_PATH = re.compile(r".*/messages")

@@ -3,7 +3,8 @@
 The strictest reading of the wire is written.  Blank texts are left out, results come before words,
 an assistant turn does not end in reasoning, no words follow the calls of a foreign one, and neighbours of
 one role become one turn.  A message with nothing left to say gets no turn at all; its neighbours then
-meet, and merge.
+meet, and merge.  A conversation that ends with the model's words is continued in the user's name where the
+model refuses to end like that.
 Each call is answered once, in the turn that follows it: a call whose result is missing is answered with
 an error as soon as anybody else speaks, a result without a call, or a second one, is left out.
 
@@ -22,11 +23,11 @@ from typing import Any, NamedTuple
 from msgspec import Raw
 
 from ..values.message import Message, Stop
-from ..values.model import Endpoint, Origin
-from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ._anthropic_blocks import FAMILY, Block, block_of, switched_at
+from ..values.model import Endpoint, Model, Origin
+from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ._anthropic_blocks import FAMILY, Block, block_of, left_out, switched_at
 from ._json import dumps, loads
-from ._kept import Turn
+from ._kept import CONTINUE, KeptMessages, Turn
 
 MESSAGE_FIELDS = "message.fields"
 """The kind of an `Opaque` that holds what a message said beside its role and content."""
@@ -34,6 +35,7 @@ MESSAGE_FIELDS = "message.fields"
 LOST = "No result: this call was interrupted, or what came of it was lost."
 _ROLES = {"user": "user", "tool": "user", "assistant": "assistant", "system": "system"}
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLES.values()}
+_GO_ON = b',%b{"type":"text","text":"%b"}]}' % (_OPENINGS["user"], CONTINUE.encode())
 MARKABLE = {"text", "image", "document", "tool_use", "tool_result"}
 _THOUGHTS = {"thinking", "redacted_thinking"}
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_-]+")
@@ -46,9 +48,24 @@ class _Written(NamedTuple):
     takes_mark: bool
 
 
+class KeptLine(KeptMessages):
+    """The messages of one conversation, as they are written for models that end alike."""
+
+    def __init__(self) -> None:
+        self._prefill = True
+        super().__init__(lambda endpoint: MessageWriter(endpoint, prefill=self._prefill))
+
+    def written_for(self, model: Model) -> None:
+        if model.abilities.prefill != self._prefill:
+            self._prefill = model.abilities.prefill
+            self._restart()
+        self.on(model.endpoint)
+
+
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None) -> None:
+    def __init__(self, endpoint: Endpoint | None, *, prefill: bool) -> None:
         self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
+        self._prefill = prefill
         self._sent: dict[str, str] = {}
         self._used: set[str] = set()
         self._open: list[str] = []
@@ -93,7 +110,18 @@ class MessageWriter:
         self._open = [*before, *calls]
         owed = b",%b%b]}" % (_OPENINGS["user"], self._lost().data) if self._open else b""
         items = b",".join(block.data for block in written)
-        return Turn(opening, items, b"]}", _mark_at(written), merges=merges, owed=owed, pays=not alone)
+        # What the provider's own tools are in the middle of is continued by sending it back as it is.
+        goes_on = message.stop is Stop.PAUSED or isinstance(message.parts[-1], Opaque)
+        return Turn(
+            opening,
+            items,
+            b"]}",
+            _mark_at(written),
+            merges=merges,
+            owed=owed,
+            pays=not alone,
+            at_end=b"" if self._prefill or goes_on else _GO_ON,
+        )
 
     def _lost(self) -> _Written:
         """Answers to the calls that are open."""
@@ -121,8 +149,11 @@ class MessageWriter:
                 if part.call_id not in self._open:
                     continue
                 self._open.remove(part.call_id)
-            if (block := block_of(part, own=own, sent_id=self._id(part, own=own))) is not None:
-                written.append(_encoded(part, block))
+            # Only users and tools may show anything on this wire.
+            unshown = message.role == "assistant" and not own
+            told = Text(text=left_out(part)) if isinstance(part, Media) and unshown else part
+            if (block := block_of(told, own=own, sent_id=self._id(told, own=own))) is not None:
+                written.append(_encoded(told, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _THOUGHTS:
                 written.pop()

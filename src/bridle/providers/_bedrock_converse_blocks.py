@@ -12,7 +12,6 @@ interpret become `Opaque`, whole: so does what the provider's own tools asked an
 because nobody here may run it again.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -24,14 +23,13 @@ from ._arguments import object_of, text_of
 from ._bedrock_converse_dialect import DIALECT, Dialect
 from ._bedrock_converse_media import KINDS, inner_of, left_out, media_of
 from ._json import dumps, is_object, loads, mended, raw
+from ._names import SHORT
 
 Block = dict[str, Any]
 
 CACHE_POINT = "cachePoint"
-NAME_LENGTH_MAX = 64
 NO_OUTPUT = "(no output)"
 """Not every model takes a result without content; none objects to this."""
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _PLAIN_CALL = "tool_use"
 """A type of call that only replies name: it is the one to expect, and it may not be sent back."""
 _BETWEEN_PIECES = {"citationsContent": "", "searchResult": "\n\n"}
@@ -78,7 +76,7 @@ def block_of(
         case Reasoning():
             return {"reasoningContent": _thought(part, own=own)}
         case ToolCall(arguments=arguments):
-            used = {"toolUseId": sent_id, "name": legal_name(part.name), "input": object_of(arguments)}
+            used = {"toolUseId": sent_id, "name": SHORT.on_wire(part.name), "input": object_of(arguments)}
             return {"toolUse": {**used, **_native(part, own=own)}}
         case ToolResult():
             return {"toolResult": _result(part, own=own, sent_id=sent_id, dialect=dialect)}
@@ -90,10 +88,6 @@ def block_of(
 
 def kind_of(block: Block | Raw) -> str:
     return next(iter(block if isinstance(block, dict) else loads(bytes(block))), "")
-
-
-def legal_name(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
 
 
 def _structured(kind: str, inner: Block, arguments: str | None, *, of_model: bool) -> Part | None:

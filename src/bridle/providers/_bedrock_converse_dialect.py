@@ -30,6 +30,13 @@ class Dialect(Value):
 
     The wire has none.  Without a switch of the model's own the tools are withheld, which is certain
     and costs the cached prompt; with one they stay where they are."""
+    sealed_by: str = (
+        r"(?<![\w-])(?!(?:global|us|us-gov|eu|apac|jp|au|ca)\.)[A-Za-z][\w-]*\..+$"
+        r"|^[^.]+$"
+    )
+    """What of a model's id has to be equal for one to read what another sealed (_home.py).
+
+    The region in front of an id says where the model answers, not which one it is."""
     result_status: bool = True
     """Whether a result may say that it is an error; where it may not, its first words do."""
 

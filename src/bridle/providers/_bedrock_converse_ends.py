@@ -60,13 +60,15 @@ def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply
 def usage_of(counts: object) -> Usage:
     if not isinstance(counts, dict):
         return Usage(incomplete=True)
-    details = counts.get("cacheDetails")
-    written_long = sum(
-        _count(detail.get("inputTokens"))
-        for detail in (details if isinstance(details, list) else ())
-        if isinstance(detail, dict) and detail.get("ttl") == _LONG
-    )
+    listed = counts.get("cacheDetails")
+    details = [
+        (_count(detail.get("inputTokens")), detail.get("ttl"))
+        for detail in (listed if isinstance(listed, list) else ())
+        if isinstance(detail, dict)
+    ]
+    written_long = sum(count for count, ttl in details if ttl == _LONG)
     written = _count(counts.get("cacheWriteInputTokens"), counts.get("cacheWriteInputTokenCount"))
+    written = written or sum(count for count, _ in details)
     return Usage(
         input=_count(counts.get("inputTokens")),
         cache_read=_count(counts.get("cacheReadInputTokens"), counts.get("cacheReadInputTokenCount")),

@@ -14,15 +14,17 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._failures import (
     KINDS_BY_STATUS,
+    Wordings,
     error_in,
+    is_about_reasoning,
+    is_overflow,
     kind_of_status,
     one_line,
-    retry_after_seconds,
-    should_retry,
-    unexplained,
+    refusal,
+    reworded,
+    spoken,
     word,
 )
-from ._json import dumps, loads
 
 _KINDS: dict[str, FailureKind] = {
     "validation": "invalid",
@@ -54,6 +56,7 @@ _KINDS: dict[str, FailureKind] = {
 _WIRE: dict[FailureKind, tuple[int, str]] = {
     "invalid": (400, "ValidationException"),
     "context": (400, "ValidationException"),
+    "reasoning_refused": (400, "ValidationException"),
     "quota": (400, "ServiceQuotaExceededException"),
     "unauthorized": (403, "AccessDeniedException"),
     "not_found": (404, "ResourceNotFoundException"),
@@ -64,34 +67,46 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
     "overloaded": (503, "ServiceUnavailableException"),
 }
 TYPE_HEADER = "x-amzn-errortype"
-_CONTEXT = re.compile(
-    r"(input|prompt) is too long|too many input tokens|input tokens exceeded"
-    r"|(maximum|exceeds?) .*context|context (window|length|limit)|input tokens exceeds",
-    re.IGNORECASE,
-)
+_TOO_LONG = re.compile(r"input tokens exceeded|too many input tokens", re.IGNORECASE)
 _NO_MODEL = re.compile(r"model identifier is invalid", re.IGNORECASE)
 _WAIT = re.compile(r"please wait before trying again", re.IGNORECASE)
 _FOR_TODAY = re.compile(r"per day", re.IGNORECASE)
+_SAYS: dict[FailureKind, str] = {
+    "context": "Input is too long for requested model",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
+
+
+def _overflows(message: str) -> bool:
+    return is_overflow(message) or bool(_TOO_LONG.search(message))
+
+
+_REWORDED: dict[FailureKind, Wordings] = {
+    "invalid": {
+        "rate_limited": _WAIT.search,
+        "reasoning_refused": is_about_reasoning,
+        "context": _overflows,
+        "not_found": _NO_MODEL.search,
+    },
+    # It does recover, but not within any run.
+    "rate_limited": {"quota": _FOR_TODAY.search},
+}
+"""What the wording may make of a failure; where it stands in no line, name and status have said it all."""
 
 
 def failure_of(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
-    try:
-        envelope = loads(body)
-    except ValueError:
-        envelope = None
-    error = error_in(envelope) or {"message": unexplained(status, headers, body)}
-    if isinstance(envelope, dict):
-        error = {**envelope, **error}
-    failure = failure_from(headers.get(TYPE_HEADER) or word(error.get("__type")), error, status)
-    return Failure(
-        kind=failure.kind,
-        message=failure.message,
-        status=status,
-        code=failure.code,
-        retry_after_seconds=retry_after_seconds(headers),
-        should_retry=should_retry(headers),
-    )
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return failure_from(headers.get(TYPE_HEADER) or word(error.get("__type")), error, status)
+
+    return refusal(status, headers, body, read_error, _error_in)
+
+
+def _error_in(envelope: object) -> dict[str, Any] | None:
+    error = error_in(envelope)
+    return {**envelope, **error} if error is not None and isinstance(envelope, dict) else error
 
 
 def failure_from(exception: str, error: Mapping[str, Any], status: int) -> Failure:
@@ -105,29 +120,18 @@ def failure_from(exception: str, error: Mapping[str, Any], status: int) -> Failu
     kind = _KINDS.get(exception.lower().removesuffix("exception"))
     if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
         kind = kind_of_status(status)
-    if kind == "invalid" and _WAIT.search(message):
-        kind = "rate_limited"
-    if kind == "invalid" and _CONTEXT.search(message):
-        kind = "context"
-    elif kind == "invalid" and _NO_MODEL.search(message):
-        kind = "not_found"
-    elif kind == "rate_limited" and _FOR_TODAY.search(message):
-        kind = "quota"  # it does recover, but not within any run
+    for named in ("invalid", "rate_limited"):
+        if kind == named:
+            kind = reworded(kind, _REWORDED[kind], message)
     return Failure(kind=kind, message=message, status=status, code=exception)
 
 
 def speak_failure(failure: Failure) -> HttpReply:
     status, exception = _WIRE.get(failure.kind, _WIRE["server"])
     message = failure.message
-    if failure.kind == "context" and not _CONTEXT.search(message):
-        message = f"Input is too long for requested model: {message}"  # only the wording says so here
+    if failure.kind in _SAYS and not _REWORDED["invalid"][failure.kind](message):
+        message = f"{_SAYS[failure.kind]}: {message}"
     if _KINDS.get(failure.code.lower().removesuffix("exception")) == failure.kind:
         exception = failure.code
-    headers = [("content-type", "application/json"), (TYPE_HEADER, exception)]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps({"message": message}),))
+    named = ("content-type", "application/json"), (TYPE_HEADER, exception)
+    return spoken(failure, status, {"message": message}, *named)

@@ -29,7 +29,7 @@ from ._bedrock_converse_dialect import DIALECT, FAMILY
 from ._bedrock_converse_tools import choice_in, tools_in, ttl_of
 from ._json import dumps, loads
 
-ABILITIES = Abilities(cache_marks=4)
+ABILITIES = Abilities(system_messages=True, cache_marks=4)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
 
 _PATH = re.compile(r".*/model/(?P<model>.+)/converse(?P<streams>-stream)?")

@@ -4,12 +4,14 @@ A conversation in which tools were called is refused without tools, also when no
 more.  For such a conversation each tool that was called is declared by a stand-in, which says that it
 cannot be used.  Reading knows stand-ins and passes them over: nobody asked for them.
 
-There is no word for "call nothing".  Where the model has a switch of its own for that it is used;
-otherwise the tools are withheld, because what a model is not told of it cannot call.
+There is no word for "call nothing".  Where the model has a switch of its own for that it is used.
+Otherwise the tools are withheld, because what a model is not told of it cannot call, unless earlier turns
+hold them: calls without their tools are refused, and so is reasoning that was signed in their presence.
+There they stay, and the wish is lost on the model.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -19,6 +21,7 @@ from ..values.request import Mark, Request, ToolChoice, ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block
 from ._bedrock_converse_dialect import Dialect
 from ._json import dumps, is_object, raw
+from ._names import SHORT
 
 UNAVAILABLE = "Used earlier in this conversation; it is not available now and must not be called."
 _OPEN_SCHEMA = {"type": "object"}
@@ -28,20 +31,31 @@ def cache_point(ttl: str) -> Block:
     return {CACHE_POINT: {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
 
 
-def tool_config(request: Request, tools: bytes, called: Sequence[str], dialect: Dialect) -> Block | None:
+class Past(NamedTuple):
+    """What of a conversation concerns its tools."""
+
+    called: tuple[str, ...] = ()
+    """The names of the tools that were called before, in order."""
+    thought: bool = False
+    """Whether reasoning goes back with it."""
+
+
+def tool_config(request: Request, tools: bytes, past: Past, dialect: Dialect) -> Block | None:
     """Everything the request says about tools; None when that is nothing.
 
-    `tools` is the list as `tools_list` writes it, `called` are the tools that were called before.
+    `tools` is the list as `tools_list` writes it.
     """
     choice = request.tool_choice
-    if not request.tools or (choice.mode == "none" and not dialect.no_calls):
-        stand_ins = [_stand_in(name) for name in called]
+    if not request.tools:
+        stand_ins = [_stand_in(name) for name in past.called]
         return {"tools": stand_ins} if stand_ins else None
+    if choice.mode == "none" and not (dialect.no_calls or past.called or past.thought):
+        return None
     config: Block = {"tools": Raw(tools)}
     if choice.mode == "any":
         config["toolChoice"] = {"any": {}}
     elif choice.mode == "tool":
-        config["toolChoice"] = {"tool": {"name": choice.name}}
+        config["toolChoice"] = {"tool": {"name": SHORT.on_wire(choice.name)}}
     return config
 
 
@@ -97,7 +111,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    tool: Block = {"name": spec.name}
+    tool: Block = {"name": SHORT.on_wire(spec.name)}
     if spec.description.strip():
         tool["description"] = spec.description
     tool["inputSchema"] = {"json": raw(spec.parameters)}

@@ -5,7 +5,8 @@ one role become one turn, and a message with nothing to say gets none.  Results 
 each call is answered exactly once in the turn that follows it: a call whose result is missing is
 answered with an error as soon as anybody else speaks, a result without a call, or a second one, is left
 out.  Blank texts are left out, and no turn of the model ends in reasoning.  No two documents have the
-same name, and none comes without a word beside it.
+same name, and none comes without a word beside it.  A conversation that ends with the model's words is
+continued in the user's name where the model refuses to end like that.
 
 One endpoint serves the models of many makers.  What is native to one of them means nothing to the next,
 so it goes back only to the model it came from: opaque parts, members beside the plain view, reasoning.
@@ -22,17 +23,18 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..values.message import Message
+from ..values.message import Message, Stop
 from ..values.model import Endpoint, Model
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block, block_of, kind_of
-from ._bedrock_converse_blocks import legal_name as legal_tool_name
 from ._bedrock_converse_dialect import FAMILY, dialect_of
 from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
-from ._bedrock_converse_tools import tools_list
+from ._bedrock_converse_tools import Past, tools_list
+from ._home import is_own
 from ._json import dumps
-from ._kept import KeptMessages, Turn
+from ._kept import CONTINUE, KeptMessages, Turn
+from ._names import SHORT
 
 UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
@@ -40,6 +42,7 @@ SEE_DOCUMENT = "See the document."
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant", "system")}
 _USER = _OPENINGS["user"]
 _CLOSING = b"]}"
+_GO_ON = b',%b{"text":"%b"}%b' % (_USER, CONTINUE.encode(), _CLOSING)
 _UNMARKED = {"document", "video", "reasoningContent"}
 """Blocks a cache point may not follow directly."""
 ID_LENGTH_MAX = 64
@@ -51,18 +54,18 @@ class KeptLine(KeptMessages):
     """The messages of one conversation, as they are written for one model."""
 
     def __init__(self) -> None:
-        self._model_id = ""
+        self._model_id, self._prefill = "", True
         self._tools: tuple[object, bytes] | None = None
         super().__init__(self._new_writer)
 
-    def written_for(self, model: Model, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Write what is new; the names of all tools that were called, in order."""
-        if model.id != self._model_id:
-            self._model_id = model.id
+    def written_for(self, model: Model, messages: Sequence[Message]) -> Past:
+        """Write what is new, and say what of it concerns the tools."""
+        if (model.id, model.abilities.prefill) != (self._model_id, self._prefill):
+            self._model_id, self._prefill = model.id, model.abilities.prefill
             self._restart()
         self.on(model.endpoint)
         self.writes(messages)
-        return tuple(self._writer_in_use.called)
+        return Past(tuple(self._writer_in_use.called), self._writer_in_use.thought)
 
     def tools(self, specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
         """The list of tools, written again only when it has changed."""
@@ -72,7 +75,7 @@ class KeptLine(KeptMessages):
         return self._tools[1]
 
     def _new_writer(self, endpoint: Endpoint | None) -> "MessageWriter":
-        self._writer_in_use = MessageWriter(endpoint, self._model_id)
+        self._writer_in_use = MessageWriter(endpoint, self._model_id, prefill=self._prefill)
         return self._writer_in_use
 
 
@@ -82,8 +85,8 @@ class _Written(NamedTuple):
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None, model_id: str) -> None:
-        self._endpoint, self._model_id = endpoint, model_id
+    def __init__(self, endpoint: Endpoint | None, model_id: str, *, prefill: bool) -> None:
+        self._endpoint, self._model_id, self._prefill = endpoint, model_id, prefill
         self._dialect = dialect_of(endpoint)
         self._policy = endpoint.reasoning if endpoint else "may_echo"
         self._used: set[str] = set()
@@ -92,17 +95,16 @@ class MessageWriter:
         """Calls that wait for their result, in order, with the ids they went out under."""
         self._begun = False
         self.called: dict[str, None] = {}
+        self.thought = False
+        """Whether any reasoning goes back, which may be bound to the tools that were there."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         write = self._model_turns if message.role == "assistant" else self._turns
         return write(message, own=self._is_own(message))
 
     def _is_own(self, message: Message) -> bool:
-        origin = message.origin
-        if origin is None or origin.family != FAMILY:
-            return False
-        elsewhere = self._endpoint is not None and origin.endpoint != self._endpoint.home
-        return not elsewhere and self._model_id in ("", origin.model)
+        sealed_by, model_id = self._dialect.sealed_by, self._model_id
+        return is_own(message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _model_turns(self, message: Message, *, own: bool) -> Sequence[Turn]:
         lost, before, self._open = self._lost(), self._open, []
@@ -116,6 +118,7 @@ class MessageWriter:
                 written.append(_encoded(block))
         while written and written[-1].kind == "reasoningContent":
             written.pop()
+        self.thought = self.thought or any(block.kind == "reasoningContent" for block in written)
         if not written:
             self._open = before
             return ()
@@ -126,6 +129,7 @@ class MessageWriter:
             _mark_at(written),
             merges=True,
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
+            at_end=b"" if self._prefill or message.stop is Stop.PAUSED else _GO_ON,
         )
         begun, self._begun = self._begun, True
         if before:
@@ -166,7 +170,7 @@ class MessageWriter:
         if isinstance(part, ToolCall):
             sent_id = self._id(part, own=own)
             self._open.append((part.id, sent_id))
-            self.called[legal_tool_name(part.name)] = None
+            self.called[SHORT.on_wire(part.name)] = None
         elif isinstance(part, ToolResult):
             asked = next(asked for asked in self._open if asked[0] == part.call_id)
             self._open.remove(asked)

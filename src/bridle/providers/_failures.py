@@ -60,7 +60,9 @@ _REASONING_REFUSED = re.compile(
     r"|missing a thought_?signature|(?:invalid|corrupted) thought.?signature"
     r"|thought.?signature is (?:not valid|invalid)"
     r"|reasoning_content.{0,40} (?:must be passed back|is missing in)|reasoning input is not enabled"
-    r"|invalid .?signature.? in .?thinking|thinking.? blocks .{0,80}cannot be modified",
+    r"|invalid .?signature.? in .?thinking|thinking.? blocks .{0,80}cannot be modified"
+    r"|expected .?thinking.? or .?redacted_thinking.?, but found|thinking\.signature: field required"
+    r"|content\[\]\.thinking.{0,40} must be passed back",
     re.IGNORECASE | re.DOTALL,
 )
 Wordings = Mapping[FailureKind, Callable[[str], object]]

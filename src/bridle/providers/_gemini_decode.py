@@ -33,12 +33,12 @@ from ._gemini_parts import (
     CANDIDATE_FIELDS,
     CONTINUATION,
     CONTINUED_BY,
+    NAMES,
     Block,
     arguments_of,
     camel,
     opaque_of,
     part_of,
-    wire_name,
 )
 from ._json import dumps, loads, mended
 from ._shell import DONE, DecoderShell, Reader
@@ -118,7 +118,7 @@ class GeminiDecoder(DecoderShell):
     ) -> None:
         super().__init__(status, headers)
         self._model = model
-        self._names = {sent: tool.name for tool in tools if (sent := wire_name(tool.name)) != tool.name}
+        self._names = NAMES.renamed(tools)
         self._growing = Growing()
         self._calls = 0
         self._meta: dict[str, Any] = {}

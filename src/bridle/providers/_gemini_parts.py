@@ -15,7 +15,6 @@ Names may be written in either of the two spellings the provider's JSON allows; 
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from hashlib import blake2b
 from typing import Any
 
 from msgspec import Raw
@@ -24,6 +23,7 @@ from ..values.errors import MisuseError
 from ..values.parts import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ._arguments import object_of, text_of
 from ._json import dumps, is_object, loads, mended
+from ._names import Naming
 
 FAMILY = "gemini"
 Block = dict[str, Any]
@@ -37,9 +37,7 @@ CONTINUED_BY = "continuationToken"
 BESIDE = frozenset({CANDIDATE_FIELDS, CONTINUATION})
 """Kinds that are no parts on the wire."""
 
-NAME_LENGTH_MAX = 128
-_LEGAL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_.:-]")
+NAMES = Naming(length_max=128, letters="A-Za-z0-9_.:-", first="A-Za-z_")
 _SNAKE = re.compile(r"_+([a-z0-9])")
 _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _SIBLINGS = frozenset(
@@ -127,12 +125,8 @@ def native_of(part: Text | Reasoning | ToolCall | ToolResult | Media, kinship: K
 
 
 def wire_name(name: str) -> str:
-    """A tool's name as this wire allows it.  A changed name carries a trace of the whole, so no two meet."""
-    if _LEGAL_NAME.fullmatch(name):
-        return name
-    trace = blake2b(name.encode("utf-8", "replace"), digest_size=4).hexdigest()
-    legal = _NOT_IN_NAMES.sub("_", name)[: NAME_LENGTH_MAX - len(trace) - 2]
-    return f"{legal}_{trace}" if legal[:1].isalpha() else f"_{legal}_{trace}"
+    """A tool's name as this wire allows it."""
+    return NAMES.on_wire(name)
 
 
 def camel(name: str) -> str:

@@ -23,6 +23,8 @@ from typing import NamedTuple
 from ..values.message import Message
 from ..values.model import Endpoint, Model
 
+CONTINUE = "Continue where you stopped."
+"""Said for the user where a conversation may not end with what the model said."""
 DIGEST_BYTES = 16
 """Enough to tell requests apart; a digest is kept with every call in the log."""
 
@@ -42,6 +44,8 @@ class Turn(NamedTuple):
     """What has to follow on this wire (answers to calls, say), should the line go on without it."""
     pays: bool = False
     """Whether this turn is, or repeats, what the turn before it owed."""
+    at_end: bytes = b""
+    """What has to follow when nothing else does; unlike what is owed, any other turn does as well."""
 
 
 Writer = Callable[[Message], Sequence[Turn]]
@@ -161,7 +165,7 @@ class KeptMessages:
         return whole.digest()
 
     def _end(self) -> tuple[bytes, bytes]:
-        return self._last.closing, self._last.owed
+        return self._last.closing, self._last.owed or self._last.at_end
 
 
 class KeptForModel(KeptMessages):

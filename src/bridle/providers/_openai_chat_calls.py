@@ -8,16 +8,14 @@ Two older or rarer forms are read too and go back as they came: a single `functi
 of tools that take plain text.
 """
 
-import re
 from typing import Any
 
 from ..values.parts import ToolCall
 from ._arguments import object_of, text_of
 from ._json import dumps, is_object, loads, mended
+from ._names import SHORT
 from ._openai_chat_content import Block, native_in, native_of, said, word
 
-NAME_LENGTH_MAX = 64
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _NOTHING = frozenset({"", "null"})
 NO_ARGUMENTS = "{}"
 
@@ -92,7 +90,7 @@ def wire_legacy(call: ToolCall) -> Block:
 
 
 def legal_name(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
+    return SHORT.on_wire(name)
 
 
 def legal_arguments(arguments: str) -> str:

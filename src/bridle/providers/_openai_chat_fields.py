@@ -15,6 +15,7 @@ from ..values.model import Abilities
 from ..values.request import Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ._home import fits
 from ._json import is_object, loads, mended, raw
+from ._names import SHORT
 from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
 from ._openai_chat_dialect import Dialect
@@ -40,7 +41,7 @@ def tool_of(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    function: Block = {"name": spec.name}
+    function: Block = {"name": legal_name(spec.name)}
     if spec.description:
         function["description"] = mended(spec.description)
     function["parameters"] = raw(spec.parameters)
@@ -105,7 +106,7 @@ def _choice(choice: ToolChoice, abilities: Abilities, dialect: Dialect) -> Block
         case "any" if forced:
             fields["tool_choice"] = dialect.tool_required
         case "tool" if forced:
-            fields["tool_choice"] = {"type": "function", "function": {"name": choice.name}}
+            fields["tool_choice"] = {"type": "function", "function": {"name": legal_name(choice.name)}}
     if not choice.parallel and choice.mode != "none" and dialect.parallel_switch:
         fields["parallel_tool_calls"] = False
     return fields
@@ -114,7 +115,7 @@ def _choice(choice: ToolChoice, abilities: Abilities, dialect: Dialect) -> Block
 def _response_format(output: OutputSpec) -> Block:
     if not is_object(output.parameters):
         raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-    shape: Block = {"name": legal_name(output.name)} if output.name else {}
+    shape: Block = {"name": SHORT.cleaned(output.name)} if output.name else {}
     if output.description:
         shape["description"] = mended(output.description)
     return {"type": "json_schema", "json_schema": {**shape, "schema": raw(output.parameters)}}

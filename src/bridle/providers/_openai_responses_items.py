@@ -15,7 +15,6 @@ become `Opaque`, whole.
 A call of a free-text tool is a call like any other whose arguments have one member, `input`.
 """
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -26,11 +25,11 @@ from ..values.errors import MisuseError
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall
 from ._arguments import object_of
 from ._json import dumps, is_object, loads, mended, raw
+from ._names import Naming
 from ._openai_responses_content import Block, content_of, piece_of, said, word
 
 FAMILY = "openai_responses"
-NAME_LENGTH_MAX = 128
-_NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+NAMES = Naming(length_max=128)
 
 CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
 _BETWEEN = "\n\n"
@@ -154,7 +153,7 @@ def id_in(part: Part) -> str:
 
 
 def legal_name(name: str) -> str:
-    return _NOT_IN_NAMES.sub("_", name)[:NAME_LENGTH_MAX] or "_"
+    return NAMES.on_wire(name)
 
 
 def beyond(shown: set[str], item: Mapping[str, Any]) -> Block:

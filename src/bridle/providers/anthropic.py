@@ -28,16 +28,18 @@ from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
 from ..values.value import Value
-from ._anthropic_blocks import FAMILY, Block, block_of
+from ._anthropic_blocks import FAMILY, NAMES, Block, block_of
 from ._anthropic_decode import AnthropicDecoder
 from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
 from ._anthropic_read import read
 from ._anthropic_speak import speak
-from ._anthropic_write import MessageWriter
+from ._anthropic_write import KeptLine
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
-from ._kept import DIGEST_BYTES, KeptMessages
+from ._kept import DIGEST_BYTES
+from ._operators import placed
+from ._shell import json_headers, kept_here
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -71,18 +73,16 @@ class AnthropicCodec:
     def listed(self) -> str:
         return "messages"
 
-    def keep(self) -> KeptMessages:
-        return KeptMessages(MessageWriter)
+    def keep(self) -> KeptLine:
+        return KeptLine()
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptMessages):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
         dialect = spoken_at(model.endpoint, DIALECT)
-        kept.on(model.endpoint)
+        kept.written_for(model)
+        messages = placed(request.messages, taken=model.abilities.system_messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
         kept.head(
@@ -91,14 +91,14 @@ class AnthropicCodec:
         )
         ending = b',"stream":true}' if request.stream else b"}"
         tail = _tail(request, dialect)
-        body, digest = kept.body(request.messages, tail, _message_marks(request), ending=ending)
+        body, digest = kept.body(messages, tail, _message_marks(request), ending=ending)
         if _MODEL in dialect.path:
             digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
         path = _path(model.id, dialect, stream=request.stream)
         return HttpRequest(path=path, body=body, headers=_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return AnthropicDecoder(request.model, status, headers)
+        return NAMES.decoder(AnthropicDecoder(request.model, status, headers), request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -120,9 +120,8 @@ def _path(model_id: str, dialect: Dialect, *, stream: bool) -> str:
 
 
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json", "anthropic-version": VERSION_DEFAULT}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
+    version = ("anthropic-version", VERSION_DEFAULT)
+    return tuple(dict((version, *json_headers(request))).items())
 
 
 def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None) -> bytes:
@@ -156,7 +155,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    tool: Block = {"name": spec.name}
+    tool: Block = {"name": NAMES.on_wire(spec.name)}
     if spec.description:
         tool["description"] = spec.description
     tool["input_schema"] = raw(spec.parameters)
@@ -192,7 +191,7 @@ def _tail(request: Request, dialect: Dialect) -> bytes:
 def _tool_choice(choice: ToolChoice) -> Block | None:
     wire: Block = {"type": choice.mode}
     if choice.mode == "tool":
-        wire["name"] = choice.name
+        wire["name"] = NAMES.on_wire(choice.name)
     if not choice.parallel and choice.mode != "none":
         wire["disable_parallel_tool_use"] = True
     return None if wire == {"type": "auto"} else wire

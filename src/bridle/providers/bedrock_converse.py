@@ -40,6 +40,9 @@ from ._bedrock_converse_tools import cache_point, tool_config
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
+from ._names import SHORT
+from ._operators import placed
+from ._shell import json_headers, kept_here
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
@@ -59,27 +62,25 @@ class BedrockConverseCodec:
 
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the model and the body, not how the answer is delivered."""
-        if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptLine):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
-        called = kept.written_for(model, request.messages)
+        messages = placed(request.messages, taken=model.abilities.system_messages)
+        past = kept.written_for(model, messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         kept.head((request.system, marked.get("system")), lambda: _head(request, marked.get("system")))
         tools = kept.tools(request.tools, marked.get("tools"))
         dialect = dialect_of(model.endpoint)
-        tail = _tail(request, tool_config(request, tools, called, dialect), dialect)
-        body, digest = kept.body(request.messages, tail, _message_marks(request))
+        tail = _tail(request, tool_config(request, tools, past, dialect), dialect)
+        body, digest = kept.body(messages, tail, _message_marks(request))
         return HttpRequest(
             path=_path(model.id, stream=request.stream),
             body=body,
-            headers=_headers(request),
+            headers=json_headers(request),
             digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
         )
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return BedrockConverseDecoder(request.model, status, headers)
+        return SHORT.decoder(BedrockConverseDecoder(request.model, status, headers), request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -98,12 +99,6 @@ class BedrockConverseCodec:
 def _path(model_id: str, *, stream: bool) -> str:
     # A colon is legal in a path and stays: clients undo its quoting, and a signature covers what is sent.
     return f"/model/{quote(model_id, safe=':')}/converse{'-stream' if stream else ''}"
-
-
-def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    headers = {"content-type": "application/json"}
-    headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
-    return tuple(headers.items())
 
 
 def _head(request: Request, ttl: str | None) -> bytes:

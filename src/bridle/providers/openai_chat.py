@@ -33,6 +33,7 @@ from ..values.request import Mark, Request
 from ._dialect import spoken_at
 from ._json import dumps, loads
 from ._kept import KeptForModel
+from ._names import SHORT
 from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
 from ._openai_chat_dialect import FAMILY, Dialect
@@ -93,7 +94,8 @@ class OpenAIChatCodec:
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect(request.model.endpoint)
-        return ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
+        decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
+        return SHORT.decoder(decoder, request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)

@@ -37,10 +37,11 @@ from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
+from ._names import SHORT
 from ._openai_responses_content import Block
 from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
-from ._openai_responses_items import FAMILY, legal_name
+from ._openai_responses_items import FAMILY, NAMES, legal_name
 from ._openai_responses_meaning import meaning
 from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
@@ -51,7 +52,6 @@ from ._shell import json_headers, kept_here
 PATH = "/responses"
 OUTPUT_TOKENS_MIN = 16
 """Fewer are refused."""
-FORMAT_NAME_LENGTH_MAX = 64
 
 _SPOKEN_FOR = frozenset({"model", "input", "instructions", "tools", "stream"})
 """Fields of the body that have a place of their own in a request."""
@@ -113,7 +113,7 @@ class ResponsesCodec:
         return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return ResponsesDecoder(request.model, status, headers)
+        return NAMES.decoder(ResponsesDecoder(request.model, status, headers), request.tools)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -146,7 +146,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         return raw(spec.native)
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
-    tool: Block = {"type": "function", "name": spec.name}
+    tool: Block = {"type": "function", "name": legal_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
     # Said either way: left out, the provider would try to make the schema strict by rewriting it.
@@ -242,7 +242,7 @@ def _tool_choice(request: Request) -> str | Block:
     for spec in request.tools:
         if spec.name == choice.name and spec.native is not None and is_object(spec.native):
             kind = loads(spec.native).get("type", kind)
-    named = {"name": choice.name} if kind in ("function", "custom") else {}
+    named = {"name": legal_name(choice.name)} if kind in ("function", "custom") else {}
     return {"type": kind, **named}
 
 
@@ -260,7 +260,7 @@ def _reasoning(thinking: Thinking, abilities: Abilities) -> Block:
 def _format(output: OutputSpec) -> Block:
     if not is_object(output.parameters):
         raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-    wire: Block = {"type": "json_schema", "name": legal_name(output.name)[:FORMAT_NAME_LENGTH_MAX]}
+    wire: Block = {"type": "json_schema", "name": SHORT.cleaned(output.name)}
     if output.description:
         wire["description"] = output.description
     return {**wire, "schema": raw(output.parameters), "strict": is_strict(output.parameters)}

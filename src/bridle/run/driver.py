@@ -171,8 +171,8 @@ class Driver:
                 await self._hands.await_answers(effect)
             case Nudge(why=why, words=words):
                 await self.record(e.Nudged(why=why, words=words))
-            case ChangeView(changes=changes, why=why):
-                await self.record(e.ViewChanged(changes=changes, why=why))
+            case ChangeView(changes=changes, why=why, seat=seat):
+                await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 
@@ -238,7 +238,7 @@ class Driver:
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self._line.model.price
-        return price.cost(usage) if price and usage else None
+        return price.cost(usage) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)

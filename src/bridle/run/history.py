@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..core.handoff import legal
+from ..core.handoff import fitted, legal
 from ..ports.tool import Json
 from ..providers import load
 from ..values.errors import MisuseError, ProviderError, UnknownModel
@@ -43,10 +43,15 @@ def import_history(source: str, messages: Sequence[Mapping[str, Json]]) -> Histo
 
 
 def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
-    """The conversation as the vendor's API would be sent it."""
+    """The conversation as the vendor's API would be sent it.
+
+    It ends where it ended: what you say next goes behind it.  Files that another provider holds, and
+    pictures and documents of types that are not taken everywhere, are words in it.
+    """
     endpoint = _endpoint(target)
     codec = load(endpoint.family)
-    request = Request(model=Model(id=ANY_MODEL, endpoint=endpoint), messages=tuple(messages))
+    model = Model(id=ANY_MODEL, endpoint=endpoint)
+    request = Request(model=model, messages=fitted(messages, model))
     listed: list[Json] = json.loads(codec.encode(request).body)[codec.listed]
     return listed
 

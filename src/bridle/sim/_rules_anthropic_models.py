@@ -130,8 +130,7 @@ def _thoughtless(request: Asked) -> Found | None:
 
 
 def _prefill(request: Asked) -> Found | None:
-    # No ability says "takes no prefill"; it went when adaptive thinking came, in the same models.
-    if request.abilities is None or "adaptive" not in request.abilities.thinking:
+    if request.abilities is None or request.abilities.prefill:
         return None
     said = messages(request)
     return {} if said and said[-1].get("role") == "assistant" else None
@@ -276,7 +275,7 @@ MODEL_RULES = (
         "This model does not support assistant message prefill."
         " The conversation must end with a user message.",
         evidence="S",
-        models="with `adaptive` thinking",
+        models="that take no prefill",
         passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One")])),
         offends=asked(messages=[user("Count"), assistant(text("One"))]),
     ),

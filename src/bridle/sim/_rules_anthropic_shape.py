@@ -24,6 +24,7 @@ NEWEST = Abilities(
     efforts=("low", "medium", "high", "xhigh", "max"),
     forced_tools=False,
     sampling=False,
+    prefill=False,
 )
 ALWAYS_THINKS = replace(NEWEST, thinking=("adaptive",))
 FORCEABLE = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True)
@@ -33,7 +34,7 @@ BUDGETS = replace(
     efforts=("low", "medium", "high", "max"),
     sampling=True,
 )
-PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), efforts=(), output_tokens=64_000)
+PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), efforts=(), output_tokens=64_000, prefill=True)
 
 Block = Mapping[str, object]
 Finder = Callable[[Asked], Found | None]

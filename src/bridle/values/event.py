@@ -78,9 +78,12 @@ class Change(Value):
 
     message: str
     part: int
+    """Which part of the message as it was said, whatever was changed in it since."""
     inner: int = -1
     """Which part of a tool result; -1 for the part itself."""
     words: str = ""
+    plain: bool = False
+    """The part stays, without what only its provider can read."""
 
 
 class ViewChanged(_Quiet, tag="view_changed"):
@@ -88,6 +91,8 @@ class ViewChanged(_Quiet, tag="view_changed"):
 
     changes: tuple[Change, ...]
     why: str
+    seat: str = ""
+    """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
 
 
 class Resumed(_Quiet, tag="resumed"):

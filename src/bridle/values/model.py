@@ -27,6 +27,10 @@ class Abilities(Value):
     """The thinking mode that takes an allowance of tokens, and has to have one; empty when none does."""
     efforts: tuple[str, ...] = ()
     """Accepted efforts; `ANY_EFFORT` stands for all that nobody wrote down."""
+    mode_efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Thinking modes that take some of the efforts only, and which, from the least to the most."""
+    unshown_modes: tuple[str, ...] = ("disabled", "between_tools")
+    """Thinking modes in which nothing can be said of how reasoning is shown."""
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
     unforced_while: tuple[str, ...] = ()
@@ -39,11 +43,19 @@ class Abilities(Value):
     image_bytes_max: int = 0
     """The largest picture a request may carry; 0 when no limit is known."""
     images: bool = True
+    image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
+    """Media types a picture may have; empty when no limit is known."""
     documents: bool = True
+    document_types: tuple[str, ...] = ("application/pdf", "text/*")
+    """The same of documents; a star stands for the rest of a type."""
     cache_marks: int = 0
     """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
     automatic_cache: bool = False
     """Whether one switch on the request lets the provider place the last mark itself."""
+    system_messages: bool = False
+    """Whether operators may speak in the midst of a conversation, where the wire has a role for them."""
+    prefill: bool = True
+    """Whether a conversation may end in words of the model, which it then continues."""
 
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts
@@ -86,6 +98,11 @@ class Model(Value):
     @property
     def name(self) -> str:
         return f"{self.endpoint.name}:{self.id}"
+
+    @property
+    def seat(self) -> str:
+        """Which model at which address: what was found out about one holds for no other."""
+        return f"{self.endpoint.home}:{self.id}"
 
 
 class Origin(Value):

@@ -35,6 +35,8 @@ class Media(Value, tag="media"):
     file_id: str = ""
     name: str = ""
     native: str | None = None
+    home: str = ""
+    """The endpoint (`Endpoint.home`) that holds the file of this `file_id`; it is sent nowhere else."""
 
 
 class ToolCall(Value, tag="tool_call"):

@@ -27,7 +27,14 @@ class Usage(Value):
     reasoning: int = 0
     cache_write_1h: int = 0
     incomplete: bool = False
-    """True when a call was cut off before it reported its final counts."""
+    """True when a call was cut off before it reported its final counts, or never reported any."""
+    unbilled: bool = False
+    """True when the provider counted these tokens and does not charge for them."""
+
+    @property
+    def known(self) -> bool:
+        """Whether anything was counted; what nobody counted is not nought."""
+        return self.total > 0 or not self.incomplete
 
     @property
     def prompt(self) -> int:
@@ -47,6 +54,7 @@ class Usage(Value):
             reasoning=self.reasoning + other.reasoning,
             cache_write_1h=self.cache_write_1h + other.cache_write_1h,
             incomplete=self.incomplete or other.incomplete,
+            unbilled=self.unbilled and other.unbilled,
         )
 
 
@@ -82,7 +90,7 @@ class Price(Value):
         return max(reached or self.tiers[:1], key=lambda tier: tier.above_prompt_tokens)
 
     def cost(self, usage: Usage) -> Decimal:
-        return self.rates(usage.prompt).cost(usage)
+        return Decimal(0) if usage.unbilled else self.rates(usage.prompt).cost(usage)
 
 
 STEPS_DEFAULT = 100

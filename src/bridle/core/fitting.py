@@ -1,0 +1,97 @@
+"""Which pictures and documents a model cannot take, and what it is told instead.
+
+A provider answers one picture it does not like with a refusal of the whole conversation, and the
+picture stays in the conversation: nothing said later would get through.  So what a model takes is
+looked up before it is asked.  `RULES` can be printed: one line a reason, in the order they are tried.
+
+Rule 1: whatever is left out is replaced by words that say what was there and why it is not.
+Rule 2: no family of wires decides this for itself; what an endpoint takes is in its abilities.
+Rule 3: a file that one provider holds is a meaningless word to any other.
+"""
+
+from collections.abc import Callable, Iterator
+
+from ..values.event import Change
+from ..values.message import Message
+from ..values.model import Model
+from ..values.parts import Media, ToolResult
+from ..values.value import Value
+
+_CALLED = {"image": "picture"}
+
+
+class Unfit(Value):
+    change: Change
+    why: str
+
+
+def unfit_in(message: Message, model: Model) -> tuple[Unfit, ...]:
+    """What in this message the model cannot take, as changes that leave it out."""
+    # What came from this very endpoint, it took or made: it knows its own types better than a table does.
+    at_home = message.origin is not None and message.origin.endpoint == model.endpoint.home
+    found = []
+    for at, inner, media in _media(message):
+        for why, applies in RULES:
+            if (at_home and applies is _of_another_type) or not (detail := applies(media, message, model)):
+                continue
+            called = " ".join(filter(None, (_CALLED.get(media.kind, media.kind), media.name)))
+            words = f"[{called} left out: {detail}]"
+            found.append(Unfit(change=Change(message=message.id, part=at, inner=inner, words=words), why=why))
+            break
+    return tuple(found)
+
+
+def _media(message: Message) -> Iterator[tuple[int, int, Media]]:
+    for at, part in enumerate(message.parts):
+        inside = enumerate(part.parts) if isinstance(part, ToolResult) else ((-1, part),)
+        for inner, media in inside:
+            if isinstance(media, Media):
+                yield at, inner, media
+
+
+def _held_elsewhere(media: Media, message: Message, model: Model) -> str:
+    origin = message.origin
+    holder = media.home or (origin.endpoint if origin else "")
+    foreign = media.file_id and holder and holder != model.endpoint.home
+    return f"the file is held by {holder}, where this model cannot read it" if foreign else ""
+
+
+def _no_pictures(media: Media, message: Message, model: Model) -> str:
+    blind = media.kind == "image" and not model.abilities.images
+    return "this model takes no pictures" if blind else ""
+
+
+def _no_documents(media: Media, message: Message, model: Model) -> str:
+    unread = media.kind == "document" and not model.abilities.documents
+    return "this model takes no documents" if unread else ""
+
+
+def _of_another_type(media: Media, message: Message, model: Model) -> str:
+    abilities = model.abilities
+    types = {"image": abilities.image_types, "document": abilities.document_types}.get(media.kind, ())
+    said = media.media_type.partition(";")[0].strip().lower()
+    if not said or not types or any(_is(said, each) for each in types):
+        return ""
+    return f"this model takes no {said}"
+
+
+def _too_large(media: Media, message: Message, model: Model) -> str:
+    most, size = model.abilities.image_bytes_max, len(media.data) * 3 // 4
+    if media.kind != "image" or not most or size <= most:
+        return ""
+    return f"it has {size:,} bytes, and at most {most:,} are accepted"
+
+
+def _is(media_type: str, pattern: str) -> bool:
+    return media_type.startswith(pattern[:-1]) if pattern.endswith("*") else media_type == pattern
+
+
+Rule = Callable[[Media, Message, Model], str]
+
+RULES: tuple[tuple[str, Rule], ...] = (
+    ("a file is held by another provider", _held_elsewhere),
+    ("this model takes no pictures", _no_pictures),
+    ("this model takes no documents", _no_documents),
+    ("a picture or document is of a type this model does not take", _of_another_type),
+    ("a picture is larger than this model accepts", _too_large),
+)
