@@ -22,6 +22,7 @@ COMMANDS = {
     "approvals": "list the calls that wait for a person",
     "approve": "let such a call run",
     "reject": "keep such a call from running",
+    "compensate": "undo what a run did",
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
     "wire": "put recorded provider traffic to the codecs",

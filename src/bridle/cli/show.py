@@ -110,6 +110,10 @@ class Telling:
                 who = f" by {by}" if by else ""
                 changed = f", with {brief(edited)}" if edited is not None else ""
                 return [("answer", f"{call_id} {answer}{who}{changed}{f': {reason}' if reason else ''}")]
+            case e.CompensationStarted(call_id=call_id, name=name):
+                return [("undo", f"{call_id} by {name}")]
+            case e.CompensationFinished(call_id=call_id, result=result):
+                return [("undone", f"{call_id} {result.outcome} {brief(result.text)}")]
             case e.Nudged(why=why, words=words):
                 return [("nudge", f"{why}: {words}")]
             case e.RunEnded(stop=stop, reason=reason):

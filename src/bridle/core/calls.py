@@ -16,6 +16,7 @@ from .dispatch import answered, callable_tools, problem_with
 from .progress import batch_signature
 from .saying import said
 from .state import OpenCall, Phase, State
+from .undoing import remembered
 
 INTERRUPTED = (
     "This call was interrupted while it was running. Whether it took effect is unknown; find out before"
@@ -26,7 +27,7 @@ EDITED = "A person changed the arguments of this call to {arguments}\n"
 
 
 def tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    return _with(state, event.call_id, attempt=event.attempt, running=True, in_doubt=False)
+    return _with(state, event.call_id, attempt=event.attempt, key=event.key, running=True, in_doubt=False)
 
 
 def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
@@ -35,7 +36,9 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 
 
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    return closed(_with(state, event.result.call_id, result=event.result, running=False), at)
+    after = _with(state, event.result.call_id, result=event.result, running=False)
+    item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
+    return closed(remembered(after, item) if item is not None else after, at)
 
 
 def approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) -> State:

@@ -43,6 +43,7 @@ from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, said
 from .state import Phase, Run, Spent, State
+from .undoing import compensation_finished, compensation_started, undone_note
 
 CONTINUE = "Continue where you stopped."
 
@@ -126,7 +127,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
-    message = Message(role="user", parts=event.parts, at=at)
+    message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
     fresh = replace(state, phase=Phase.ASKING, run=run)
     return said(fresh, message)
@@ -314,6 +315,8 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.RESTING, e.Imported): _imported,
     (Phase.RESTING, e.Prompted): _prompted,
     (Phase.RESTING, e.Resumed): _resumed,
+    (Phase.RESTING, e.CompensationStarted): compensation_started,
+    (Phase.RESTING, e.CompensationFinished): compensation_finished,
     (Phase.ASKING, e.Configured): _configured,
     (Phase.ASKING, e.Resumed): _resumed,
     (Phase.ASKING, e.ModelAsked): _asked,

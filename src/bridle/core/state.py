@@ -8,6 +8,7 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
+from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
 from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, ViewChanged
 from ..values.message import Message, Reply, Transcript
@@ -39,6 +40,8 @@ class OpenCall(Value):
     """Why it must not run, found when the reply came in; empty when it may."""
     attempt: int = 0
     """How often it was started; 0 is never."""
+    key: str = ""
+    """What every attempt at it was started under."""
     running: bool = False
     """Started by the driver that writes this log now."""
     in_doubt: bool = False
@@ -111,6 +114,8 @@ class Run(Value):
     """The last reply ran out of room: ask for the most the model can give."""
     output: str | None = None
     """The accepted structured answer, as JSON text."""
+    done: tuple[Compensation, ...] = ()
+    """What was done and can be undone, in the order it was done."""
     batches: tuple[str, ...] = ()
     """Signatures of the latest batches of calls and their results."""
     stop: RunStop | None = None

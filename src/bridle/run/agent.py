@@ -16,14 +16,16 @@ from typing import TYPE_CHECKING, Generic, cast
 import msgspec
 
 from ..core.state import State
+from ..core.undoing import compensations
 from ..ports.clock import Clock
 from ..ports.store import Store
 from ..ports.tool import Json, Tool
 from ..ports.watcher import Watcher
 from ..stores import open_store
-from ..tools.collect import collect
+from ..tools.collect import collect, compensating
 from ..tools.output import OutputType, output_type
 from ..values.approval import PendingApproval, Verdict
+from ..values.compensation import Compensation
 from ..values.errors import MisuseError
 from ..values.event import Prompted
 from ..values.message import Prompt
@@ -59,6 +61,8 @@ Choice = ChoiceLike | Callable[[int], ChoiceLike]
 """`auto`, `any`, `none`, the name of a tool, or a function of the step number that gives one of these."""
 StoreLike = Store | str | os.PathLike[str] | None
 CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
+UNHARMED = ("done", "waiting", None)
+"""Ends after which there is nothing to undo."""
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 """Above this a reply may take longer than connections without traffic live, so it is streamed."""
 
@@ -210,6 +214,14 @@ class Agent(Generic[T]):
 
         return Stream(start, lambda: self._now(session))
 
+    async def compensate(self, session: str) -> tuple[Compensation, ...]:
+        """Undo what the last run did, last things first; what is left of the list, with how it went.
+
+        It stops where one fails, and goes on from there when it is called again.
+        """
+        state = await self._conversation(session, stream=False).undo(compensating(self._tools))
+        return compensations(state)
+
     async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
         """What a run that ended with `stop == "waiting"` waits for."""
         driver = self._conversation(session, stream=False).drivers()
@@ -321,6 +333,7 @@ class Agent(Generic[T]):
             session=session,
             messages=state.transcript.messages,
             steps=run.spent.steps,
+            compensations=compensations(state) if run.stop not in UNHARMED else (),
             failure=run.failure if run.stop == "failed" else None,
         )
 

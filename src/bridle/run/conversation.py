@@ -6,11 +6,12 @@ a session that was killed, cancelled or forgotten can simply be spoken to again.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ..core.state import Phase, State
+from ..ports.tool import Tool
 from ..values.approval import PendingApproval, Verdict
 from ..values.errors import Conflict, MisuseError, SessionNotFound
 from ..values.event import Configured, Imported, Prompted, Resumed, RunEnded
@@ -19,6 +20,7 @@ from ..values.settings import Settings
 from ..values.usage import Budget
 from .approving import chosen, pending
 from .driver import Driver
+from .undoing import undo
 
 FINISHED = ("done", "refused")
 ABANDONED = "the run before was left unfinished"
@@ -69,6 +71,17 @@ class Conversation:
             question = chosen(pending(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
             return question
+
+    async def undo(self, tools: Mapping[str, Tool]) -> State:
+        with self.hold():
+            driver = self.drivers()
+            await driver.restore()
+            if driver.state.phase is Phase.NEW:
+                raise SessionNotFound(f"there is no session {self.session!r} in this store")
+            if driver.state.phase is not Phase.RESTING:
+                await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
+            await undo(driver, tools)
+            return driver.state
 
     async def _import(self, driver: Driver, history: History) -> None:
         if driver.state.transcript.messages:

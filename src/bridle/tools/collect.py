@@ -5,13 +5,14 @@ one line, before anything runs: two tools of one name, a method without its obje
 tool from elsewhere that says something no provider would accept.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from types import MethodType
 from typing import cast
 
 from ..ports.tool import Tool
 from ..values.errors import BadTool
 from ..values.request import ToolSpec
+from .conduct import Conduct
 from .function import FunctionTool, needs_object
 from .given import given_parameters
 from .names import check_name
@@ -32,6 +33,16 @@ def collect(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:
                 f"tool `{name}`: there are two of that name; give one another name with @tool(name=…)"
             )
         found[name] = made
+    return found
+
+
+def compensating(tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    """What undoes the calls of these tools, by name; a function among them is made a tool here."""
+    found: dict[str, Tool] = {}
+    for made in tools.values():
+        conduct = getattr(made, "conduct", None)
+        if isinstance(conduct, Conduct) and conduct.compensate is not None:
+            found[made.spec.compensation] = _tool(conduct.compensate)
     return found
 
 

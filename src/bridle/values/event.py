@@ -205,6 +205,30 @@ class ToolFinished(_Quiet, tag="tool_finished"):
         return f"receipt:{self.result.call_id}"
 
 
+class CompensationStarted(_Quiet, tag="compensation_started"):
+    """Undoing a completed call is about to begin."""
+
+    call_id: str
+    """The call to be undone."""
+    name: str
+    key: str
+    attempt: int = 1
+
+    @property
+    def once(self) -> str | None:
+        return f"undo:{self.call_id}#{self.attempt}"
+
+
+class CompensationFinished(_Quiet, tag="compensation_finished"):
+    call_id: str
+    attempt: int
+    result: ToolResult
+
+    @property
+    def once(self) -> str | None:
+        return f"undone:{self.call_id}#{self.attempt}"
+
+
 class Nudged(_Quiet, tag="nudged"):
     """The harness asked the model to go on or to try again."""
 
@@ -240,6 +264,8 @@ Event = (
     | ToolFinished
     | ApprovalAsked
     | ApprovalAnswered
+    | CompensationStarted
+    | CompensationFinished
     | Nudged
     | RunEnded
 )

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from .compensation import Compensation
 from .errors import Failure
 from .event import RunStop
 from .message import Message
@@ -25,6 +26,8 @@ class Result(Generic[T]):
     """Pass it as `session=` to go on."""
     messages: tuple[Message, ...]
     steps: int
+    compensations: tuple[Compensation, ...] = ()
+    """After a run that did not end well: what it did that can be undone, in the order to do it."""
     failure: Failure | None = None
     """The provider's last failure, when that is what ended the run."""
 
