@@ -13,9 +13,10 @@ from bridle.ports.codec import HttpReply
 from bridle.ports.transport import Outgoing
 from bridle.providers import load
 from bridle.providers.catalogue import find, known
-from bridle.sim.app import answer, respond
+from bridle.sim.app import respond
 from bridle.sim.brain import SEAL
 from bridle.sim.rules import check, families, rules_of
+from bridle.sim.simulator import answer
 from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Model, Origin
@@ -34,7 +35,8 @@ def sent(request: Request, address: str = "") -> HttpReply:
     outgoing = Outgoing(
         method=encoded.method, url=address + encoded.path, headers=encoded.headers, body=encoded.body
     )
-    return asyncio.run(answer(outgoing))
+    timeline = asyncio.run(answer(outgoing))
+    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.beats)
 
 
 def decoded(request: Request, reply: HttpReply) -> Reply:

@@ -24,7 +24,6 @@ from .instance import filled
 from .scene import Answer, Call, Move, Scene, look
 from .skills import arithmetic, files, named, weather
 
-Brain = Callable[[Request], Reply]
 Skill = Callable[[Scene], Move | None]
 
 SKILLS: tuple[Skill, ...] = (weather.attempt, arithmetic.attempt, named.attempt, files.attempt)
