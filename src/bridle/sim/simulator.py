@@ -6,13 +6,13 @@ and delivered as a timeline.  What is remembered between two requests: what was 
 and which troubles a conversation has already met.
 """
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from hashlib import blake2b
 
 import msgspec
 
+from ..core.retry import TRANSIENT
 from ..ports.clock import Clock
 from ..ports.codec import HttpReply
 from ..ports.transport import Cut, Outgoing, Pause, Timeline
@@ -21,12 +21,14 @@ from ..values.errors import Failure
 from ..values.request import Request
 from ..values.value import Value
 from .app import Heard, hear, objection
-from .brain import decide
+from .brain import perform
 from .tokens import measured
-from .turn import Brain, CutAfter, Turn, turn_of
+from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
 REFUSALS_MAX = 1_000
 """More than anybody reads; a server that runs for weeks must not grow."""
+ATTEMPTS_MAX = 10_000
+"""Conversations that were given up in the middle of their troubles; the oldest are forgotten."""
 
 
 class Refusal(Value):
@@ -42,7 +44,7 @@ class Refusal(Value):
 class Simulator:
     def __init__(
         self,
-        brain: Brain = decide,
+        brain: Brain = perform,
         *,
         clock: Clock | None = None,
         seed: int = 0,
@@ -53,7 +55,7 @@ class Simulator:
         self.brain, self.seed, self.strict, self.profile = brain, seed, strict, profile
         self.clock: Clock = clock or SystemClock()
         self.refusals: list[Refusal] = []
-        self._attempts: Counter[bytes] = Counter()
+        self._attempts: dict[bytes, int] = {}
 
     async def answer(self, outgoing: Outgoing) -> Timeline:
         heard = hear(outgoing)
@@ -77,16 +79,25 @@ class Simulator:
         if isinstance(decided, Failure):
             return _whole(heard.codec.speak_failure(decided))
         reply = measured(request, decided.reply)
+        trouble = self._trouble(request, decided.troubles)
+        if isinstance(trouble, Failure):
+            return _whole(heard.codec.speak_failure(trouble))
+        return delivered(heard.codec.speak(reply, stream=request.stream), decided, trouble)
+
+    def _trouble(self, request: Request, troubles: tuple[Trouble, ...]) -> Trouble | None:
+        """What this attempt meets.  What no second attempt can mend is met every time."""
+        if not troubles:
+            return None
         point = _point(request)
-        attempt = self._attempts[point]
-        if attempt < len(decided.troubles):
-            self._attempts[point] += 1
-            trouble = decided.troubles[attempt]
-            if isinstance(trouble, Failure):
-                return _whole(heard.codec.speak_failure(trouble))
-            return delivered(heard.codec.speak(reply, stream=request.stream), decided, trouble)
-        self._attempts.pop(point, None)
-        return delivered(heard.codec.speak(reply, stream=request.stream), decided)
+        attempt = self._attempts.pop(point, 0)
+        if attempt >= len(troubles):
+            return None
+        trouble = troubles[attempt]
+        mendable = not isinstance(trouble, Failure) or TRANSIENT[trouble.kind]
+        self._attempts[point] = attempt + 1 if mendable else attempt
+        if len(self._attempts) > ATTEMPTS_MAX:
+            del self._attempts[next(iter(self._attempts))]
+        return trouble
 
 
 def delivered(reply: HttpReply, turn: Turn, trouble: CutAfter | None = None) -> Timeline:
