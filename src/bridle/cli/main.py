@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "put a prompt to an agent and watch it work",
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
+    "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }
 

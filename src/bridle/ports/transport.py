@@ -33,6 +33,9 @@ class Pause(Value, tag="pause"):
 class Cut(Value, tag="cut"):
     """The connection is gone: what follows is never sent, and the answer has no end."""
 
+    reset: bool = False
+    """Whether it is torn down instead of closed, which may take with it what was not read yet."""
+
 
 class Timeline(Value):
     """An answer as it happens: bytes, silence, and perhaps a broken connection, in this order.

@@ -24,7 +24,7 @@ from ..providers import load
 from ..providers.catalogue import find, known
 from ..values.errors import Failure, MisuseError, ProviderError, UnknownModel
 from ..values.message import Reply
-from ..values.model import Abilities
+from ..values.model import Abilities, Model
 from ..values.request import Request
 from ..values.value import Value
 from .brain import decide
@@ -81,7 +81,7 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> H
 def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
     """The family that answers, and the request as it understands it or why it does not."""
     address = urlsplit(outgoing.url)
-    families = (address.netloc,) if address.scheme == SCHEME else _families(os.environ.get(TABLES, ""))
+    families = families_at(outgoing.url)
     wire = HttpRequest(
         path=address.path, body=outgoing.body, headers=outgoing.headers, method=outgoing.method
     )
@@ -97,6 +97,17 @@ def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
     if unread is None:
         raise MisuseError("there is no wire family in the tables, so nobody can be simulated")
     return unread
+
+
+def families_at(url: str) -> tuple[str, ...]:
+    """Who may answer at an address."""
+    address = urlsplit(url)
+    return (address.netloc,) if address.scheme == SCHEME else _families(os.environ.get(TABLES, ""))
+
+
+def models() -> tuple[Model, ...]:
+    """Every model the tables know."""
+    return known({TABLES: os.environ.get(TABLES, "")})
 
 
 @lru_cache(maxsize=4)

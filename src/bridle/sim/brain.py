@@ -47,9 +47,9 @@ def perform(request: Request) -> Turn:
     scene = look(request)
     script = script_of(scene.prompt)
     if script is None:
-        return Turn(reply=_reply(request, _thought_out(request, scene)))
+        return Turn(reply=composed(request, _thought_out(request, scene)))
     if script.mistakes or scene.replies >= len(script.replies):
-        return Turn(reply=_reply(request, [Text(text=_beside_the_script(script, scene))]))
+        return Turn(reply=composed(request, [Text(text=_beside_the_script(script, scene))]))
     return played(request, script.replies[scene.replies])
 
 
@@ -65,7 +65,7 @@ def played(request: Request, scripted: ScriptedReply) -> Turn:
     if scripted.text:
         parts.append(Text(text=scripted.text))
     parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in scripted.calls]
-    reply = _reply(request, parts)
+    reply = composed(request, parts)
     if scripted.truncated:
         reply = replace(reply, parts=halved(reply.parts), stop=Stop.LENGTH)
     if scripted.stop:
@@ -79,7 +79,8 @@ def played(request: Request, scripted: ScriptedReply) -> Turn:
     )
 
 
-def _reply(request: Request, parts: list[Part]) -> Reply:
+def composed(request: Request, parts: list[Part]) -> Reply:
+    """A reply of these parts, with ids that this point of this conversation alone has."""
     mark = _mark(request)
     placed = tuple(_placed(part, index, mark) for index, part in enumerate(parts))
     called = any(isinstance(part, ToolCall) for part in placed)

@@ -45,8 +45,10 @@ def halved(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _candidates(reply: Reply, word: str) -> Iterator[Reply]:
-    for stop in (Stop.OTHER, *Stop):  # a word that nobody knows means nothing known
-        for detail in (word, f"incomplete: {word}"):
+    # A word that nobody knows means nothing known; and a refusal turns words into something else.
+    order = sorted(Stop, key=lambda stop: (stop is not Stop.OTHER, stop is Stop.REFUSED))
+    for detail in (word, f"incomplete: {word}"):
+        for stop in order:
             yield replace(reply, stop=stop, stop_detail=detail)
 
 
