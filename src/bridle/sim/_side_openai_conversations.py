@@ -25,7 +25,8 @@ def listed(given: object) -> tuple[Json, ...]:
     """Input as items, whichever way it was written."""
     if isinstance(given, str):
         return ({"type": "message", "role": "user", "content": given},) if given else ()
-    return tuple(item for item in given if isinstance(item, dict)) if isinstance(given, list) else ()
+    items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
+    return tuple({"type": "message", **item} if "role" in item else item for item in items)
 
 
 def no_conversation(name: str) -> Failure:

@@ -9,6 +9,7 @@ through any network; a pause is real time here.
 
 import asyncio
 import logging
+import re
 import socket
 import struct
 from collections.abc import AsyncIterator
@@ -21,6 +22,8 @@ from ..values.errors import MisuseError
 from .simulator import Simulator
 
 HOST = "127.0.0.1"
+HEAD_BYTES_MAX = 16_384
+NAMED = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
 RESET = struct.pack("ii", 1, 0)
 """A linger of nought: closing then resets the connection instead of ending it."""
 
@@ -38,7 +41,7 @@ async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
         )
         return await _play(request, await simulator.answer(outgoing))
 
-    server = web.Server(handle, access_log=None)
+    server = _Server(handle, access_log=None)
     runner = web.ServerRunner(server)
     # A client that leaves in the middle of an answer is what is being tried out, and no news.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -54,6 +57,25 @@ async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
         yield f"http://{bound[0]}:{bound[1]}"
     finally:
         await runner.cleanup()
+
+
+class _Server(web.Server):
+    """Some clients name themselves twice, which providers do not mind and the parser refuses to read."""
+
+    def __call__(self) -> web.RequestHandler:
+        return _Handler(self, loop=self._loop, **self._kwargs)
+
+
+class _Handler(web.RequestHandler):
+    __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        if len(NAMED.findall(data, 0, HEAD_BYTES_MAX)) > 1:
+            head, end, body = data.partition(b"\r\n\r\n")
+            first, *rest = NAMED.split(head)
+            named = NAMED.search(head)
+            data = b"".join((first, named[0] if named else b"", *rest, end, body))
+        super().data_received(data)
 
 
 async def _play(request: web.BaseRequest, timeline: Timeline) -> web.StreamResponse:

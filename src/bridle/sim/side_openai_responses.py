@@ -26,6 +26,7 @@ ECHOED = (
 """What a response repeats of its request."""
 ECHO_DEFAULTS: Json = {"store": True, "temperature": 1.0, "top_p": 1.0, "truncation": "disabled"}
 SSE = re.compile(rb"event: [^\n]*\ndata: (.*)\n\n", re.DOTALL)
+NAMELESS = re.compile(rb'"item_id":"item_(\d+)"')
 TOLD = (b"event: response.created\n", b"event: response.in_progress\n")
 ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
@@ -60,8 +61,10 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
         echo["conversation"] = {"id": conversation}
     if len(reply.frames) == 1:
         whole = msgspec.json.decode(reply.frames[0], type=dict[str, object])
-        return replace(reply, frames=(msgspec.json.encode({**whole, **echo}),))
-    return replace(reply, frames=tuple(_echoing(frame, echo) for frame in reply.frames))
+        return replace(reply, frames=(msgspec.json.encode({**_named(whole), **echo}),))
+    first = msgspec.json.decode(reply.frames[0].partition(b"data: ")[2], type=dict[str, dict[str, object]])
+    name = str(first["response"]["id"])
+    return replace(reply, frames=tuple(_echoing(frame, echo, name) for frame in reply.frames))
 
 
 def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None:
@@ -152,14 +155,35 @@ def _filled(body: Mapping[str, object], before: Sequence[Json], leans_on: str) -
     return {**whole, "input": [*before, *listed(body.get("input"))]}
 
 
-def _echoing(frame: bytes, echo: Json) -> bytes:
-    if not frame.startswith((*TOLD, *ENDS)):
-        return frame
+def _echoing(frame: bytes, echo: Json, name: str) -> bytes:
     head, _, data = frame.partition(b"data: ")
-    event = msgspec.json.decode(data, type=dict[str, object])
-    response = event.get("response")
-    told = {**response, **echo} if isinstance(response, dict) else response
-    return b"%bdata: %b\n\n" % (head, msgspec.json.encode({**event, "response": told}))
+    if frame.startswith((*TOLD, *ENDS)):
+        event = msgspec.json.decode(data, type=dict[str, object])
+        response = event.get("response")
+        told = {**_named(response), **echo} if isinstance(response, dict) else response
+        event["response"] = told
+    elif frame.startswith(b"event: response.output_item."):
+        event = msgspec.json.decode(data, type=dict[str, object])
+        item = event["item"]
+        event["item"] = _identified(item, name, event["output_index"]) if isinstance(item, dict) else item
+    elif found := NAMELESS.search(data):
+        made = f"item_{name}_{int(found[1])}".encode()
+        return frame.replace(found[0], b'"item_id":"%b"' % made)
+    else:
+        return frame
+    return b"%bdata: %b\n\n" % (head, msgspec.json.encode(event))
+
+
+def _named(response: Json) -> Json:
+    """The response with an id on every item: clients tell by it which pieces belong together."""
+    items, name = response.get("output"), str(response.get("id"))
+    if not isinstance(items, list):
+        return response
+    return {**response, "output": [_identified(item, name, at) for at, item in enumerate(items)]}
+
+
+def _identified(item: Json, name: str, at: object) -> Json:
+    return item if item.get("id") else {"id": f"item_{name}_{at}", **item}
 
 
 def _response_in(reply: HttpReply) -> Json | None:
