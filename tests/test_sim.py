@@ -202,6 +202,7 @@ def test_a_body_that_is_too_large_is_refused():
     assert respond(Outgoing(method="POST", url="/v1/messages", headers=HEADERS, body=body)).status == 413
 
 
+@pytest.mark.refusals
 def test_a_model_nobody_knows_is_refused():
     unknown = msgspec.structs.replace(DEFAULT, id="claude-nonsense-9")
     assert refused(asked("hi", model=unknown)) == (404, "model: claude-nonsense-9")
@@ -213,6 +214,7 @@ def test_a_dated_name_of_a_known_model_is_known():
     assert decoded(request, sent(request)).text == "Hi"
 
 
+@pytest.mark.refusals
 def test_what_a_model_cannot_do_is_refused():
     look = ToolSpec(name="look")
     status, message = refused(asked("hi", tools=(look,), tool_choice=ToolChoice(mode="any")))

@@ -62,8 +62,7 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
     if len(reply.frames) == 1:
         whole = msgspec.json.decode(reply.frames[0], type=dict[str, object])
         return replace(reply, frames=(msgspec.json.encode({**_named(whole), **echo}),))
-    first = msgspec.json.decode(reply.frames[0].partition(b"data: ")[2], type=dict[str, dict[str, object]])
-    name = str(first["response"]["id"])
+    name = str((_told_in(reply.frames[0]) or {}).get("id"))
     return replace(reply, frames=tuple(_echoing(frame, echo, name) for frame in reply.frames))
 
 
@@ -192,7 +191,12 @@ def _response_in(reply: HttpReply) -> Json | None:
         return None
     if len(reply.frames) == 1:
         return msgspec.json.decode(reply.frames[0], type=dict[str, object])
-    found = SSE.fullmatch(reply.frames[-1])
+    return _told_in(reply.frames[-1])
+
+
+def _told_in(frame: bytes) -> Json | None:
+    """The response that an event of a stream carries."""
+    found = SSE.fullmatch(frame)
     event = msgspec.json.decode(found[1], type=dict[str, object]) if found else {}
     response = event.get("response")
     return response if isinstance(response, dict) else None

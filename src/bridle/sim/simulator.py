@@ -86,6 +86,10 @@ class Simulator:
             self._log(scrubbed(outgoing, answer, family))
         return timeline
 
+    def plan(self, faults: Iterable[Planned | str]) -> None:
+        """Let these go wrong from now on, instead of what was planned before."""
+        self._plan = Plan(faults, self.seed)
+
     def finish(self) -> None:
         """Raises `MisuseError` when something was asked that nobody had an answer for, or when a script
         or a planned fault was never reached."""
