@@ -12,6 +12,7 @@ import cProfile
 import json
 import os
 import pstats
+import resource
 import signal
 import subprocess
 import sys
@@ -76,10 +77,13 @@ def main() -> None:
         seconds = time.perf_counter() - started
         server.send_signal(signal.SIGINT)
         server.wait()
+    ours, theirs = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    spent = [used.ru_utime + used.ru_stime for used in (ours, theirs)]
     requests = done * (options.steps + 1)
     print(
         f"{done} runs of {options.steps} tool steps: {seconds:.1f} s,"
-        f" {done / seconds:.1f} runs/s, {requests / seconds:.0f} requests/s"
+        f" {done / seconds:.1f} runs/s, {requests / seconds:.0f} requests/s;"
+        f" processor time {spent[0]:.1f} s for the harness, {spent[1]:.1f} s for the simulator"
     )
     if options.profile:
         pstats.Stats("/tmp/bridle_sim.prof").sort_stats("cumulative").print_stats(45)

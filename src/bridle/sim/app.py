@@ -28,7 +28,7 @@ from ..values.model import Abilities, Model
 from ..values.request import Request
 from ..values.value import Value
 from .brain import decide
-from .rules import Asked, Violation, check, rules_of
+from .rules import Asked, Rule, Violation, check, rules_of
 from .tokens import measured
 
 SCHEME = "sim"
@@ -64,7 +64,13 @@ def hear(outgoing: Outgoing) -> Heard:
 
 def objection(heard: Heard) -> Violation | None:
     """The first rule of the provider that this request breaks."""
-    return check(rules_of(heard.codec.family), heard.asked)
+    return check(_rules(heard.codec.family), heard.asked)
+
+
+@lru_cache(maxsize=64)
+def _rules(family: str) -> tuple[Rule, ...]:
+    """Finding a table means searching the folder: too slow for every request."""
+    return rules_of(family)
 
 
 def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> HttpReply:

@@ -42,12 +42,12 @@ async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
         return await _play(request, await simulator.answer(outgoing))
 
     server = _Server(handle, access_log=None)
-    runner = web.ServerRunner(server)
+    runner = web.ServerRunner(server, shutdown_timeout=0.1)
     # A client that leaves in the middle of an answer is what is being tried out, and no news.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, HOST, port, shutdown_timeout=0.1)
+        site = web.TCPSite(runner, HOST, port)
         try:
             await site.start()
         except OSError as error:

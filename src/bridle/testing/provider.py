@@ -31,6 +31,7 @@ from ..sim.turn import Brain
 from ..transports.inprocess import InProcessTransport
 from ..transports.recording import Exchanged
 from ..values.errors import MisuseError
+from ..values.model import Model
 
 READY_SECONDS_MAX = 10.0
 
@@ -75,9 +76,9 @@ class ProviderSim:
         """Let these go wrong from now on, in this order."""
         self.simulator.plan(faults)
 
-    def model(self, model: str = "sim:") -> Line:
+    def model(self, model: str | Model = "sim:") -> Line:
         """A model of this provider for an agent, such as `sim:FAMILY/MODEL`."""
-        located = locate(model)
+        located = locate(model) if isinstance(model, str) else model
         return Line(
             model=located,
             codec=load(located.endpoint.family),
