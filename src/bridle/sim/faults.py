@@ -100,13 +100,6 @@ def _act(planned: Planned, incident: Incident, chance: random.Random) -> Timelin
     return planned.fault.act(argued)
 
 
-def table() -> str:
-    """The faults as Markdown."""
-    lines = ["| fault | what happens |", "|---|---|"]
-    lines += [f"| `{fault.name}` | {fault.meaning} |" for fault in FAULTS.values()]
-    return "\n".join(lines)
-
-
 _WORDS = {
     429: "Number of requests has exceeded your rate limit.",
     500: "Internal server error",

@@ -1,9 +1,9 @@
 """Record a real run once, replay it for ever: offline, byte for byte, streams included.
 
     with recording("run.jsonl") as recorded:
-        await Agent(recorded("anthropic:…"), tools=[…]).run("…")
+        await Agent(recorded("VENDOR:MODEL"), tools=[…]).run("…")
 
-    await Agent(replaying("run.jsonl", "anthropic:…"), tools=[…]).run("…")
+    await Agent(replaying("run.jsonl", "VENDOR:MODEL"), tools=[…]).run("…")
 
 Keys and whatever else only its owner may know never reach the file.  A request is known again
 by its path and its JSON; the same one asked twice gets its answers in the order they came.
