@@ -6,7 +6,7 @@
     bridle sim directives         what a prompt can make it say and do
 
 Any client can use it, in any language: set its base URL to the address printed, and its
-key to anything.  It ends with Ctrl-C; with --script, the exit code is then 1 when the
+key to anything.  It ends with Ctrl-C; with --script, the exit code is then 2 when the
 script was not played to its end or something was asked that is not in it.
 """
 
