@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format bench footprint docs lock wheel clean help
+.PHONY: demo test check format bench footprint docs lock wheel oracles clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
@@ -15,6 +15,7 @@ help:
 	@echo "make bench      speed beside the peers (installs them on demand)"
 	@echo "make footprint  packages, size and import time beside the peers"
 	@echo "make docs       generate the pages that come from tables"
+	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
 	@echo "make lock       resolve the lock file anew"
 	@echo "make wheel      build, install in an empty environment, and try it"
 
@@ -59,6 +60,12 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -m pip --python $(BIN)/python install -q --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(PYTHON) -m pip --python $(BIN)/python install -q --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $(READY)
+
+ORACLES := bench/.work/oracles
+oracles:
+	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES)
+	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check -e ".[oracles]"
+	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work

@@ -21,6 +21,8 @@ from bridle.core.retry import TRANSIENT
 from bridle.core.settling import RULES as SETTLED
 from bridle.providers._tables import load_tables
 from bridle.providers.catalogue import known
+from bridle.sim.directives import DIRECTIVES
+from bridle.sim.faults import FAULTS
 from bridle.sim.rules import families, rules_of, table
 from bridle.values.event import Event
 from bridle.values.message import Stop
@@ -124,6 +126,16 @@ def failures() -> str:
     )
 
 
+def directives() -> str:
+    """Every directive a prompt may hold."""
+    return _table(["directive", "meaning"], [[f"`{form}`", meaning] for form, meaning in DIRECTIVES.values()])
+
+
+def faults() -> str:
+    """Everything that can be made to go wrong."""
+    return _table(["fault", "what happens"], [[f"`{each.name}`", each.meaning] for each in FAULTS.values()])
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("events.md", events),
     ("events.md", stops),
@@ -132,6 +144,8 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", models),
     ("models.md", prices),
     ("models.md", conflicts),
+    ("simulator.md", directives),
+    ("simulator.md", faults),
     ("simulator.md", rules),
 ]
 

@@ -245,7 +245,7 @@ def test_the_simulator_plays_a_model_of_any_family():
         auth="none",
         headers=real.endpoint.headers,
         reasoning="signed",
-        app="bridle.sim.app:answer",
+        app="bridle.sim.simulator:answer",
         simulated=True,
     )
     assert find("sim:anthropic/claude-sonnet-5-5", environ={}) == plain

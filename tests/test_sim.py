@@ -13,9 +13,10 @@ from bridle.ports.codec import HttpReply
 from bridle.ports.transport import Outgoing
 from bridle.providers import load
 from bridle.providers.catalogue import find, known
-from bridle.sim.app import answer, respond
+from bridle.sim.app import respond
 from bridle.sim.brain import SEAL
 from bridle.sim.rules import check, families, rules_of
+from bridle.sim.simulator import answer
 from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Model, Origin
@@ -34,7 +35,8 @@ def sent(request: Request, address: str = "") -> HttpReply:
     outgoing = Outgoing(
         method=encoded.method, url=address + encoded.path, headers=encoded.headers, body=encoded.body
     )
-    return asyncio.run(answer(outgoing))
+    timeline = asyncio.run(answer(outgoing))
+    return HttpReply(status=timeline.status, headers=timeline.headers, frames=timeline.beats)
 
 
 def decoded(request: Request, reply: HttpReply) -> Reply:
@@ -200,6 +202,7 @@ def test_a_body_that_is_too_large_is_refused():
     assert respond(Outgoing(method="POST", url="/v1/messages", headers=HEADERS, body=body)).status == 413
 
 
+@pytest.mark.refusals
 def test_a_model_nobody_knows_is_refused():
     unknown = msgspec.structs.replace(DEFAULT, id="claude-nonsense-9")
     assert refused(asked("hi", model=unknown)) == (404, "model: claude-nonsense-9")
@@ -211,6 +214,7 @@ def test_a_dated_name_of_a_known_model_is_known():
     assert decoded(request, sent(request)).text == "Hi"
 
 
+@pytest.mark.refusals
 def test_what_a_model_cannot_do_is_refused():
     look = ToolSpec(name="look")
     status, message = refused(asked("hi", tools=(look,), tool_choice=ToolChoice(mode="any")))

@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "core": {"values", "core"},
     **{edge: BELOW | {edge} for edge in EDGES},
     "run": BELOW | EDGES | {"core", "run"},
-    **{app: BELOW | EDGES | {"core", "run", app} for app in ("sim", "testing")},
+    "sim": BELOW | EDGES | {"core", "run", "sim"},
+    "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
     "cli": BELOW | EDGES | {"core", "run", "sim", "testing", "cli"},
 }
 PURE = {"values", "core"}

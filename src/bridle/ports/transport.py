@@ -24,6 +24,38 @@ class Outgoing(Value):
         return f"Outgoing({self.method} {self.url}, {len(self.body)} bytes)"
 
 
+class Pause(Value, tag="pause"):
+    """Nothing is sent for this long."""
+
+    seconds: float
+
+
+class Cut(Value, tag="cut"):
+    """The connection is gone: what follows is never sent, and the answer has no end."""
+
+    reset: bool = False
+    """Whether it is torn down instead of closed, which may take with it what was not read yet."""
+
+
+class Timeline(Value):
+    """An answer as it happens: bytes, silence, and perhaps a broken connection, in this order.
+
+    A cut at the very beginning means that not even the status arrives.
+    """
+
+    status: int
+    headers: tuple[tuple[str, str], ...]
+    beats: tuple[bytes | Pause | Cut, ...]
+    delay_seconds: float = 0.0
+    """Silence before the status."""
+
+    @property
+    def body(self) -> bytes:
+        """What arrives of the answer."""
+        end = next((at for at, beat in enumerate(self.beats) if isinstance(beat, Cut)), len(self.beats))
+        return b"".join(beat for beat in self.beats[:end] if isinstance(beat, bytes))
+
+
 class Answer(Protocol):
     @property
     def status(self) -> int: ...

@@ -285,7 +285,7 @@ class Agent(Generic[T]):
             )
 
     def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
-        line = self._line or connect(self._model)
+        line = self._line or connect(self._model, clock=self._clock)
         watchers = (*self._watchers, feed) if feed else self._watchers
         choose = self._choose
 

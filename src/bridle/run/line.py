@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 
+from ..ports.clock import Clock
 from ..ports.codec import Codec
 from ..ports.transport import Transport
 from ..providers import load
@@ -35,23 +36,23 @@ def locate(model: str, environ: Mapping[str, str] | None = None, *, spoken_to: b
     return find(model, environ=os.environ if environ is None else environ, spoken_to=spoken_to)
 
 
-def connect(model: Model, environ: Mapping[str, str] | None = None) -> Line:
-    """Raises `MissingKey` before anything is sent."""
+def connect(model: Model, environ: Mapping[str, str] | None = None, *, clock: Clock | None = None) -> Line:
+    """Raises `MissingKey` before anything is sent.  `clock` is slept on where no network is waited for."""
     secret = key(model, os.environ if environ is None else environ)
     return Line(
         model=model,
         codec=load(model.endpoint.family),
-        transport=_transport(model),
+        transport=_transport(model, clock),
         headers=authorise(model.endpoint, secret),
         sign=signer(model, os.environ if environ is None else environ),
     )
 
 
-def _transport(model: Model) -> Transport:
+def _transport(model: Model, clock: Clock | None) -> Transport:
     package = __package__.rpartition(".")[0]
     if model.endpoint.app:
         inprocess = import_module(f"{package}.transports.inprocess")
-        local: Transport = inprocess.InProcessTransport(model.endpoint.app)
+        local: Transport = inprocess.InProcessTransport(model.endpoint.app, clock=clock)
         return local
     http: Transport = import_module(f"{package}.transports.http").HttpTransport()
     return http

@@ -5,15 +5,23 @@ assemble, encode, check, answer, decode, act.  Everything it knows of one wire
 family is that family's codec (`providers/`) and its table of rules
 (`rules_<family>.py`); the rest never asks which family it is speaking.
 
-    app.py         one request in, one answer out
+    app.py         the heart: what a request means to its family, and what is wrong with it
+    simulator.py   everything that has state; `answer` is the application behind `sim:`
+    server.py      the same on a port of this machine
     rules.py       what a rule is; `rules_<family>.py` the rules with the providers' own words
+    side.py        what is offered beside the main endpoint; `side_<family>.py` by family
+    keeping.py     what a provider keeps between two requests
     brain.py       what to reply: directives first, then the skills, then a plain sentence
-    directives.py  replies scripted from inside the prompt
+    brains.py      other minds: scripted, recorded, echo, adversarial
+    turn.py        what a brain decides: a reply, its delivery, its troubles
+    directives.py  replies scripted from inside the prompt; `scriptfile.py` from a file
+    endings.py     how a scripted reply ends
+    faults.py      what can be made to go wrong; `incidents.py` does it
     scene.py       what a brain sees of a request
     skills/        arithmetic, weather, files, tools asked for by name
     instance.py    values that fit a JSON schema
     tokens.py      how many tokens that was, by estimate
 
-Nothing here keeps state, reads a clock or throws dice: the same request gets the
-same answer, byte for byte.
+Only `simulator.py` remembers anything.  Dice follow the seed and the conversation, so the
+same requests to a new simulator get the same answers, byte for byte.
 """

@@ -133,7 +133,10 @@ def _prefill(request: Asked) -> Found | None:
     if request.abilities is None or request.abilities.prefill:
         return None
     said = messages(request)
-    return {} if said and said[-1].get("role") == "assistant" else None
+    if not said or said[-1].get("role") != "assistant":
+        return None
+    # A reply that broke off in the middle of the provider's own tools is sent back to be gone on with.
+    return None if any(block.get("type") == "server_tool_use" for block in blocks(said[-1])) else {}
 
 
 _LOOK = {"tools": [tool()]}

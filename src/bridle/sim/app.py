@@ -1,17 +1,17 @@
-"""One request in, one answer out, as the provider would give it.
+"""The heart of the simulator: what a request means to the provider it was sent to, and what is wrong with it.
 
 The family whose codec can read a request's path is the one that answers; an address
 may also name it (`sim://FAMILY/path`).  Its rules refuse what the provider would
 refuse, in the provider's words.  Nothing in this file knows which family that is.
 
-The answer is a function of the request and of the model tables, so it can be asked
-for twice, replayed and compared.
+Nothing here is remembered: the same request and the same tables give the same answer.
+What has to be remembered between two requests is the business of `simulator.py`.
 """
 
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from urllib.parse import urlsplit
 
@@ -23,10 +23,12 @@ from ..ports.transport import Outgoing
 from ..providers import load
 from ..providers.catalogue import find, known
 from ..values.errors import Failure, MisuseError, ProviderError, UnknownModel
-from ..values.model import Abilities
+from ..values.message import Reply
+from ..values.model import Abilities, Model
 from ..values.request import Request
-from .brain import Brain, decide
-from .rules import Asked, check, rules_of
+from ..values.value import Value
+from .brain import decide
+from .rules import Asked, Rule, Violation, check, rules_of
 from .tokens import measured
 
 SCHEME = "sim"
@@ -34,12 +36,16 @@ TABLES = "BRIDLE_MODELS"
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
-async def answer(outgoing: Outgoing) -> HttpReply:
-    """The application behind `sim:` models."""
-    return respond(outgoing)
+class Heard(Value):
+    """A request as its family heard it."""
+
+    codec: Codec
+    asked: Asked
+    request: Request | Failure
+    """What it asks for, or why nobody can tell."""
 
 
-def respond(outgoing: Outgoing, brain: Brain = decide) -> HttpReply:
+def hear(outgoing: Outgoing) -> Heard:
     codec, request = _read(outgoing)
     body, malformed = _parsed(outgoing.body)
     model = str(body.get("model", "")) if isinstance(request, Failure) else request.model.id
@@ -51,20 +57,37 @@ def respond(outgoing: Outgoing, brain: Brain = decide) -> HttpReply:
         malformed=malformed,
         abilities=_abilities(codec.family, model, os.environ.get(TABLES, "")),
     )
-    violation = check(rules_of(codec.family), asked)
-    if violation is not None:
-        return codec.speak_failure(violation.failure)
-    if isinstance(request, Failure):
-        return codec.speak_failure(request)
-    if asked.abilities is not None:
+    if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
-    return codec.speak(measured(request, brain(request)), stream=request.stream)
+    return Heard(codec=codec, asked=asked, request=request)
+
+
+def objection(heard: Heard) -> Violation | None:
+    """The first rule of the provider that this request breaks."""
+    return check(_rules(heard.codec.family), heard.asked)
+
+
+@lru_cache(maxsize=64)
+def _rules(family: str) -> tuple[Rule, ...]:
+    """Finding a table means searching the folder: too slow for every request."""
+    return rules_of(family)
+
+
+def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> HttpReply:
+    """The whole road without any memory: rules, brain, wire."""
+    heard = hear(outgoing)
+    violation, request = objection(heard), heard.request
+    if violation is not None:
+        return heard.codec.speak_failure(violation.failure)
+    if isinstance(request, Failure):
+        return heard.codec.speak_failure(request)
+    return heard.codec.speak(measured(request, brain(request)), stream=request.stream)
 
 
 def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
     """The family that answers, and the request as it understands it or why it does not."""
     address = urlsplit(outgoing.url)
-    families = (address.netloc,) if address.scheme == SCHEME else _families(os.environ.get(TABLES, ""))
+    families = families_at(outgoing.url)
     wire = HttpRequest(
         path=address.path, body=outgoing.body, headers=outgoing.headers, method=outgoing.method
     )
@@ -80,6 +103,17 @@ def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
     if unread is None:
         raise MisuseError("there is no wire family in the tables, so nobody can be simulated")
     return unread
+
+
+def families_at(url: str) -> tuple[str, ...]:
+    """Who may answer at an address."""
+    address = urlsplit(url)
+    return (address.netloc,) if address.scheme == SCHEME else _families(os.environ.get(TABLES, ""))
+
+
+def models() -> tuple[Model, ...]:
+    """Every model the tables know."""
+    return known({TABLES: os.environ.get(TABLES, "")})
 
 
 @lru_cache(maxsize=4)

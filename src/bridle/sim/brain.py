@@ -14,17 +14,20 @@ from collections.abc import Callable
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
+from ..providers import load
 from ..values.message import Reply, Stop
 from ..values.model import Origin
 from ..values.parts import Part, Reasoning, Text, ToolCall
 from ..values.request import Request, ToolSpec
-from .directives import Script, complaint, script_of
+from .directives import Script, ScriptedReply, complaint, script_of
+from .endings import ended, halved
 from .instance import filled
 from .scene import Answer, Call, Move, Scene, look
 from .skills import arithmetic, files, named, weather
+from .turn import Turn
 
-Brain = Callable[[Request], Reply]
 Skill = Callable[[Scene], Move | None]
 
 SKILLS: tuple[Skill, ...] = (weather.attempt, arithmetic.attempt, named.attempt, files.attempt)
@@ -39,10 +42,45 @@ INTRODUCTION = (
 )
 
 
-def decide(request: Request) -> Reply:
+def perform(request: Request) -> Turn:
+    """What the simulator does by default: a script is played with all its troubles, else it thinks."""
     scene = look(request)
     script = script_of(scene.prompt)
-    parts = _scripted(script, scene) if script else _thought_out(request, scene)
+    if script is None:
+        return Turn(reply=composed(request, _thought_out(request, scene)))
+    if script.mistakes or scene.replies >= len(script.replies):
+        return Turn(reply=composed(request, [Text(text=_beside_the_script(script, scene))]))
+    return played(request, script.replies[scene.replies])
+
+
+def decide(request: Request) -> Reply:
+    return perform(request).reply
+
+
+def played(request: Request, scripted: ScriptedReply) -> Turn:
+    """One reply of a script, as it is said and delivered."""
+    parts: list[Part] = []
+    if scripted.thought:
+        parts.append(Reasoning(text=scripted.thought))
+    if scripted.text:
+        parts.append(Text(text=scripted.text))
+    parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in scripted.calls]
+    reply = composed(request, parts)
+    if scripted.truncated:
+        reply = replace(reply, parts=halved(reply.parts), stop=Stop.LENGTH)
+    if scripted.stop:
+        reply = ended(load(request.model.endpoint.family), request, reply, scripted.stop)
+    return Turn(
+        reply=reply,
+        troubles=scripted.troubles,
+        silence_seconds=scripted.silence_seconds,
+        stall_seconds=scripted.stall_seconds,
+        pace_seconds=scripted.pace_seconds,
+    )
+
+
+def composed(request: Request, parts: list[Part]) -> Reply:
+    """A reply of these parts, with ids that this point of this conversation alone has."""
     mark = _mark(request)
     placed = tuple(_placed(part, index, mark) for index, part in enumerate(parts))
     called = any(isinstance(part, ToolCall) for part in placed)
@@ -55,24 +93,16 @@ def decide(request: Request) -> Reply:
     )
 
 
-def _scripted(script: Script, scene: Scene) -> list[Part]:
+def _beside_the_script(script: Script, scene: Scene) -> str:
+    """What is said when there is nothing to play."""
     if script.mistakes:
-        return [Text(text=complaint(script.mistakes))]
-    if scene.replies >= len(script.replies):
-        brought = [
-            f"{item.name} {'failed with' if item.is_error else 'brought'} {item.text}"
-            for item in scene.last_exchanges
-        ]
-        told = f" Last results: {'; '.join(brought)}." if brought else ""
-        return [Text(text=f"The script is at its end.{told} {SEAL}")]
-    reply = script.replies[scene.replies]
-    parts: list[Part] = []
-    if reply.thought:
-        parts.append(Reasoning(text=reply.thought))
-    if reply.text:
-        parts.append(Text(text=reply.text))
-    parts += [ToolCall(id="", name=call.name, arguments=call.arguments) for call in reply.calls]
-    return parts
+        return complaint(script.mistakes)
+    brought = [
+        f"{item.name} {'failed with' if item.is_error else 'brought'} {item.text}"
+        for item in scene.last_exchanges
+    ]
+    told = f" Last results: {'; '.join(brought)}." if brought else ""
+    return f"The script is at its end.{told} {SEAL}"
 
 
 def _thought_out(request: Request, scene: Scene) -> list[Part]:

@@ -2,29 +2,66 @@
 
 A prompt with a line that starts with `!` is a script, and the reply is exactly what
 the script says.  This works from any client in any language, because all it needs
-is a prompt:
-
-    !say TEXT            words; several in a row are lines of one text
-    !think TEXT          reasoning
-    !call NAME {json}    a call; several in one reply are parallel calls
-    !then                what follows is the next reply, given when results came back
+is a prompt.  `DIRECTIVES` below says what each one means.
 
 Lines without `!` are for human readers.  A line that begins a picture in Markdown
 (`![`) is not a directive.  Within a reply, reasoning comes first and calls last,
 wherever the script has them: that is how models speak, and providers refuse to be
 told otherwise.
 
+What goes wrong (`!error`, `!cut`) goes wrong once each, in the order of the script, one
+for each attempt at that reply; then the reply is given.  An error that says the request
+itself is wrong (a 4xx nobody should try again) is given every time.
+
 A script with a mistake in it is not played at all; the mistakes are the answer.
 """
 
 import re
+from math import isfinite
 
 import msgspec
 
+from ..providers._failures import kind_of_status
+from ..values.errors import Failure
 from ..values.value import Value
+from .turn import CutAfter, Trouble
 
 LINE = re.compile(r"!(?!\[)(\S*)[ \t]?(.*)", re.DOTALL)
 CALL = re.compile(r"([^\s{]+)\s*(.*)", re.DOTALL)
+STOP = re.compile(r"\w+")
+REPEATS_MAX = 10_000
+SECONDS_MAX = 86_400.0
+DIRECTIVES = {
+    "say": ("!say TEXT", "words; several in a row are lines of one text"),
+    "think": ("!think TEXT", "reasoning, with its proof where the provider gives one"),
+    "call": (
+        "!call NAME {json}",
+        "a call; several in one reply are parallel; the arguments are one JSON object, or nothing",
+    ),
+    "then": ("!then", "what follows is the next reply, given when the results came back"),
+    "repeat": ("!repeat N", "this reply is given N times in a row before the next one"),
+    "stop": (
+        "!stop REASON",
+        "why the reply ends: the provider's own word, or one of ours (done, length, refused, …)",
+    ),
+    "truncate": (
+        "!truncate",
+        "the last call's arguments (or the words) are cut in half, as when there is no more room",
+    ),
+    "error": (
+        "!error STATUS [SECONDS]",
+        "the first attempt fails with this status, and asks to wait so long; several fail one attempt each",
+    ),
+    "cut": (
+        "!cut BYTES",
+        "the connection breaks after so many bytes of the reply; like an error, for one attempt",
+    ),
+    "stall": (
+        "!stall SECONDS",
+        "silence: at the head of a reply before its first byte, further down in the middle of its stream",
+    ),
+    "pace": ("!pace MS", "so many milliseconds between two pieces of the stream"),
+}
 
 
 class ScriptedCall(Value):
@@ -37,6 +74,12 @@ class ScriptedReply(Value):
     thought: str = ""
     text: str = ""
     calls: tuple[ScriptedCall, ...] = ()
+    stop: str = ""
+    truncated: bool = False
+    troubles: tuple[Trouble, ...] = ()
+    silence_seconds: float = 0.0
+    stall_seconds: float = 0.0
+    pace_seconds: float = 0.0
 
 
 class Script(Value):
@@ -47,7 +90,7 @@ class Script(Value):
 def script_of(prompt: str) -> Script | None:
     """The script in a prompt; None when there is not one directive in it."""
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(prompt.split("\n"), start=1)]
-    directives = [(number, line, LINE.fullmatch(line)) for number, line in lines]
+    directives = [(number, line, LINE.fullmatch(line)) for number, line in lines if line.startswith("!")]
     found = [(number, line, match) for number, line, match in directives if match]
     if not found:
         return None
@@ -58,12 +101,24 @@ def script_of(prompt: str) -> Script | None:
         mistake = _play(word, rest, replies)
         if mistake:
             mistakes.append(f"line {number}, `{line.strip()}`: {mistake}")
-    return Script(replies=tuple(draft.done() for draft in replies), mistakes=tuple(mistakes))
+    told = tuple(reply for draft in replies for reply in (draft.done(),) * draft.repeats)
+    return Script(replies=told, mistakes=tuple(mistakes))
 
 
 def complaint(mistakes: tuple[str, ...]) -> str:
     listed = "\n".join(f"- {mistake}" for mistake in mistakes)
-    return f"This script cannot be played:\n{listed}\nDirectives are {KNOWN}."
+    known = ", ".join(f"`{form}`" for form, _ in DIRECTIVES.values())
+    return f"This script cannot be played:\n{listed}\nDirectives are {known}."
+
+
+def failure_of(status: int, retry_after_seconds: float | None = None) -> Failure:
+    """A failure with this status, as nobody's fault in particular."""
+    return Failure(
+        kind=kind_of_status(status),
+        message=f"Simulated failure with status {status}.",
+        status=status,
+        retry_after_seconds=retry_after_seconds,
+    )
 
 
 class _Draft:
@@ -71,32 +126,92 @@ class _Draft:
         self.thoughts: list[str] = []
         self.texts: list[str] = []
         self.calls: list[ScriptedCall] = []
+        self.troubles: list[Trouble] = []
+        self.stop = ""
+        self.truncated = False
+        self.silence = self.stall = self.pace = 0.0
+        self.repeats = 1
+
+    @property
+    def begun(self) -> bool:
+        return bool(self.thoughts or self.texts or self.calls)
 
     def done(self) -> ScriptedReply:
         return ScriptedReply(
-            thought="\n".join(self.thoughts), text="\n".join(self.texts), calls=tuple(self.calls)
+            thought="\n".join(self.thoughts),
+            text="\n".join(self.texts),
+            calls=tuple(self.calls),
+            stop=self.stop,
+            truncated=self.truncated,
+            troubles=tuple(self.troubles),
+            silence_seconds=self.silence,
+            stall_seconds=self.stall,
+            pace_seconds=self.pace,
         )
 
 
 def _play(word: str, rest: str, replies: list[_Draft]) -> str:
     """Add one directive to the script, or say what is wrong with it."""
+    draft = replies[-1]
     match word:
         case "say":
-            replies[-1].texts.append(rest)
+            draft.texts.append(rest)
         case "think":
-            replies[-1].thoughts.append(rest)
+            draft.thoughts.append(rest)
         case "call":
             call = _call(rest)
             if isinstance(call, str):
                 return call
-            replies[-1].calls.append(call)
+            draft.calls.append(call)
+        case "then" | "truncate" if rest.strip():
+            return f"nothing may follow `!{word}` on its line"
         case "then":
-            if rest.strip():
-                return "nothing may follow `!then` on its line"
             replies.append(_Draft())
+        case "truncate":
+            draft.truncated = True
+        case "stop":
+            if not STOP.fullmatch(rest.strip()):
+                return "the reason is one word"
+            draft.stop = rest.strip()
+        case _ if word in DIRECTIVES:
+            return _measure(word, rest.split(), draft)
         case _:
             return "there is no such directive"
     return ""
+
+
+def _measure(word: str, given: list[str], draft: _Draft) -> str:
+    """A directive that takes numbers."""
+    numbers = [number for number in map(_number, given) if number is not None]
+    if len(numbers) != len(given) or not 1 <= len(numbers) <= (2 if word == "error" else 1):
+        return f"write it as `{DIRECTIVES[word][0]}`"
+    first, *more = numbers
+    match word:
+        case "error":
+            if not (first.is_integer() and 400 <= first <= 599):
+                return "a failure has a status from 400 to 599"
+            draft.troubles.append(failure_of(int(first), more[0] if more else None))
+        case "cut":
+            draft.troubles.append(CutAfter(bytes=int(first)))
+        case "repeat":
+            if not (first.is_integer() and 1 <= first <= REPEATS_MAX):
+                return f"a reply can be repeated 1 to {REPEATS_MAX} times"
+            draft.repeats = int(first)
+        case "pace":
+            draft.pace = first / 1000
+        case "stall" if draft.begun:
+            draft.stall = first
+        case _:
+            draft.silence = first
+    return ""
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if isfinite(number) and 0 <= number <= SECONDS_MAX * 1000 else None
 
 
 def _call(rest: str) -> ScriptedCall | str:
@@ -109,6 +224,3 @@ def _call(rest: str) -> ScriptedCall | str:
     except msgspec.DecodeError as error:
         return f"the arguments must be one JSON object on the same line ({error})"
     return ScriptedCall(name=name, arguments=arguments or "{}")
-
-
-KNOWN = "`!say TEXT`, `!think TEXT`, `!call NAME {json}` and `!then`"

@@ -3,10 +3,36 @@
 check_codec, check_store, check_tool    write an edge, run its check, and it fits
 scripted(reply, reply, …)               a model that says what it is told to
 FakeClock                               time that moves only when told to
+simulator(reply, …), provider_sim       a strict simulated provider, in process or over HTTP
+recording(path), replaying(path, …)     a real run, written down without secrets and played again
+
+The simulator is loaded when it is first asked for: it is a program of its own.
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from .clock import FakeClock as FakeClock
 from .codecs import check_codec as check_codec
 from .script import scripted as scripted
 from .stores import check_store as check_store
 from .tools import check_tool as check_tool
+
+if TYPE_CHECKING:
+    from .provider import ProviderSim as ProviderSim
+    from .provider import simulator as simulator
+    from .recordings import recording as recording
+    from .recordings import replaying as replaying
+
+_LATER = {
+    "ProviderSim": "provider",
+    "simulator": "provider",
+    "recording": "recordings",
+    "replaying": "recordings",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)

@@ -14,7 +14,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 
 from ..ports.transport import Outgoing
 from ..values.errors import Failure, FailureKind
-from ..values.value import Value
+from .deadlines import Deadlines
 
 CAUSE_CHARACTERS_MAX = 200
 SECRET_CHARACTERS_MIN = 6
@@ -22,17 +22,6 @@ SECRET_CHARACTERS_MIN = 6
 
 TROUBLE = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, RuntimeError)
 """What aiohttp, the system and a bad address raise."""
-
-
-class Deadlines(Value):
-    """How long to wait for what.  Any byte counts as a sign of life; None waits for ever."""
-
-    connect_seconds: float | None = 10.0
-    """Finding the address, connecting and TLS together."""
-    first_byte_seconds: float | None = 600.0
-    """From the request to the first byte of the answer's body: a model may think this long."""
-    idle_seconds: float | None = 300.0
-    """Between two pieces of an answer."""
 
 
 class _Row(NamedTuple):

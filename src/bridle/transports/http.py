@@ -23,7 +23,8 @@ import aiohttp
 
 from ..ports.transport import Outgoing
 from ..values.errors import ProviderError
-from .explaining import TROUBLE, Deadlines, explain
+from .deadlines import Deadlines
+from .explaining import TROUBLE, explain
 from .pool import Pool, pool_of
 
 __all__ = ["Deadlines", "HttpTransport", "close_all"]

@@ -1,9 +1,13 @@
 """To an application in this process: no socket, otherwise the same road.
 
-An application is `async def app(outgoing) -> HttpReply`, given as a function or as the
-words `module:function`, which are looked up when the first request is made.  Its frames
-are handed out one by one, and between two of them everybody else gets a turn, as they
-would while a network is waited for: what can be cancelled there can be cancelled here.
+An application is `async def app(outgoing)`, given as a function or as the words
+`module:function`, which are looked up when the first request is made.  It returns a whole
+answer (`HttpReply`) or one that takes its time (`Timeline`).  Pieces are handed out one by
+one, and between two of them everybody else gets a turn, as they would while a network is
+waited for: what can be cancelled there can be cancelled here.
+
+Silence is slept on the clock this was given, and patience ends where it would on a network,
+so that a test of a provider that hangs for an hour takes no time.
 """
 
 import asyncio
@@ -13,28 +17,40 @@ from importlib import import_module
 from types import TracebackType
 from typing import Self
 
+from ..ports.clock import Clock
 from ..ports.codec import HttpReply
-from ..ports.transport import Outgoing
-from ..values.errors import Failure, ProviderError
+from ..ports.transport import Cut, Outgoing, Pause, Timeline
+from ..values.errors import Failure, FailureKind, ProviderError
+from .deadlines import Deadlines
 
-App = Callable[[Outgoing], Awaitable[HttpReply]]
+App = Callable[[Outgoing], Awaitable[HttpReply | Timeline]]
 
 
 class InProcessTransport:
-    def __init__(self, app: str | App) -> None:
-        self._app = app
+    def __init__(
+        self, app: str | App, *, clock: Clock | None = None, deadlines: Deadlines | None = None
+    ) -> None:
+        self._app, self._deadlines = app, deadlines or Deadlines()
+        self._sleep = clock.sleep if clock is not None else asyncio.sleep
 
     def open(self, outgoing: Outgoing) -> "LocalExchange":
-        return LocalExchange(self._app, outgoing)
+        return LocalExchange(self._app, outgoing, self._sleep, self._deadlines)
 
 
 class LocalExchange:
-    __slots__ = ("_app", "_headers", "_outgoing", "_reply", "status")
+    __slots__ = ("_app", "_deadlines", "_headers", "_outgoing", "_sleep", "_timeline", "_waited", "status")
 
-    def __init__(self, app: str | App, outgoing: Outgoing) -> None:
-        self._app, self._outgoing = app, outgoing
+    def __init__(
+        self,
+        app: str | App,
+        outgoing: Outgoing,
+        sleep: Callable[[float], Awaitable[None]],
+        deadlines: Deadlines,
+    ) -> None:
+        self._app, self._outgoing, self._sleep, self._deadlines = app, outgoing, sleep, deadlines
         self._headers: dict[str, str] = {}
-        self._reply: HttpReply | None = None
+        self._timeline: Timeline | None = None
+        self._waited = 0.0
         self.status = 0
 
     async def __aenter__(self) -> Self:
@@ -45,24 +61,57 @@ class LocalExchange:
             raise
         except Exception as error:
             raise _broken(f"failed: {type(error).__name__}: {error}", self._app) from error
-        self._reply, self.status = reply, reply.status
-        self._headers = {name.lower(): value for name, value in reply.headers}
+        timeline = played(reply)
+        if timeline.delay_seconds:
+            await self._wait(timeline.delay_seconds, heard=False)
+        if timeline.beats and isinstance(timeline.beats[0], Cut):
+            raise _trouble("cut", "closed the connection before it answered; try again")
+        self._timeline, self.status = timeline, timeline.status
+        self._headers = {name.lower(): value for name, value in timeline.headers}
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._reply = None
+        self._timeline = None
 
     @property
     def headers(self) -> Mapping[str, str]:
         return self._headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        reply = self._reply
-        for frame in reply.frames if reply is not None else ():
-            await asyncio.sleep(0)
-            yield frame
+        heard = False
+        for beat in self._timeline.beats if self._timeline is not None else ():
+            if isinstance(beat, Pause):
+                await self._wait(beat.seconds, heard=heard)
+            elif isinstance(beat, Cut):
+                when = "in the middle of its answer" if heard else "before it answered"
+                raise _trouble("cut", f"broke off {when}; try again")
+            else:
+                await asyncio.sleep(0)
+                heard, self._waited = True, 0.0
+                yield beat
+
+    async def _wait(self, seconds: float, *, heard: bool) -> None:
+        patience = self._deadlines.idle_seconds if heard else self._deadlines.first_byte_seconds
+        left = None if patience is None else max(0.0, patience - self._waited)
+        if left is not None and seconds > left:
+            await self._sleep(left)
+            name = "idle_seconds" if heard else "first_byte_seconds"
+            raise _trouble(
+                "timeout",
+                f"sent nothing for {patience:g} s ({name}) and was given up;"
+                f" try again, or allow more time with Deadlines({name}=…)",
+            )
+        await self._sleep(seconds)
+        self._waited += seconds
+
+
+def played(reply: HttpReply | Timeline) -> Timeline:
+    """Any answer as it happens; a whole one happens without a pause."""
+    if isinstance(reply, Timeline):
+        return reply
+    return Timeline(status=reply.status, headers=reply.headers, beats=reply.frames)
 
 
 @cache
@@ -76,6 +125,10 @@ def _find(name: str) -> App:
         raise _broken("is not a function", name)
     app: App = found
     return app
+
+
+def _trouble(kind: FailureKind, what: str) -> ProviderError:
+    return ProviderError(Failure(kind=kind, message=f"the in-process application {what}"))
 
 
 def _broken(what: str, app: str | App) -> ProviderError:

@@ -1,0 +1,152 @@
+"""A simulated provider on a port of this machine, or the tables behind it.
+
+    bridle sim --port 8090        all wire families at http://127.0.0.1:8090
+    bridle sim rules [FAMILY]     what is refused, and in which words
+    bridle sim faults             what can be made to go wrong
+    bridle sim directives         what a prompt can make it say and do
+
+Any client can use it, in any language: set its base URL to the address printed, and its
+key to anything.  It ends with Ctrl-C; with --script, the exit code is then 2 when the
+script was not played to its end or something was asked that is not in it.
+"""
+
+import argparse
+import asyncio
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from ..sim.brain import perform
+from ..sim.brains import Adversarial, Scripted, echo
+from ..sim.directives import DIRECTIVES
+from ..sim.faults import FAULTS, parsed
+from ..sim.recordings import recorded_brain
+from ..sim.rules import families, rules_of, table
+from ..sim.scriptfile import read_script
+from ..sim.server import serving
+from ..sim.settings import exports
+from ..sim.simulator import Simulator
+from ..sim.turn import Brain
+from ..transports.recording import Exchanged, written
+from ..values.errors import MisuseError
+
+TABLES = ("rules", "faults", "directives")
+BRAINS: dict[str, Callable[[int], Brain]] = {
+    "demo": lambda _: perform,
+    "echo": lambda _: echo,
+    "adversarial": Adversarial,
+}
+PORT_DEFAULT = 8090
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("table", nargs="?", choices=TABLES, help="print this table instead of answering")
+    parser.add_argument("family", nargs="?", help="only the rules of this wire family")
+    parser.add_argument(
+        "--port",
+        type=int,
+        default=PORT_DEFAULT,
+        help=f"where to listen; 0 takes a free one (default {PORT_DEFAULT})",
+    )
+    how = parser.add_mutually_exclusive_group()
+    how.add_argument(
+        "--strict", action="store_true", default=True, help="refuse what providers refuse (default)"
+    )
+    how.add_argument("--lenient", action="store_true", help="answer whatever can be understood")
+    parser.add_argument(
+        "--script", type=Path, metavar="FILE", help="replies to give, or a recording (.jsonl)"
+    )
+    parser.add_argument("--brain", choices=BRAINS, default="demo", help="who answers without a script")
+    parser.add_argument(
+        "--fault", action="append", default=[], metavar="NAME[=P]",
+        help="what goes wrong: once, in the order given, or with probability P each time",
+    )  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="for everything that is thrown by dice")
+    parser.add_argument("--log", type=Path, metavar="FILE", help="write every exchange there, one a line")
+    parser.add_argument("--profile", default="", help="whose rules to go by, where several are known")
+    parser.add_argument("--json", action="store_true", help="print what is printed as JSON")
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.table:
+        return _print(options)
+    brain: Brain = BRAINS[options.brain](options.seed)
+    if options.script is not None:
+        recorded = options.script.suffix == ".jsonl"
+        brain = recorded_brain(options.script) if recorded else Scripted(read_script(options.script))
+    log = _logger(options.log) if options.log else None
+    simulator = Simulator(
+        brain,
+        seed=options.seed,
+        strict=not options.lenient,
+        profile=options.profile,
+        faults=parsed(options.fault),
+        log=log,
+    )
+    asyncio.run(_serve(simulator, options.port, as_json=options.json))
+    simulator.finish()
+    return 0
+
+
+async def _serve(simulator: Simulator, port: int, *, as_json: bool) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with serving(simulator, port) as url:
+        print(_ready(url, as_json=as_json), flush=True)
+        await stop.wait()
+
+
+def _ready(url: str, *, as_json: bool) -> str:
+    named = exports(url)
+    if as_json:
+        return msgspec.json.encode({"url": url, "exports": named}).decode()
+    lines = [f"  export {name}={value}" for name, value in named.items()]
+    return "\n".join([f"simulating every provider at {url} (Ctrl-C ends it)", *lines])
+
+
+def _logger(path: Path) -> Callable[[Exchanged], None]:
+    try:
+        file = path.open("ab", buffering=0)
+    except OSError as error:
+        raise MisuseError(f"cannot write the log {path}: {error.strerror or error}") from None
+    count = 0
+
+    def write(exchanged: Exchanged) -> None:
+        nonlocal count
+        count += 1
+        file.write(written(exchanged, count))
+
+    return write
+
+
+def _print(options: argparse.Namespace) -> int:
+    if options.table == "rules":
+        wanted = [options.family] if options.family else list(families())
+        if unknown := set(wanted) - set(families()):
+            raise MisuseError(
+                f"no rules are known for {sorted(unknown)[0]!r}; there are {', '.join(families())}"
+            )
+        if options.json:
+            rows = [
+                {"family": family, "id": rule.id, "models": rule.models, "status": rule.status,
+                 "message": rule.wording, "evidence": rule.evidence}
+                for family in wanted for rule in rules_of(family)
+            ]  # fmt: skip
+            print(msgspec.json.encode(rows).decode())
+        else:
+            print("\n\n".join(f"{family}\n\n{table(rules_of(family))}" for family in wanted))
+        return 0
+    told = (
+        [{"name": form, "meaning": meaning} for form, meaning in DIRECTIVES.values()]
+        if options.table == "directives"
+        else [{"name": fault.name, "meaning": fault.meaning} for fault in FAULTS.values()]
+    )
+    if options.json:
+        print(msgspec.json.encode(told).decode())
+    else:
+        width = max(len(row["name"]) for row in told)
+        print("\n".join(f"{row['name']:<{width}}  {row['meaning']}" for row in told))
+    return 0

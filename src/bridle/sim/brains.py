@@ -1,0 +1,210 @@
+"""Other minds to put behind the simulator than the rule-based one.
+
+    echo            says what it was told
+    Scripted        says what was written down for it, step by step
+    Recorded        says what a real model said when it was asked the same
+    Adversarial     calls tools that do not exist with arguments that do not fit, by seed
+
+A scripted or recorded mind that is asked something it has no answer for objects loudly:
+a test that goes on with a made-up answer proves nothing.
+"""
+
+import random
+import re
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import blake2b
+
+import msgspec
+
+from ..core.differing import differences
+from ..values.errors import Failure, MisuseError
+from ..values.message import Message, Reply
+from ..values.parts import Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.request import Request, ToolSpec
+from ..values.value import Value
+from .brain import composed, played
+from .directives import ScriptedReply
+from .instance import filled
+from .scene import look
+from .turn import Turn
+
+DIFFERENCES_SHOWN = 6
+CALLS_MAX = 3
+NONSENSE = ('{"', "{}", "null", "[]", '"', '{"a":1}', '{"a":{"b":[[[]]]}}', "NaN", '{"\\ud800":0}', "")
+"""Arguments that some model has sent at some time."""
+
+
+def echo(request: Request) -> Reply:
+    """What was last said or brought, word for word."""
+    scene = look(request)
+    brought = [exchange.text for exchange in scene.last_exchanges]
+    return composed(request, [Text(text="\n".join(brought) or scene.prompt or "(nothing)")])
+
+
+class Step(Value):
+    """One reply of a script, and perhaps what has to be asked for it to be given."""
+
+    reply: ScriptedReply
+    expect: str = ""
+    """A regular expression that must be found in what was last said or brought."""
+
+
+class Scripted:
+    """Steps in order.  Asked the same once more, as after a failure, it gives the same step."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._steps = tuple(steps)
+        self._taken = 0
+        self._point = b""
+
+    def __call__(self, request: Request) -> Turn:
+        point = blake2b(msgspec.json.encode(request.messages), digest_size=16).digest()
+        if point != self._point:
+            if self._taken == len(self._steps):
+                raise MisuseError(
+                    f"the script has {len(self._steps)} replies and was asked for one more,"
+                    f" after {_last_words(request)!r}"
+                )
+            step = self._steps[self._taken]
+            if step.expect and not re.search(step.expect, _last_words(request)):
+                raise MisuseError(
+                    f"step {self._taken + 1} of the script expects {step.expect!r},"
+                    f" but what was said is {_last_words(request)!r}"
+                )
+            self._point, self._taken = point, self._taken + 1
+        return played(request, self._steps[self._taken - 1].reply)
+
+    def unfinished(self) -> str:
+        left = len(self._steps) - self._taken
+        return f"{left} of {len(self._steps)} replies of the script were never asked for" if left else ""
+
+
+class Recorded:
+    """Pairs of a request and what came of it, as a codec read them off a recording.
+
+    A question is known again by what was said, not by its bytes, so a recording made with
+    one provider can be answered from on the wire of another.
+    """
+
+    def __init__(self, pairs: Sequence[tuple[Request, Reply | Failure]]) -> None:
+        self._pairs = list(pairs)
+        self._known = [_gist(request) for request, _ in self._pairs]
+        self._used: set[int] = set()
+
+    def __call__(self, request: Request) -> Reply | Failure:
+        gist = _gist(request)
+        fitting = [index for index, known in enumerate(self._known) if known == gist]
+        if not fitting:
+            raise MisuseError(self._miss(gist))
+        fresh = next((index for index in fitting if index not in self._used), fitting[-1])
+        self._used.add(fresh)
+        answer = self._pairs[fresh][1]
+        return msgspec.structs.replace(answer, id="") if isinstance(answer, Reply) else answer
+
+    def unfinished(self) -> str:
+        left = len(self._pairs) - len(self._used)
+        return f"{left} of {len(self._pairs)} recorded answers were never asked for" if left else ""
+
+    def _miss(self, gist: object) -> str:
+        if not self._known:
+            return "nothing is recorded, so there is no answer"
+        found = [list(differences(known, gist)) for known in self._known]
+        nearest = min(range(len(found)), key=lambda index: len(found[index]))
+        shown = "; ".join(found[nearest][:DIFFERENCES_SHOWN])
+        more = len(found[nearest]) - DIFFERENCES_SHOWN
+        rest = f"; and {more} more" if more > 0 else ""
+        return f"this was never recorded; nearest is recording {nearest + 1}, where {shown}{rest}"
+
+
+class Adversarial:
+    """A model that means well and gets everything wrong, the same way for the same seed."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+
+    def __call__(self, request: Request) -> Reply:
+        said = blake2b(msgspec.json.encode(request.messages), digest_size=8).hexdigest()
+        chance = random.Random(f"{self._seed} {said}")
+        parts: list[Part] = [Text(text="Let me try this.")] if chance.random() < 0.5 else []
+        makers: tuple[Callable[[random.Random, Request], ToolCall], ...] = (
+            _unknown_tool,
+            _misfit,
+            _misfit,
+            _proper,
+        )
+        for _ in range(chance.randint(0, CALLS_MAX)):
+            parts.append(chance.choice(makers)(chance, request))
+        if chance.random() < 0.3:
+            parts += [part for part in parts if isinstance(part, ToolCall)][-1:]
+        return composed(request, parts or [Text(text=chance.choice(("", " ", "Done.", "I cannot.")))])
+
+
+def _tools(request: Request) -> tuple[ToolSpec, ...]:
+    return request.tools or (ToolSpec(name="nothing"),)
+
+
+def _unknown_tool(chance: random.Random, request: Request) -> ToolCall:
+    name = chance.choice(_tools(request)).name
+    wrong = chance.choice((name.upper(), f"{name}_", f"functions.{name}", "multi_tool_use.parallel", "x"))
+    return ToolCall(id="", name=wrong, arguments="{}")
+
+
+def _misfit(chance: random.Random, request: Request) -> ToolCall:
+    return ToolCall(id="", name=chance.choice(_tools(request)).name, arguments=chance.choice(NONSENSE))
+
+
+def _proper(chance: random.Random, request: Request) -> ToolCall:
+    tool = chance.choice(_tools(request))
+    return ToolCall(id="", name=tool.name, arguments=filled(tool.parameters, "", ""))
+
+
+def _last_words(request: Request) -> str:
+    """What was last said to the model, by a person or a tool."""
+    for message in reversed(request.messages):
+        if message.role != "assistant":
+            return message.text or "\n".join(result.text for result in message.results)
+    return ""
+
+
+def _gist(request: Request) -> object:
+    """What a question is about: who says what, which tools there are; no ids, no provider's marks."""
+    return {
+        "system": "\n".join(text.text for text in request.system),
+        "tools": [tool.name for tool in request.tools],
+        "messages": [
+            {"role": message.role, "parts": [_told(part) for part in parts]}
+            for message in _merged(request.messages)
+            if (parts := [part for part in message.parts if not isinstance(part, Reasoning)])
+        ],
+    }
+
+
+def _merged(messages: Sequence[Message]) -> list[Message]:
+    """Wires differ in whether results stand alone; neighbours of one role are one."""
+    merged: list[Message] = []
+    for message in messages:
+        role = "user" if message.role == "tool" else message.role
+        if merged and merged[-1].role == role:
+            merged[-1] = Message(role=role, parts=(*merged[-1].parts, *message.parts))
+        else:
+            merged.append(Message(role=role, parts=message.parts))
+    return merged
+
+
+def _told(part: Part) -> object:
+    match part:
+        case Text():
+            return {"text": part.text}
+        case ToolCall():
+            return {"call": part.name, "arguments": _value(part.arguments)}
+        case ToolResult():
+            return {"result": part.text}
+        case _:
+            return {"other": type(part).__name__}
+
+
+def _value(arguments: str) -> object:
+    try:
+        return msgspec.json.decode(arguments or "{}")
+    except msgspec.DecodeError:
+        return arguments

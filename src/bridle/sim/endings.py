@@ -1,0 +1,63 @@
+"""How a scripted reply ends: the provider's own word for a stop, or ours, and what is cut off.
+
+Which stop a provider's word stands for is asked of its codec, by speaking the word and
+hearing what is made of it; so no table of words is kept twice, and a word that nobody
+knows yet can be spoken too.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from ..ports.codec import Codec
+from ..values.errors import ProviderError
+from ..values.message import Reply, Stop
+from ..values.parts import Part, Text, ToolCall
+from ..values.request import Request
+
+OURS = {stop.value: stop for stop in Stop}
+
+
+def ended(codec: Codec, request: Request, reply: Reply, word: str) -> Reply:
+    """The reply with this word for its end."""
+    if word in OURS:
+        return replace(reply, stop=OURS[word], stop_detail="")
+    for candidate in _candidates(reply, word):
+        if word in _heard(codec, request, candidate).replace(":", " ").split():
+            return candidate
+    return replace(reply, stop=Stop.OTHER, stop_detail=word)
+
+
+def halved(parts: tuple[Part, ...]) -> tuple[Part, ...]:
+    """The last call with half of its arguments; without a call, half of the last words."""
+    for kind in (ToolCall, Text):
+        for at in range(len(parts) - 1, -1, -1):
+            part = parts[at]
+            if not isinstance(part, kind):
+                continue
+            if isinstance(part, ToolCall):
+                cut: Part = replace(part, arguments=part.arguments[: len(part.arguments) // 2])
+            else:
+                assert isinstance(part, Text)
+                cut = replace(part, text=part.text[: len(part.text) // 2])
+            return (*parts[:at], cut, *parts[at + 1 :])
+    return parts
+
+
+def _candidates(reply: Reply, word: str) -> Iterator[Reply]:
+    # A word that nobody knows means nothing known; and a refusal turns words into something else.
+    order = sorted(Stop, key=lambda stop: (stop is not Stop.OTHER, stop is Stop.REFUSED))
+    for detail in (word, f"incomplete: {word}"):
+        for stop in order:
+            yield replace(reply, stop=stop, stop_detail=detail)
+
+
+def _heard(codec: Codec, request: Request, reply: Reply) -> str:
+    spoken = codec.speak(reply, stream=False)
+    decoder = codec.decoder(request, spoken.status, dict(spoken.headers))
+    try:
+        for frame in spoken.frames:
+            decoder.feed(frame)
+        return decoder.close().stop_detail
+    except ProviderError:
+        return ""  # a word under which this reply is none at all on this wire

@@ -1,0 +1,112 @@
+"""What a provider offers beside its main endpoint: lists of models, counting, conversations it keeps.
+
+Each family has its own file (`side_<family>.py`) with a table of doors; a family without
+one has none.  It may also say how a request that leans on something kept is filled in
+before it is read, how the answer is dressed for the one who asked, and what is kept of it.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+
+from ..ports.codec import HttpReply
+from ..values.errors import Failure
+from ..values.model import Model
+from ..values.request import Request
+from ..values.value import Value
+from .keeping import Keeping
+
+PREFIX = "side_"
+Json = dict[str, object]
+
+
+class Knock(Value):
+    """A request at a side door."""
+
+    found: Mapping[str, str]
+    """What the door's pattern caught of the path."""
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    body: Json
+    now: float
+
+
+class House(Value):
+    """What is behind the doors."""
+
+    models: tuple[Model, ...]
+    """Everybody's."""
+    keeping: Keeping
+    read: Callable[[str, Json, Mapping[str, str]], Request | Failure]
+    """What a body would mean at another path of the same family, rules included."""
+    count: Callable[[Request], int]
+
+    def models_of(self, *families: str) -> tuple[Model, ...]:
+        """Each model of these families once, whoever serves it."""
+        theirs = (model for model in self.models if model.endpoint.family in families)
+        return tuple({model.id: model for model in theirs}.values())
+
+
+class Door(Value):
+    method: str
+    pattern: re.Pattern[str]
+    """Of the whole path."""
+    open: Callable[[House, Knock], "Json | Failure | HttpReply"]
+    header: str = ""
+    """Only for those who send this header: some paths belong to several families."""
+
+
+def _as_it_is(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    return reply
+
+
+class Side(Value):
+    """Everything of a family but its main endpoint."""
+
+    doors: tuple[Door, ...] = ()
+    unfolded: Callable[[Keeping, Mapping[str, object]], "Mapping[str, object] | Failure"] | None = None
+    """The request with everything in it that it leans on; the very same when it leans on nothing."""
+    dressed: Callable[[HttpReply, Mapping[str, object], Mapping[str, str]], HttpReply] = _as_it_is
+    """The answer as this body and this query want it."""
+    kept: Callable[[Keeping, Mapping[str, object], HttpReply], None] | None = None
+    """Keeps what has to be kept of an answer."""
+
+
+@cache
+def side_of(family: str) -> Side:
+    name = f"{__package__}.{PREFIX}{family}"
+    if find_spec(name) is None:
+        return Side()
+    side: Side = import_module(name).SIDE
+    return side
+
+
+def find_door(
+    families: tuple[str, ...], method: str, url: str, headers: Mapping[str, str]
+) -> tuple[str, Door, Mapping[str, str]] | None:
+    """Whose door this is, the door, and what its pattern caught."""
+    path = urlsplit(url).path.rstrip("/")
+    for family in families:
+        for door in side_of(family).doors:
+            found = door.pattern.fullmatch(path) if door.method == method else None
+            if found is not None and (not door.header or door.header in headers):
+                caught = {name: value for name, value in found.groupdict().items() if value is not None}
+                return family, door, caught
+    return None
+
+
+def query_of(url: str) -> Mapping[str, str]:
+    return dict(parse_qsl(urlsplit(url).query))
+
+
+def plain(body: Json, status: int = 200) -> HttpReply:
+    return HttpReply(
+        status=status,
+        headers=(("content-type", "application/json"),),
+        frames=(msgspec.json.encode(body),),
+    )

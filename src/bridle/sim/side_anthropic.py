@@ -1,0 +1,81 @@
+"""Beside the Messages API: counting tokens, and the list of models."""
+
+import re
+
+from ..values.errors import Failure
+from ..values.model import Model
+from ..values.request import Request
+from .side import Door, House, Json, Knock, Side
+
+COUNTED_WITH_TOKENS = 4_096
+"""Counting takes no `max_tokens`, which the rules of messages ask for."""
+VERSION = "anthropic-version"
+THINKING = ("adaptive", "enabled", "disabled", "between_tools")
+PAGE_DEFAULT, PAGE_MAX = 20, 1000
+FAMILIES = ("anthropic",)
+
+
+def count(house: House, knock: Knock) -> Json | Failure:
+    budget = knock.body.get("thinking")
+    room = budget.get("budget_tokens") if isinstance(budget, dict) else None
+    body: Json = {**knock.body, "max_tokens": (room if isinstance(room, int) else 0) + COUNTED_WITH_TOKENS}
+    body.pop("stream", None)
+    request = house.read("/v1/messages", body, knock.headers)
+    return {"input_tokens": house.count(request)} if isinstance(request, Request) else request
+
+
+def models(house: House, knock: Knock) -> Json:
+    listed = [_about(model) for model in house.models_of(*FAMILIES)]
+    names = [str(model["id"]) for model in listed]
+    start = names.index(knock.query["after_id"]) + 1 if knock.query.get("after_id") in names else 0
+    limit = knock.query.get("limit", "")
+    size = min(int(limit), PAGE_MAX) if limit.isdigit() and int(limit) else PAGE_DEFAULT
+    page = listed[start : start + size]
+    return {
+        "data": page,
+        "has_more": start + size < len(listed),
+        "first_id": page[0]["id"] if page else None,
+        "last_id": page[-1]["id"] if page else None,
+    }
+
+
+def model(house: House, knock: Knock) -> Json | Failure:
+    name = knock.found["model"]
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        return Failure(kind="not_found", message=f"model: {name}", status=404, code="not_found_error")
+    return _about(found)
+
+
+def _about(model: Model) -> Json:
+    abilities = model.abilities
+    return {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.id.replace("-", " ").title(),
+        "created_at": "2026-01-01T00:00:00Z",
+        "max_input_tokens": abilities.context_tokens,
+        "max_tokens": abilities.output_tokens,
+        "capabilities": {
+            "thinking": {
+                "supported": bool(abilities.thinking),
+                "types": {kind: {"supported": kind in abilities.thinking} for kind in THINKING},
+            },
+            "effort": {
+                "supported": bool(abilities.efforts),
+                **{level: {"supported": True} for level in abilities.efforts},
+            },
+            "image_input": {"supported": abilities.images},
+            "pdf_input": {"supported": abilities.documents},
+            "structured_outputs": {"supported": abilities.structured_output == "native"},
+        },
+    }
+
+
+DOORS = (
+    Door(method="POST", pattern=re.compile(r".*/messages/count_tokens"), open=count),
+    Door(method="GET", pattern=re.compile(r".*/models"), open=models, header=VERSION),
+    Door(method="GET", pattern=re.compile(r".*/models/(?P<model>[^/:]+)"), open=model, header=VERSION),
+)
+
+SIDE = Side(doors=DOORS)

@@ -1,0 +1,81 @@
+"""Beside generateContent: counting tokens, the list of models, and streams that are lists.
+
+Asked for a stream without `alt=sse`, the provider sends one JSON array, item by item.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from ..ports.codec import HttpReply
+from ..values.errors import Failure
+from ..values.model import Model
+from ..values.request import Request
+from .side import Door, House, Json, Knock, Side
+
+KEY = "x-goog-api-key"
+SSE_DATA = b"data: "
+METHODS = ("generateContent", "countTokens")
+FAMILIES = ("gemini",)
+
+
+def count(house: House, knock: Knock) -> Json | Failure:
+    inner = knock.body.get("generateContentRequest")
+    body: Json = dict(inner if isinstance(inner, dict) else knock.body)
+    body.pop("model", None)
+    request = house.read(f"/v1beta/models/{knock.found['model']}:generateContent", body, knock.headers)
+    if not isinstance(request, Request):
+        return request
+    total = house.count(request)
+    return {"totalTokens": total, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": total}]}
+
+
+def models(house: House, knock: Knock) -> Json:
+    return {"models": [_about(model) for model in house.models_of(*FAMILIES)]}
+
+
+def model(house: House, knock: Knock) -> Json | Failure:
+    name = unquote(knock.found["model"])
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        message = f"models/{name} is not found for API version v1beta."
+        return Failure(kind="not_found", message=message, status=404, code="NOT_FOUND")
+    return _about(found)
+
+
+def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    streamed = any("event-stream" in value for _, value in reply.headers)
+    if not streamed or query.get("alt") == "sse":
+        return reply
+    items = [frame.removeprefix(SSE_DATA).strip() for frame in reply.frames]
+    frames = [(b"[" if not at else b",\r\n") + item for at, item in enumerate(items)]
+    return replace(
+        reply,
+        headers=(("content-type", "application/json; charset=UTF-8"),),
+        frames=(*frames, b"]"),
+    )
+
+
+def _about(model: Model) -> Json:
+    return {
+        "name": f"models/{model.id}",
+        "version": model.id,
+        "displayName": model.id.replace("-", " ").title(),
+        "inputTokenLimit": model.abilities.context_tokens,
+        "outputTokenLimit": model.abilities.output_tokens,
+        "supportedGenerationMethods": list(METHODS),
+        "thinking": bool(model.abilities.thinking),
+    }
+
+
+DOORS = (
+    Door(method="POST", pattern=re.compile(r".*/models/(?P<model>[^/:]+):countTokens"), open=count),
+    Door(method="GET", pattern=re.compile(r".*/v1beta\w*/models"), open=models),
+    Door(method="GET", pattern=re.compile(r".*/v1beta\w*/models/(?P<model>[^/:]+)"), open=model),
+    Door(method="GET", pattern=re.compile(r".*/v1/models"), open=models, header=KEY),
+    Door(method="GET", pattern=re.compile(r".*/v1/models/(?P<model>[^/:]+)"), open=model, header=KEY),
+)
+
+SIDE = Side(doors=DOORS, dressed=dressed)

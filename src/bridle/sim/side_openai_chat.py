@@ -1,0 +1,56 @@
+"""Beside Chat Completions: the list of models, and counts only for those who ask for them.
+
+A stream has its counts in a piece without choices, which breaks every client that does not
+expect it; so it is sent only when `stream_options` ask for it.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from ..ports.codec import HttpReply
+from ..values.errors import Failure
+from ..values.model import Model
+from .side import Door, House, Json, Knock, Side
+
+COUNTS_ONLY = b'"choices":[],'
+CREATED = 1_767_225_600
+FAMILIES = (
+    "openai_responses",
+    "openai_chat",
+)
+
+
+def models(house: House, knock: Knock) -> Json:
+    return {"object": "list", "data": [_about(model) for model in house.models_of(*FAMILIES)]}
+
+
+def model(house: House, knock: Knock) -> Json | Failure:
+    name = unquote(knock.found["model"])
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        message = f"The model '{name}' does not exist"
+        return Failure(kind="not_found", message=message, status=404, code="model_not_found")
+    return _about(found)
+
+
+def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    options = body.get("stream_options")
+    if isinstance(options, dict) and options.get("include_usage"):
+        return reply
+    frames = tuple(frame for frame in reply.frames if COUNTS_ONLY not in frame)
+    return replace(reply, frames=frames) if len(reply.frames) > 1 else reply
+
+
+def _about(model: Model) -> Json:
+    return {"id": model.id, "object": "model", "created": CREATED, "owned_by": model.endpoint.name}
+
+
+DOORS = (
+    Door(method="GET", pattern=re.compile(r".*/models"), open=models),
+    Door(method="GET", pattern=re.compile(r".*/models/(?P<model>.+)"), open=model),
+)
+
+SIDE = Side(doors=DOORS, dressed=dressed)

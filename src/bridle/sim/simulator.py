@@ -1,0 +1,265 @@
+"""A simulated provider with a memory: everything about the simulator that has state.
+
+`answer` is the application behind `sim:` models and behind the HTTP server.  A request is
+heard by its family, checked against the family's rules, answered by the brain, measured,
+and delivered as a timeline.  What is remembered between two requests: what was refused,
+and which troubles a conversation has already met.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from hashlib import blake2b
+from random import Random
+
+import msgspec
+from msgspec.structs import replace
+
+from ..core.retry import TRANSIENT
+from ..ports.clock import Clock
+from ..ports.codec import HttpReply
+from ..ports.transport import Cut, Outgoing, Pause, Timeline
+from ..providers import load
+from ..run.clock import SystemClock
+from ..transports.recorded import Recording
+from ..transports.recording import Exchanged, scrubbed
+from ..values.errors import Failure, MisuseError
+from ..values.request import Request
+from ..values.value import Value
+from .app import SCHEME, Heard, families_at, hear, models, objection
+from .brain import perform
+from .faults import Plan, Planned
+from .incidents import Incident
+from .keeping import Keeping
+from .side import House, Knock, find_door, plain, query_of, side_of
+from .tokens import measured, prompt_tokens
+from .turn import Brain, CutAfter, Trouble, Turn, turn_of
+
+REFUSALS_MAX = 1_000
+"""More than anybody reads; a server that runs for weeks must not grow."""
+ATTEMPTS_MAX = 10_000
+"""Conversations that were given up in the middle of their troubles; the oldest are forgotten."""
+
+
+class Refusal(Value):
+    """A request that was turned away."""
+
+    family: str
+    rule: str
+    """The id of the rule it broke; empty when it could not even be read."""
+    message: str
+    path: str
+
+
+class Simulator:
+    def __init__(
+        self,
+        brain: Brain = perform,
+        *,
+        clock: Clock | None = None,
+        seed: int = 0,
+        strict: bool = True,
+        profile: str = "",
+        faults: Iterable[Planned | str] = (),
+        log: Callable[[Exchanged], None] | None = None,
+    ) -> None:
+        """`strict` refuses what the provider would refuse.  `clock` dates whatever has a lifetime.
+
+        `faults` are names of what is to go wrong (`bridle sim faults`); `log` is given every exchange.
+        """
+        self.brain, self.seed, self.strict, self.profile = brain, seed, strict, profile
+        self.clock: Clock = clock or SystemClock()
+        self.refusals: list[Refusal] = []
+        self.keeping = Keeping()
+        self.struck: list[str] = []
+        """The faults that happened, in order."""
+        self._plan = Plan(faults, seed)
+        self._mishaps: list[str] = []
+        self._log = log
+        self._attempts: dict[bytes, int] = {}
+        self._asked: Counter[bytes] = Counter()
+
+    async def answer(self, outgoing: Outgoing) -> Timeline:
+        family, timeline = self._answer(outgoing)
+        if self._log is not None:
+            answer = Recording(status=timeline.status, headers=timeline.headers, body=timeline.body)
+            self._log(scrubbed(outgoing, answer, family))
+        return timeline
+
+    def plan(self, faults: Iterable[Planned | str]) -> None:
+        """Let these go wrong from now on, instead of what was planned before."""
+        self._plan = Plan(faults, self.seed)
+
+    def finish(self) -> None:
+        """Raises `MisuseError` when something was asked that nobody had an answer for, or when a script
+        or a planned fault was never reached."""
+        unfinished = getattr(self.brain, "unfinished", None)
+        left = unfinished() if unfinished is not None else ""
+        faults = f"planned faults never happened: {', '.join(self._plan.left)}" if self._plan.left else ""
+        if problems := [*self._mishaps, *filter(None, (left, faults))]:
+            raise MisuseError("; ".join(problems))
+
+    def _answer(self, outgoing: Outgoing) -> tuple[str, Timeline]:
+        heard = hear(outgoing)
+        try:
+            return heard.codec.family, self._attend(outgoing, heard)
+        except MisuseError as error:
+            self._mishaps.append(str(error))
+            failure = Failure(kind="invalid", message=f"simulator: {error}", status=400, should_retry=False)
+            return heard.codec.family, _whole(heard.codec.speak_failure(failure))
+
+    def _attend(self, outgoing: Outgoing, heard: Heard) -> Timeline:
+        request = heard.request
+        if isinstance(request, Failure) and request.kind == "not_found":
+            return self._aside(outgoing, heard, request)
+        body = heard.asked.body
+        unfolded = side_of(heard.codec.family).unfolded
+        if unfolded is not None:
+            whole = unfolded(self.keeping, body)
+            if isinstance(whole, Failure):
+                return self._refuse(heard, whole)
+            if whole is not body:
+                heard = hear(replace(outgoing, body=msgspec.json.encode(whole)))
+        violation = objection(heard) if self.strict else None
+        if violation is not None:
+            return self._refuse(heard, violation.failure, violation.rule.id)
+        if isinstance(heard.request, Failure):
+            return self._refuse(heard, heard.request)
+        return self._reply(heard, heard.request, outgoing, body)
+
+    def _aside(self, outgoing: Outgoing, heard: Heard, otherwise: Failure) -> Timeline:
+        """What is asked of the provider beside the main thing."""
+        families, headers = families_at(outgoing.url), heard.asked.headers
+        found = find_door(families, outgoing.method, outgoing.url, headers)
+        if found is None:
+            return self._refuse(heard, otherwise)
+        family, door, caught = found
+
+        def read(path: str, body: dict[str, object], headers: Mapping[str, str]) -> Request | Failure:
+            main = Outgoing(
+                method="POST",
+                url=f"{SCHEME}://{family}{path}",
+                headers=tuple(headers.items()),
+                body=msgspec.json.encode(body),
+            )
+            inner = hear(main)
+            violation = objection(inner) if self.strict else None
+            return violation.failure if violation is not None else inner.request
+
+        house = House(models=models(), keeping=self.keeping, read=read, count=prompt_tokens)
+        knock = Knock(
+            found=caught,
+            query=query_of(outgoing.url),
+            headers=headers,
+            body=dict(heard.asked.body),
+            now=self.clock.now(),
+        )
+        opened = door.open(house, knock)
+        if isinstance(opened, Failure):
+            return self._refuse(replace(heard, codec=load(family)), opened)
+        return _whole(opened if isinstance(opened, HttpReply) else plain(opened))
+
+    def _refuse(self, heard: Heard, failure: Failure, rule: str = "") -> Timeline:
+        refusal = Refusal(
+            family=heard.codec.family, rule=rule, message=failure.message, path=heard.asked.path
+        )
+        self.refusals.append(refusal)
+        del self.refusals[:-REFUSALS_MAX]
+        return _whole(heard.codec.speak_failure(failure))
+
+    def _reply(
+        self, heard: Heard, request: Request, outgoing: Outgoing, body: Mapping[str, object]
+    ) -> Timeline:
+        decided = turn_of(self.brain(request))
+        if isinstance(decided, Failure):
+            return _whole(heard.codec.speak_failure(decided))
+        reply = measured(request, decided.reply)
+        trouble = self._trouble(request, decided.troubles)
+        if isinstance(trouble, Failure):
+            return _whole(heard.codec.speak_failure(trouble))
+        side = side_of(heard.codec.family)
+        spoken = heard.codec.speak(reply, stream=request.stream)
+        spoken = side.dressed(spoken, body, query_of(outgoing.url))
+        struck = self._strike(
+            Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
+        )
+        if struck is not None:
+            return struck
+        if side.kept is not None and trouble is None:
+            side.kept(self.keeping, body, spoken)
+        return delivered(spoken, decided, trouble)
+
+    def _strike(self, incident: Incident) -> Timeline | None:
+        if not self._plan:
+            return None
+        point = _point(incident.request)
+        self._asked[point] += 1
+        found = self._plan.strike(incident, f"{point.hex()} {self._asked[point]}")
+        if found is None:
+            return None
+        self.struck.append(found[0])
+        return found[1]
+
+    def _trouble(self, request: Request, troubles: tuple[Trouble, ...]) -> Trouble | None:
+        """What this attempt meets.  What no second attempt can mend is met every time."""
+        if not troubles:
+            return None
+        point = _point(request)
+        attempt = self._attempts.pop(point, 0)
+        if attempt >= len(troubles):
+            return None
+        trouble = troubles[attempt]
+        mendable = not isinstance(trouble, Failure) or TRANSIENT[trouble.kind]
+        self._attempts[point] = attempt + 1 if mendable else attempt
+        if len(self._attempts) > ATTEMPTS_MAX:
+            del self._attempts[next(iter(self._attempts))]
+        return trouble
+
+
+def delivered(reply: HttpReply, turn: Turn, trouble: CutAfter | None = None) -> Timeline:
+    paced = tuple(_paced(reply.frames, turn))
+    beats = paced if trouble is None else tuple(_cut(paced, trouble.bytes))
+    return Timeline(
+        status=reply.status, headers=reply.headers, beats=beats, delay_seconds=turn.silence_seconds
+    )
+
+
+def _whole(reply: HttpReply) -> Timeline:
+    return Timeline(status=reply.status, headers=reply.headers, beats=reply.frames)
+
+
+def _paced(frames: tuple[bytes, ...], turn: Turn) -> Iterator[bytes | Pause | Cut]:
+    middle = len(frames) // 2
+    for number, frame in enumerate(frames):
+        if number and turn.pace_seconds:
+            yield Pause(seconds=turn.pace_seconds)
+        if number == middle and turn.stall_seconds:
+            yield Pause(seconds=turn.stall_seconds)
+        yield frame
+
+
+def _cut(beats: tuple[bytes | Pause | Cut, ...], left: int) -> Iterator[bytes | Pause | Cut]:
+    for beat in beats:
+        if isinstance(beat, bytes):
+            if len(beat) >= left:
+                if left:
+                    yield beat[:left]
+                break
+            left -= len(beat)
+        yield beat
+    yield Cut()
+
+
+def _point(request: Request) -> bytes:
+    """What tells this point of a conversation from every other."""
+    return blake2b(msgspec.json.encode((request.model.id, request.messages)), digest_size=16).digest()
+
+
+@cache
+def default() -> Simulator:
+    """The one behind `sim:` in this process, made when somebody first asks it."""
+    return Simulator()
+
+
+async def answer(outgoing: Outgoing) -> Timeline:
+    return await default().answer(outgoing)

@@ -1,0 +1,41 @@
+"""What a brain decides: a reply, how it is delivered, and what goes wrong before it is.
+
+A provider that fails for ever is of no use in a test, so troubles are used up: each
+attempt at the same point of a conversation meets the next one, and when all are used up
+the reply is delivered.  After that they start over, so that the next conversation of the
+same kind meets them too.  Pauses are no troubles: they belong to every delivery.
+"""
+
+from collections.abc import Callable
+
+from ..values.errors import Failure
+from ..values.message import Reply
+from ..values.request import Request
+from ..values.value import Value
+
+
+class CutAfter(Value, tag="cut_after"):
+    """The reply is begun and the connection breaks after this many bytes of it."""
+
+    bytes: int
+
+
+Trouble = Failure | CutAfter
+
+
+class Turn(Value):
+    reply: Reply
+    troubles: tuple[Trouble, ...] = ()
+    silence_seconds: float = 0.0
+    """Before the first byte."""
+    stall_seconds: float = 0.0
+    """In the middle of a stream."""
+    pace_seconds: float = 0.0
+    """Between two pieces of a stream."""
+
+
+Brain = Callable[[Request], Reply | Failure | Turn]
+
+
+def turn_of(decided: Reply | Failure | Turn) -> Turn | Failure:
+    return Turn(reply=decided) if isinstance(decided, Reply) else decided

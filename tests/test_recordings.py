@@ -1,0 +1,77 @@
+"""Runs that are recorded, scrubbed and replayed; whole and streamed, on every wire."""
+
+import asyncio
+
+import pytest
+
+from bridle import Agent
+from bridle.sim.recordings import recorded_brain
+from bridle.sim.simulator import Simulator
+from bridle.testing import ProviderSim, recording, replaying
+from bridle.transports.recording import read_exchanges
+from bridle.values.errors import MisuseError
+from sim_families import FAMILIES, MODELS, put, question, told
+
+PROMPT = '!say Let me add.\n!call add {"a": 1, "b": 2}\n!then\n!say Three.'
+
+
+def add(a: int, b: int) -> str:
+    """Add two numbers."""
+    return str(a + b)
+
+
+async def run(line, *, stream, prompt=PROMPT):
+    agent = Agent(line, tools=[add])
+    if not stream:
+        return await agent.run(prompt)
+    events = [event async for event in agent.stream(prompt)]
+    return events[-1].result
+
+
+def recorded_run(path, model, *, stream):
+    with ProviderSim() as provider, recording(path) as recorded:
+        return asyncio.run(run(recorded(provider.model(model)), stream=stream))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_recorded_run_is_replayed_without_anybody_there(tmp_path, family, stream):
+    path, model = tmp_path / "run.jsonl", MODELS[family]
+    first = recorded_run(path, model, stream=stream)
+    line = replaying(path, model, slice_bytes=7)
+    again = asyncio.run(run(line, stream=stream))
+    assert again.text == first.text == "Three."
+    assert [message.parts for message in again.messages] == [message.parts for message in first.messages]
+    assert line.transport.remaining == 0
+
+
+def test_what_was_never_recorded_is_told_with_the_difference(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recorded_run(path, MODELS["anthropic"], stream=False)
+    with pytest.raises(MisuseError, match=r"never recorded; nearest is line 1, where .*Let me add.* became"):
+        asyncio.run(run(replaying(path, MODELS["anthropic"]), stream=False, prompt="Something else"))
+
+
+def test_a_recording_answers_on_another_wire(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recorded_run(path, MODELS["anthropic"], stream=True)
+    with ProviderSim(brain=recorded_brain(path)) as provider:
+        result = asyncio.run(run(provider.model(MODELS["openai_chat"]), stream=False))
+    assert result.text == "Three."
+
+
+def test_a_miss_of_a_recorded_mind_is_told_with_the_difference(tmp_path):
+    path = tmp_path / "run.jsonl"
+    recorded_run(path, MODELS["gemini"], stream=False)
+    request = question("gemini", "Something else")
+    failure = told(request, put(Simulator(recorded_brain(path)), request))
+    assert "never recorded; nearest is recording 1" in failure.message
+    assert "Something else" in failure.message
+
+
+def test_something_else_than_a_recording_is_misuse(tmp_path):
+    (tmp_path / "other.jsonl").write_text('{"what": 1}\n')
+    with pytest.raises(MisuseError, match="is not a recording: KeyError"):
+        read_exchanges(tmp_path / "other.jsonl")
+    with pytest.raises(MisuseError, match="cannot read"):
+        read_exchanges(tmp_path / "missing.jsonl")

@@ -1,0 +1,164 @@
+"""Beside the main endpoints: models, counting, and what the Responses API keeps."""
+
+import asyncio
+import json
+
+import pytest
+
+from bridle.ports.transport import Outgoing
+from bridle.sim.simulator import Simulator
+from sim_families import MODELS, outgoing, put, question, told
+
+GPT, CLAUDE, GEMINI = (MODELS[family].id for family in ("openai_responses", "anthropic", "gemini"))
+VERSION = ("anthropic-version", "2023-06-01")
+
+
+def knock(simulator, method, url, body=None, *headers):
+    data = b"" if body is None else json.dumps(body).encode()
+    asked = Outgoing(method=method, url=url, headers=headers, body=data)
+    answer = asyncio.run(simulator.answer(asked))
+    return answer.status, json.loads(answer.body)
+
+
+def ask(simulator, text, **fields):
+    body = {"model": GPT, "input": text, **fields}
+    return knock(simulator, "POST", "/v1/responses", body)
+
+
+def said(response):
+    return response["output"][-1]["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "found"),
+    [
+        ("/v1/models", (VERSION,), lambda body: [each["id"] for each in body["data"]]),
+        ("/v1/models?limit=1000", (VERSION,), lambda body: [each["id"] for each in body["data"]]),
+        ("/v1/models", (), lambda body: [each["id"] for each in body["data"]]),
+        ("/v1beta/models", (), lambda body: [each["name"].partition("/")[2] for each in body["models"]]),
+        ("/v1/models", (("x-goog-api-key", "k"),), lambda body: [each["name"].partition("/")[2] for each in body["models"]]),
+    ],
+)  # fmt: skip
+def test_models_are_listed_in_the_words_of_whoever_is_asked(url, headers, found):
+    simulator = Simulator()
+    status, body = knock(simulator, "GET", url, None, *headers)
+    ids = found(body)
+    assert status == 200
+    assert len(ids) == len(set(ids)) > 1
+    assert {CLAUDE, GPT, GEMINI} & set(ids)
+    one, missing = (
+        knock(simulator, "GET", f"{url.partition('?')[0]}/{name}", None, *headers)
+        for name in (ids[0], "nobody")
+    )
+    assert (one[0], missing[0]) == (200, 404)
+    assert "nobody" in json.dumps(missing[1])
+
+
+def test_tokens_are_counted_as_they_are_charged():
+    simulator = Simulator()
+    request = question("anthropic", "Count me", tools=())
+    charged = told(request, put(simulator, request)).usage.input
+    body = {"model": CLAUDE, "messages": [{"role": "user", "content": "Count me"}]}
+    assert knock(simulator, "POST", "/v1/messages/count_tokens", body, VERSION) == (
+        200,
+        {"input_tokens": charged},
+    )
+    contents = {"contents": [{"role": "user", "parts": [{"text": "Count me"}]}]}
+    _, counted = knock(simulator, "POST", f"/v1beta/models/{GEMINI}:countTokens", contents)
+    assert counted["totalTokens"] > 2
+    inside = {"generateContentRequest": {"model": f"models/{GEMINI}", **contents}}
+    assert knock(simulator, "POST", f"/v1beta/models/{GEMINI}:countTokens", inside)[1] == counted
+    _, counted = knock(simulator, "POST", "/v1/responses/input_tokens", {"model": GPT, "input": "Count me"})
+    assert counted["input_tokens"] > 2
+
+
+def test_counting_goes_by_the_rules_too():
+    body = {"model": CLAUDE, "messages": [{"role": "user", "content": " "}]}
+    status, error = knock(Simulator(), "POST", "/v1/messages/count_tokens", body, VERSION)
+    assert (status, error["error"]["type"]) == (400, "invalid_request_error")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_chain_of_responses_is_one_conversation(stream):
+    simulator = Simulator()
+    _, first = ask(simulator, '!call look {"city": "Oslo"}\n!then\n!say Done.', tools=[])
+    (call,) = [item for item in first["output"] if item["type"] == "function_call"]
+    output = [{"type": "function_call_output", "call_id": call["call_id"], "output": "fine"}]
+    body = {"model": GPT, "input": output, "previous_response_id": first["id"], "stream": stream}
+    answer = asyncio.run(
+        simulator.answer(
+            Outgoing(method="POST", url="/v1/responses", headers=(), body=json.dumps(body).encode())
+        )
+    )
+    assert b"Done." in answer.body
+    assert first["id"].encode() in answer.body
+    assert simulator.refusals == []
+
+
+def test_what_was_not_kept_cannot_be_leaned_on():
+    simulator = Simulator()
+    _, first = ask(simulator, "!say Hi", store=False)
+    status, error = ask(simulator, "more", previous_response_id=first["id"])
+    assert (status, error["error"]["code"]) == (400, "previous_response_not_found")
+    assert error["error"]["message"] == f"Previous response with id '{first['id']}' not found."
+    assert knock(simulator, "GET", f"/v1/responses/{first['id']}")[0] == 404
+
+
+def test_a_kept_response_can_be_looked_at_and_deleted():
+    simulator = Simulator()
+    _, first = ask(simulator, "!say Hi", metadata={"a": "b"})
+    place = f"/v1/responses/{first['id']}"
+    assert knock(simulator, "GET", place) == (200, first)
+    assert first["metadata"] == {"a": "b"}
+    assert knock(simulator, "GET", f"{place}/input_items")[1]["data"][0]["content"] == "!say Hi"
+    assert knock(simulator, "POST", f"{place}/cancel", {})[0] == 400
+    assert knock(simulator, "DELETE", place)[1]["deleted"] is True
+    assert knock(simulator, "DELETE", place)[0] == 404
+    assert ask(simulator, "more", previous_response_id=first["id"])[0] == 400
+
+
+def test_a_conversation_grows_by_itself():
+    simulator = Simulator()
+    _, made = knock(simulator, "POST", "/v1/conversations", {"metadata": {"x": "y"}})
+    place = f"/v1/conversations/{made['id']}"
+    assert said(ask(simulator, "!say One", conversation=made["id"])[1]) == "One"
+    assert said(ask(simulator, "!say Two", conversation={"id": made["id"]})[1]) == "Two"
+    items = knock(simulator, "GET", f"{place}/items?order=asc")[1]["data"]
+    assert [item["role"] for item in items] == ["user", "assistant", "user", "assistant"]
+    assert len({item["id"] for item in items}) == 4
+    added = knock(simulator, "POST", f"{place}/items", {"items": [{"role": "user", "content": "x"}]})
+    assert added[1]["data"][0]["type"] == "message"
+    one = f"{place}/items/{added[1]['data'][0]['id']}"
+    assert knock(simulator, "GET", one)[0] == knock(simulator, "DELETE", one)[0] == 200
+    assert knock(simulator, "GET", one)[0] == 404
+    assert knock(simulator, "POST", place, {"metadata": {"z": "1"}})[1]["metadata"] == {"z": "1"}
+    assert knock(simulator, "DELETE", place)[1]["deleted"] is True
+    assert knock(simulator, "GET", place)[0] == 404
+    assert ask(simulator, "more", conversation=made["id"])[0] == 404
+
+
+def test_two_memories_at_once_are_one_too_many():
+    status, error = ask(Simulator(), "x", conversation="conv_1", previous_response_id="resp_1")
+    assert (status, error["error"]["code"]) == (400, "mutually_exclusive_parameters")
+
+
+def test_compaction_leaves_what_people_said_and_one_sealed_item():
+    items = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    _, compacted = knock(Simulator(), "POST", "/v1/responses/compact", {"model": GPT, "input": items})
+    assert compacted["object"] == "response.compaction"
+    assert [item["type"] for item in compacted["output"]] == ["message", "compaction"]
+
+
+def test_a_stream_without_events_is_a_list():
+    request = question("gemini", "!say one two")
+    asked = outgoing(request)
+    plain = Outgoing(method="POST", url=asked.url.partition("?")[0], headers=asked.headers, body=asked.body)
+    answer = asyncio.run(Simulator().answer(plain))
+    assert isinstance(json.loads(answer.body), list)
+    assert told(request, answer).text == "one two"
+
+
+def test_a_door_nobody_has_is_not_found():
+    simulator = Simulator()
+    assert knock(simulator, "GET", "/v1/nothing")[0] == 404
+    assert len(simulator.refusals) == 1
