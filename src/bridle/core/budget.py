@@ -8,9 +8,11 @@ what can be paid for, and a call that could not say anything useful is not made.
 
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from ..values.event import RunStop
 from ..values.usage import MILLION, Budget, Price, Usage
-from .state import State
+from .state import Spent, State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
 """Enough for an answer with its reasoning; within what may be awaited without a stream."""
@@ -65,3 +67,23 @@ def _story(budget: Budget, usage: Usage, usd: Decimal | None) -> str:
     if budget.tokens is not None:
         told.append(f"{usage.total} of {budget.tokens} tokens used")
     return " and ".join(told) + "; the next call would not fit"
+
+
+def charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
+    """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
+    if usage is None:
+        return state
+    if not usage.total:
+        usage = Usage(input=state.prompt_tokens, incomplete=True)
+        price = state.settings.model.price
+        usd = price.cost(usage) if price else None
+    return replace(
+        state,
+        run=replace(state.run, spent=plus(state.run.spent, usage, usd)),
+        total=plus(state.total, usage, usd),
+    )
+
+
+def plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:
+    known = None if spent.usd is None or usd is None else spent.usd + usd
+    return Spent(steps=spent.steps + steps, usage=spent.usage + usage, usd=known)

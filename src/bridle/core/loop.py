@@ -13,7 +13,6 @@ phase cannot happen, and saying so is better than guessing what it could mean.
 """
 
 from collections.abc import Callable
-from decimal import Decimal
 from typing import Any
 
 from msgspec.structs import replace
@@ -22,8 +21,7 @@ from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
 from ..values.parts import Part, Reasoning, Text, ToolCall
-from ..values.usage import Usage
-from .budget import exhausted
+from .budget import charged, exhausted, plus
 from .calls import (
     approval_answered,
     approval_asked,
@@ -42,7 +40,7 @@ from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, said
-from .state import Phase, Run, Spent, State
+from .state import Phase, Run, State
 from .undoing import compensation_finished, compensation_started, undone_note
 
 CONTINUE = "Continue where you stopped."
@@ -187,7 +185,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     acting = bool(calls)
     run = replace(
         state.run,
-        spent=_plus(state.run.spent, reply.usage, event.usd, steps=1),
+        spent=plus(state.run.spent, reply.usage, event.usd, steps=1),
         attempt=0,
         failure=None,
         refusals=(),
@@ -205,7 +203,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         if acting
         else (),
         run=replace(run, nudges=0, said="") if acting else run,
-        total=_plus(state.total, reply.usage, event.usd, steps=1),
+        total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
         prompt_tokens=reply.usage.total or state.prompt_tokens,
     )
@@ -235,7 +233,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         unchained=kind == "forgotten" or run.unchained,
         reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
     )
-    return _charged(replace(state, run=run), event.usage, event.usd)
+    return charged(replace(state, run=run), event.usage, event.usd)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
@@ -253,7 +251,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
-    after = _charged(state, event.usage, event.usd)
+    after = charged(state, event.usage, event.usd)
     if event.stop == "waiting":
         run = replace(after.run, stop=event.stop, reason=event.reason)
         return replace(after, phase=Phase.WAITING, run=run)
@@ -285,26 +283,6 @@ def _last_calls(state: State) -> tuple[ToolCall, ...]:
         if message.calls:
             return message.calls
     return ()
-
-
-def _charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
-    """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
-    if usage is None:
-        return state
-    if not usage.total:
-        usage = Usage(input=state.prompt_tokens, incomplete=True)
-        price = state.settings.model.price
-        usd = price.cost(usage) if price else None
-    return replace(
-        state,
-        run=replace(state.run, spent=_plus(state.run.spent, usage, usd)),
-        total=_plus(state.total, usage, usd),
-    )
-
-
-def _plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:
-    known = None if spent.usd is None or usd is None else spent.usd + usd
-    return Spent(steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
 
 
 Handler = Callable[[State, Any, float, str], State]
