@@ -16,9 +16,14 @@ if TYPE_CHECKING:
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
     from .run.stream import Stream as Stream
+    from .tools.conduct import ToolOptions as ToolOptions
     from .tools.function import tool as tool
     from .tools.raw import RawTool as RawTool
     from .tools.typed import TypedTool as TypedTool
+    from .values.approval import PendingApproval as PendingApproval
+    from .values.approval import Verdict as Verdict
+    from .values.compensation import Compensation as Compensation
+    from .values.delta import CallReady as CallReady
     from .values.delta import ReasoningDelta as ReasoningDelta
     from .values.delta import TextDelta as TextDelta
     from .values.delta import ToolCallDelta as ToolCallDelta
@@ -34,6 +39,10 @@ if TYPE_CHECKING:
     from .values.errors import StoreError as StoreError
     from .values.errors import UnknownModel as UnknownModel
     from .values.errors import Unusable as Unusable
+    from .values.event import ApprovalAnswered as ApprovalAnswered
+    from .values.event import ApprovalAsked as ApprovalAsked
+    from .values.event import CompensationFinished as CompensationFinished
+    from .values.event import CompensationStarted as CompensationStarted
     from .values.event import Configured as Configured
     from .values.event import Imported as Imported
     from .values.event import ModelAsked as ModelAsked
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from .values.event import Resumed as Resumed
     from .values.event import RunEnded as RunEnded
     from .values.event import ToolFinished as ToolFinished
+    from .values.event import ToolProbed as ToolProbed
     from .values.event import ToolStarted as ToolStarted
     from .values.event import ViewChanged as ViewChanged
     from .values.message import Message as Message
@@ -57,6 +67,8 @@ if TYPE_CHECKING:
     from .values.parts import Text as Text
     from .values.parts import ToolCall as ToolCall
     from .values.parts import ToolResult as ToolResult
+    from .values.policy import PermissionRule as PermissionRule
+    from .values.policy import Policy as Policy
     from .values.record import Record as Record
     from .values.request import Sampling as Sampling
     from .values.request import Thinking as Thinking
@@ -76,21 +88,25 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
     "run.stream": ("Stream",),
+    "tools.conduct": ("ToolOptions",),
     "tools.function": ("tool",),
     "tools.raw": ("RawTool",),
     "tools.typed": ("TypedTool",),
-    "values.delta": ("ReasoningDelta", "TextDelta", "ToolCallDelta"),
+    "values.approval": ("PendingApproval", "Verdict"),
+    "values.compensation": ("Compensation",),
+    "values.delta": ("CallReady", "ReasoningDelta", "TextDelta", "ToolCallDelta"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted",
-        "Resumed", "RunEnded", "ToolFinished", "ToolStarted", "ViewChanged",
+        "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted",
+        "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),
     "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
+    "values.policy": ("PermissionRule", "Policy"),
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": ("FinalAnswer", "History", "Result"),
