@@ -100,8 +100,9 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted",
-        "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ViewChanged",
+        "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
+        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
+        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),
