@@ -41,6 +41,7 @@ def test_a_vendor_and_a_model():
         structured_output="native",
         sampling=False,
         image_bytes_max=5_242_880,
+        videos=False,
         cache_marks=4,
         automatic_cache=True,
         mode_efforts=(("between_tools", ("low", "medium", "high")),),

@@ -1,5 +1,6 @@
 """Thoughts sent back, and the marks that say how far to cache."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 
 from ._rules_anthropic_shape import (
@@ -11,6 +12,7 @@ from ._rules_anthropic_shape import (
     listed,
     mapping,
     marked,
+    messages,
     placed_blocks,
     rule,
     text,
@@ -20,6 +22,8 @@ from ._rules_anthropic_shape import (
 from .rules import Asked, Found
 
 MARKS_MAX = 4
+IMAGE_BYTES_MAX = 5 * 1024 * 1024
+THOUGHTS = ("thinking", "redacted_thinking")
 _TTL_ORDER = (
     "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control"
     " block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
@@ -33,9 +37,31 @@ def _unsigned(request: Asked) -> Found | None:
     return None
 
 
+def _thought_last(request: Asked) -> Found | None:
+    for index, message in enumerate(messages(request)):
+        said = blocks(message)
+        if message.get("role") == "assistant" and said and said[-1].get("type") in THOUGHTS:
+            return {"index": index, "type": said[-1].get("type")}
+    return None
+
+
+def _large_picture(request: Asked) -> Found | None:
+    for place, block in placed_blocks(request):
+        inside = listed(block.get("content")) if block.get("type") == "tool_result" else ()
+        for at, picture in (
+            (place, block),
+            *((f"{place}.content.{n}", mapping(b)) for n, b in enumerate(inside)),
+        ):
+            data = mapping(picture.get("source")).get("data") if picture.get("type") == "image" else None
+            size = len(data.rstrip("=")) * 3 // 4 if isinstance(data, str) else 0
+            if size > IMAGE_BYTES_MAX:
+                return {"at": at, "size": size}
+    return None
+
+
 def _marked_thought(request: Asked) -> Found | None:
     for place, block in placed_blocks(request):
-        if block.get("type") in ("thinking", "redacted_thinking") and "cache_control" in block:
+        if block.get("type") in THOUGHTS and "cache_control" in block:
             return {"at": place, "type": block.get("type")}
     return None
 
@@ -73,6 +99,11 @@ def _ttl_order(request: Asked) -> Found | None:
     return None
 
 
+def _picture(size: int) -> Block:
+    data = b64encode(bytes(size)).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
 _THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
 
 MARK_RULES = (
@@ -90,6 +121,25 @@ MARK_RULES = (
             ]
         ),
         says="messages.1.content.0.thinking.signature: Field required",
+    ),
+    rule(
+        "thought-last",
+        _thought_last,
+        "messages.{index}: The final block in an assistant message cannot be `{type}`.",
+        evidence="S",
+        passes=asked(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
+        offends=asked(messages=[user("Hello"), assistant(text("Hello"), _THOUGHT), user("Bye")]),
+        says="messages.1: The final block in an assistant message cannot be `thinking`.",
+    ),
+    rule(
+        "image-size",
+        _large_picture,
+        "{at}.image.source.base64: image exceeds 5 MB maximum: {size} bytes > 5242880 bytes",
+        evidence="S",
+        passes=asked(messages=[user(_picture(IMAGE_BYTES_MAX))]),
+        offends=asked(messages=[user(text("Look"), _picture(IMAGE_BYTES_MAX + 1))]),
+        says="messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5242881 bytes > 5242880"
+        " bytes",
     ),
     rule(
         "mark-thought",

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -33,6 +33,7 @@ from .tokens import measured
 
 SCHEME = "sim"
 TABLES = "BRIDLE_MODELS"
+MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
@@ -48,9 +49,10 @@ class Heard(Value):
 def hear(outgoing: Outgoing) -> Heard:
     codec, request = _read(outgoing)
     body, malformed = _parsed(outgoing.body)
-    model = str(body.get("model", "")) if isinstance(request, Failure) else request.model.id
+    path = urlsplit(outgoing.url).path
+    model = _model(path, body) if isinstance(request, Failure) else request.model.id
     asked = Asked(
-        path=urlsplit(outgoing.url).path,
+        path=path,
         headers=_headers(outgoing.headers),
         body=body,
         size=len(outgoing.body),
@@ -82,6 +84,12 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> H
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
     return heard.codec.speak(measured(request, brain(request)), stream=request.stream)
+
+
+def _model(path: str, body: Mapping[str, object]) -> str:
+    """The model asked for, by a request that is otherwise not understood: in its body, or in its path."""
+    in_path = MODEL_IN_PATH.search(path)
+    return str(body.get("model") or "") or (unquote(in_path[1]) if in_path else "")
 
 
 def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:

@@ -48,15 +48,16 @@ def _too_much_output(request: Asked) -> Found | None:
     return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
 
 
-def _named_in_path(request: Asked, name: str) -> bool:
-    """Other clouds have the model in the path, and then not in the body."""
-    return f"/{name}s/" in request.path
+def _spared(request: Asked, name: str) -> bool:
+    """Other clouds have the model in the path, and then not in the body; counting takes no limit."""
+    counts = name == "max_tokens" and "count_tokens" in request.path
+    return counts or f"/{name}s/" in request.path or f"/{name}/" in request.path
 
 
 def _required(name: str, evidence: str) -> Rule:
     return rule(
         f"{name.replace('_', '-')}-required",
-        lambda request: None if field(request, name) is not None or _named_in_path(request, name) else {},
+        lambda request: None if field(request, name) is not None or _spared(request, name) else {},
         f"{name}: Field required",
         evidence=evidence,
         passes=asked(),

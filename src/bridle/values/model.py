@@ -48,6 +48,7 @@ class Abilities(Value):
     documents: bool = True
     document_types: tuple[str, ...] = ("application/pdf", "text/*")
     """The same of documents; a star stands for the rest of a type."""
+    videos: bool = True
     cache_marks: int = 0
     """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
     automatic_cache: bool = False
