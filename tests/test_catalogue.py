@@ -36,6 +36,7 @@ def test_a_vendor_and_a_model():
         output_tokens=128_000,
         thinking=("adaptive", "between_tools"),
         efforts=("low", "medium", "high", "xhigh", "max"),
+        bound_thinking=True,
         forced_tools=False,
         unforced_while=("enabled",),
         structured_output="native",

@@ -29,6 +29,7 @@ from ..values.request import Request
 from ..values.value import Value
 from .brain import decide
 from .rules import Asked, Rule, Violation, check, rules_of
+from .seals import seal_rules_of, sealed
 from .tokens import measured
 
 SCHEME = "sim"
@@ -72,7 +73,7 @@ def objection(heard: Heard) -> Violation | None:
 @lru_cache(maxsize=64)
 def _rules(family: str) -> tuple[Rule, ...]:
     """Finding a table means searching the folder: too slow for every request."""
-    return rules_of(family)
+    return (*rules_of(family), *seal_rules_of(family))
 
 
 def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> HttpReply:
@@ -83,7 +84,8 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> H
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    return heard.codec.speak(measured(request, brain(request)), stream=request.stream)
+    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request)))
+    return heard.codec.speak(reply, stream=request.stream)
 
 
 def _model(path: str, body: Mapping[str, object]) -> str:

@@ -31,6 +31,8 @@ class Abilities(Value):
     """Thinking modes that take some of the efforts only, and which, from the least to the most."""
     unshown_modes: tuple[str, ...] = ("disabled", "between_tools")
     """Thinking modes in which nothing can be said of how reasoning is shown."""
+    bound_thinking: bool = False
+    """Whether earlier thoughts are taken back only behind the very words they were thought after."""
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
     unforced_while: tuple[str, ...] = ()
