@@ -3,7 +3,10 @@
 from base64 import b64encode
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ._rules_anthropic_shape import (
+    NEWEST,
     Block,
     asked,
     assistant,
@@ -16,14 +19,16 @@ from ._rules_anthropic_shape import (
     placed_blocks,
     rule,
     text,
+    to,
     tools,
     user,
 )
 from .rules import Asked, Found
 
 MARKS_MAX = 4
-IMAGE_BYTES_MAX = 5 * 1024 * 1024
+MEGABYTE = 1024 * 1024
 THOUGHTS = ("thinking", "redacted_thinking")
+_LARGE = "{at}.image.source.base64: image exceeds {limit} MB maximum: {size} bytes > {most} bytes"
 _TTL_ORDER = (
     "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control"
     " block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
@@ -46,6 +51,9 @@ def _thought_last(request: Asked) -> Found | None:
 
 
 def _large_picture(request: Asked) -> Found | None:
+    most = request.abilities.image_bytes_max if request.abilities else 0
+    if not most:
+        return None
     for place, block in placed_blocks(request):
         inside = listed(block.get("content")) if block.get("type") == "tool_result" else ()
         for at, picture in (
@@ -53,9 +61,8 @@ def _large_picture(request: Asked) -> Found | None:
             *((f"{place}.content.{n}", mapping(b)) for n, b in enumerate(inside)),
         ):
             data = mapping(picture.get("source")).get("data") if picture.get("type") == "image" else None
-            size = len(data.rstrip("=")) * 3 // 4 if isinstance(data, str) else 0
-            if size > IMAGE_BYTES_MAX:
-                return {"at": at, "size": size}
+            if isinstance(data, str) and (size := len(data.rstrip("=")) * 3 // 4) > most:
+                return {"at": at, "limit": most // MEGABYTE, "size": size, "most": most}
     return None
 
 
@@ -104,6 +111,7 @@ def _picture(size: int) -> Block:
     return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
 
 
+_LITTLE = replace(NEWEST, image_bytes_max=4)
 _THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
 
 MARK_RULES = (
@@ -130,16 +138,26 @@ MARK_RULES = (
         passes=asked(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
         offends=asked(messages=[user("Hello"), assistant(text("Hello"), _THOUGHT), user("Bye")]),
         says="messages.1: The final block in an assistant message cannot be `thinking`.",
+        also=((asked(messages=[user(_THOUGHT)]), ""),),
     ),
     rule(
         "image-size",
         _large_picture,
-        "{at}.image.source.base64: image exceeds 5 MB maximum: {size} bytes > 5242880 bytes",
+        _LARGE,
         evidence="S",
-        passes=asked(messages=[user(_picture(IMAGE_BYTES_MAX))]),
-        offends=asked(messages=[user(text("Look"), _picture(IMAGE_BYTES_MAX + 1))]),
-        says="messages.0.content.1.image.source.base64: image exceeds 5 MB maximum: 5242881 bytes > 5242880"
-        " bytes",
+        passes=to(_LITTLE, asked(messages=[user(_picture(4))])),
+        offends=to(_LITTLE, asked(messages=[user(text("Look"), _picture(5))])),
+        says=_LARGE.format(at="messages.0.content.1", limit=0, size=5, most=4),
+        also=(
+            (
+                to(_LITTLE, asked(messages=[user({"type": "tool_result", "content": [_picture(5)]})])),
+                _LARGE.format(at="messages.0.content.0.content.0", limit=0, size=5, most=4),
+            ),
+            (to(_LITTLE, asked(messages=[user({"type": "other", "content": [_picture(5)]})])), ""),
+            (to(_LITTLE, asked(messages=[user({**_picture(5), "type": "document"})])), ""),
+            (to(None, asked(messages=[user(_picture(5))])), ""),
+            (asked(messages=[user(_picture(5))]), ""),
+        ),
     ),
     rule(
         "mark-thought",

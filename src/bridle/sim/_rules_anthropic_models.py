@@ -185,6 +185,10 @@ MODEL_RULES = (
         models="that think",
         passes=to(PREFILLS, under(OLD_VERSION, asked(temperature=0.5))),
         offends=to(PREFILLS, under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))),
+        also=(
+            (to(Abilities(), under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))), ""),
+            (to(None, under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))), ""),
+        ),
     ),
     rule(
         "effort-none",

@@ -117,7 +117,7 @@ def _references(schema: object) -> Iterator[str]:
             yield reference.rpartition("/")[2]
 
 
-def _way_back(start: str, reach: Mapping[str, set[str]]) -> list[str]:
+def _way_back(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
     """The shortest way from a definition to itself; nothing when there is none."""
     paths = [[start]]
     seen: set[str] = set()
@@ -128,7 +128,7 @@ def _way_back(start: str, reach: Mapping[str, set[str]]) -> list[str]:
             if name not in seen:
                 seen.add(name)
                 paths.append([*path, name])
-    return []
+    return None
 
 
 def _all_deferred(request: Asked) -> Found | None:
@@ -342,5 +342,12 @@ TOOL_RULES = (
         passes=asked(**_answer_in({**_CLOSED, "properties": {"age": {"type": "integer"}}})),
         offends=asked(**_answer_in({**_CLOSED, "properties": {"age": {"type": "integer", "minimum": 1}}})),
         says="output_config.format.schema: For 'integer' type, property 'minimum' is not supported",
+        also=(
+            (asked(**_answer_in({**_CLOSED, "properties": {"age": {"minimum": 1}}})), ""),
+            (
+                asked(output_format={"schema": {"type": "string", "maxLength": 1}}),
+                "output_format.schema: For 'string' type, property 'maxLength' is not supported",
+            ),
+        ),
     ),
 )

@@ -134,10 +134,6 @@ def _statuses(request: Asked) -> Iterator[Fault]:
                 yield place, item.get("status"), "satisfy enum value set: [success, error]"
 
 
-_TELLS_ID = (
-    "Value at 'messages.3.member.content.1.member.toolResult.toolUseId' failed to satisfy constraint:"
-    " Member must"
-)
 _LONGEST_ID = "a.b:c-d_" + "x" * 56
 _TALK = (user("Look"), assistant(call()), user(result()))
 
@@ -146,6 +142,12 @@ def _one(place: str, must: str, value: str | None = None) -> str:
     shown = "" if value is None else f"'{value}' "
     fault = f"Value {shown}at '{place}' failed to satisfy constraint: Member must {must}"
     return "1 validation error detected: " + fault
+
+
+def _told_id(place: str) -> str:
+    """What is said of an id that is not there."""
+    fault = f"Value at '{place}' failed to satisfy constraint: Member must"
+    return f"{fault} satisfy regular expression pattern: {ID.pattern}; {fault} {_SHORT}"
 
 
 FIELD_RULES = (
@@ -176,6 +178,13 @@ FIELD_RULES = (
             "messages.2.member.content.1.member.toolUse.name",
             "satisfy regular expression pattern: [a-zA-Z0-9_-]+",
         ),
+        also=(
+            (
+                asked(messages=[user("Look"), assistant({"toolUse": {"toolUseId": 7, "name": "look"}})]),
+                "2 validation errors detected: "
+                + _told_id("messages.2.member.content.1.member.toolUse.toolUseId"),
+            ),
+        ),
     ),
     rule(
         "result-id",
@@ -184,8 +193,8 @@ FIELD_RULES = (
         evidence="S",
         passes=asked(messages=_TALK, **offering()),
         offends=asked(messages=[user("Look"), assistant(call()), user(result(""))], **offering()),
-        says=f"2 validation errors detected: {_TELLS_ID} satisfy regular expression pattern:"
-        f" [a-zA-Z0-9_.:-]+; {_TELLS_ID} have length greater than or equal to 1",
+        says="2 validation errors detected: "
+        + _told_id("messages.3.member.content.1.member.toolResult.toolUseId"),
     ),
     rule(
         "result-status",
@@ -257,5 +266,20 @@ FIELD_RULES = (
         passes=asked(inferenceConfig={"maxTokens": 1}),
         offends=asked(inferenceConfig={"maxTokens": 0}),
         says=_one("inferenceConfig.maxTokens", "have value greater than or equal to 1", "0"),
+        also=(
+            (asked(inferenceConfig={"temperature": 1, "topP": 0}), ""),
+            (
+                asked(inferenceConfig={"temperature": 1.1}),
+                _one("inferenceConfig.temperature", "have value less than or equal to 1", "1.1"),
+            ),
+            (
+                asked(inferenceConfig={"topP": -0.1}),
+                _one("inferenceConfig.topP", "have value greater than or equal to 0", "-0.1"),
+            ),
+            (
+                asked(inferenceConfig={"temperature": 2}),
+                _one("inferenceConfig.temperature", "have value less than or equal to 1", "2"),
+            ),
+        ),
     ),
 )

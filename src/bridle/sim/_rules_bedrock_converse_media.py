@@ -83,6 +83,7 @@ MEDIA_RULES = (
         evidence="S",
         passes=asked(messages=[user("Read", _document("Plan (new) [2]-a_b"))]),
         offends=asked(messages=[user("Read", _document("plan.txt"))]),
+        also=((asked(messages=[user({"document": {"format": "txt"}})]), ""),),
     ),
     rule(
         "documents-unique",

@@ -121,9 +121,9 @@ def _same_ids(request: Asked, kind: str) -> Found | None:
 
 
 def _answered(request: Asked) -> Iterator[tuple[int, list[str], list[str]]]:
-    """Each message after the first, with the ids asked before it and the ids it answers."""
-    said: list[tuple[int, Block]] = [*_spoken(request), (len(messages(request)), {})]
-    for (_, before), (index, message) in pairwise(said):
+    """Each message, and the end, with the ids asked just before it and the ids it answers."""
+    nobody: tuple[int, Block] = (len(messages(request)), {})
+    for (_, before), (index, message) in pairwise([nobody, *_spoken(request), nobody]):
         yield (
             index,
             [str(item.get("toolUseId")) for _, item in calls(before)],
@@ -140,9 +140,6 @@ def _unanswered(request: Asked) -> Found | None:
 
 
 def _too_many(request: Asked) -> Found | None:
-    said = _spoken(request)
-    if said and results(said[0][1]):
-        return {"index": said[0][0]}
     for index, wanted, given in _answered(request):
         if len(given) > len(wanted):
             return {"index": index}
@@ -152,20 +149,15 @@ def _too_many(request: Asked) -> Found | None:
 def _late(request: Asked) -> Found | None:
     """Results count only as long as nothing was said before them."""
     for index, message in enumerate(messages(request)):
-        kinds = [next(iter(block), "") for block in blocks(message)]
-        if results(message) and "toolResult" in kinds[len(_leading(kinds)) :]:
-            ids = [
-                str(item.get("toolUseId"))
-                for place, item in results(message)
-                if place >= len(_leading(kinds))
-            ]
-            return {"index": index - 1, "ids": ", ".join(ids)}
+        said = False
+        late: list[str] = []
+        for block in blocks(message):
+            if said and message.get("role") == "user" and isinstance(block.get("toolResult"), dict):
+                late.append(str(mapping(block["toolResult"]).get("toolUseId")))
+            said = said or not IN_TIME & block.keys()
+        if late:
+            return {"index": index - 1, "ids": ", ".join(late)}
     return None
-
-
-def _leading(kinds: list[str]) -> list[str]:
-    ends = next((place for place, kind in enumerate(kinds) if kind not in ("toolResult", "cachePoint")), None)
-    return kinds[:ends]
 
 
 def _silent_failure(request: Asked) -> Found | None:
@@ -286,6 +278,7 @@ MESSAGE_RULES = (
         offends=asked(messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"))], **_LOOK),
         says="Expected toolResult blocks at messages.2.content for the following Ids: a",
         also=(
+            (asked(messages=[user("Look", call())], **_LOOK), ""),
             (
                 asked(messages=[user("Look"), assistant(call("a"))], **_LOOK),
                 "Expected toolResult blocks at messages.2.content for the following Ids: a",
@@ -301,6 +294,11 @@ MESSAGE_RULES = (
         offends=asked(messages=[user("Look"), _PAIR[0], user(result(), result("b"))], **_LOOK),
         says=_EXCESS.format(index=2),
         also=(
+            (asked(messages=[user("Look"), assistant(result())], **_LOOK), ""),
+            (
+                asked(messages=[user("Look"), assistant("So."), user(result())], **_LOOK),
+                _EXCESS.format(index=2),
+            ),
             (
                 asked(messages=[user(result())], **_LOOK),
                 _EXCESS.format(index=0),
@@ -315,6 +313,17 @@ MESSAGE_RULES = (
         passes=asked(messages=[user("Look"), _PAIR[0], user(result(), "So?")], **_LOOK),
         offends=asked(messages=[user("Look"), _PAIR[0], user("So?", result())], **_LOOK),
         says=_UNANSWERED.format(index=1, ids="tooluse_1"),
+        also=(
+            (
+                asked(messages=[user("Look"), _PAIR[0], user("So?", result("a"), result("b"))], **_LOOK),
+                _UNANSWERED.format(index=1, ids="a, b"),
+            ),
+            (asked(messages=[user("Look"), assistant("So?", result())], **_LOOK), ""),
+            (
+                asked(messages=[user("Look"), _PAIR[0], user(result("a"), "So?", result("b"))], **_LOOK),
+                _UNANSWERED.format(index=1, ids="b"),
+            ),
+        ),
     ),
     rule(
         "failure-told",

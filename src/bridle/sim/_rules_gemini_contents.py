@@ -54,7 +54,13 @@ BESIDE = [
     "audioTranscription",
 ]
 _BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_NO_BASE64 = "Invalid value at '{at}' (TYPE_BYTES), Base64 decoding failed for \"{data}\""
 _STRUCT = "type.googleapis.com/google.protobuf.Struct"
+_ORPHAN = "Please ensure that function response turn comes immediately after a function call turn."
+_COUNT = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts"
+    " of the function call turn."
+)
 _UNSIGNED = (
     "Function call is missing a thought_signature in functionCall parts. This is required for tools to work"
     " correctly, and missing thought_signature may lead to degraded model performance. Additional data,"
@@ -161,7 +167,7 @@ def _miscounted(request: Asked) -> Found | None:
     declared = any(True for _ in declarations(request))
     for before, turn in _paired(request):
         called, answered = before.inside("functionCall"), turn.inside("functionResponse")
-        if called and len(called) != len(answered) and (answered or declared):
+        if len(called) != len(answered) and (answered or declared):
             return {}
     return None
 
@@ -170,10 +176,10 @@ def _unsigned(request: Asked) -> Found | None:
     """Only since the user last spoke, and only the first call of each content."""
     if not leveled(request):
         return None
-    said = contents(request)
-    spoke = [index for index, content in enumerate(said) if _is_spoken(content)]
-    for index, content in enumerate(said):
-        if content.get("role") != "model" or index < (spoke[-1] if spoke else 0):
+    said = list(enumerate(contents(request)))
+    spoke = [index for index, content in said if _is_spoken(content)]
+    for index, content in said[max(spoke, default=None) :]:
+        if content.get("role") != "model":
             continue
         first = next((part for part in parts(content) if member(part, "functionCall") is not None), {})
         if first and not member(first, "thoughtSignature"):
@@ -258,12 +264,18 @@ CONTENT_RULES = (
     rule(
         "bytes",
         _not_base64,
-        "Invalid value at '{at}' (TYPE_BYTES), Base64 decoding failed for \"{data}\"",
+        _NO_BASE64,
         evidence="S",
         passes=asked(contents=[user({"inlineData": {"mimeType": "image/png", "data": "_-+/AA=="}})]),
         offends=asked(contents=[user({"inlineData": {"mimeType": "image/png", "data": "AAAAA"}})]),
         says="Invalid value at 'contents[0].parts[0].inline_data.data' (TYPE_BYTES), Base64 decoding failed"
         ' for "AAAAA"',
+        also=(
+            (
+                asked(contents=[user({"inlineData": {"data": "A A="}})]),
+                _NO_BASE64.format(at="contents[0].parts[0].inline_data.data", data="A A="),
+            ),
+        ),
     ),
     rule(
         "struct",
@@ -291,20 +303,24 @@ CONTENT_RULES = (
         evidence="S",
         passes=asked(contents=[user("Look"), model("I look."), model(call()), user(response())], **_LOOK),
         offends=asked(contents=[model(call()), user(response())], **_LOOK),
+        also=(
+            (asked(contents=[user(call()), model("So.")]), ""),
+            (asked(contents=[model("So."), user("Bye")]), ""),
+        ),
     ),
     rule(
         "response-orphan",
         _orphan,
-        "Please ensure that function response turn comes immediately after a function call turn.",
+        _ORPHAN,
         evidence="S",
         passes=asked(contents=[user("Look"), *_PAIR], **_LOOK),
         offends=asked(contents=[user("Look"), model("No."), user(response())], **_LOOK),
+        also=((asked(contents=[user(response())]), _ORPHAN),),
     ),
     rule(
         "response-count",
         _miscounted,
-        "Please ensure that the number of function response parts is equal to the number of function call"
-        " parts of the function call turn.",
+        _COUNT,
         evidence="S",
         passes=asked(
             contents=[user("Look"), model(call(), call(signature="")), user(response()), user(response())],
@@ -312,6 +328,12 @@ CONTENT_RULES = (
         ),
         offends=asked(
             contents=[user("Look"), model(call(), call(signature="")), user(response(), "And?")], **_LOOK
+        ),
+        also=(
+            (asked(contents=[user("Look"), model("So."), user("Bye")], **_LOOK), ""),
+            (asked(contents=[user("Look"), model(call()), user("Bye")]), ""),
+            (asked(contents=[user("Look"), model(call(), call()), user(response())]), _COUNT),
+            (asked(contents=[user("Look"), model(call()), user("Bye")], **_LOOK), _COUNT),
         ),
     ),
     rule(
@@ -326,5 +348,28 @@ CONTENT_RULES = (
         ),
         offends=asked(contents=[user("Look"), model("I", call(signature="")), user(response())], **_LOOK),
         says=_UNSIGNED.format(name="look", position=2),
+        also=(
+            (
+                asked(
+                    contents=[
+                        user("Look"),
+                        model(call(signature="")),
+                        user(response()),
+                        model(call()),
+                        user(response()),
+                    ]
+                ),
+                _UNSIGNED.format(name="look", position=2),
+            ),
+            (asked(contents=[user(call(signature=""))]), ""),
+            (
+                asked(contents=[model(call(signature="")), user(response())]),
+                _UNSIGNED.format(name="look", position=1),
+            ),
+            (
+                asked(contents=[user("Look"), model("I look.", call(signature="")), user(response())]),
+                _UNSIGNED.format(name="look", position=2),
+            ),
+        ),
     ),
 )

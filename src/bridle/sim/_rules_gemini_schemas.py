@@ -217,6 +217,19 @@ SCHEMA_RULES = (
         passes=asked(tools=[taking(count={"type": "string", "enum": ["0"]})]),
         offends=asked(tools=[taking(count={"type": "INTEGER", "enum": ["0"]})]),
         says=f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
+        also=(
+            (
+                asked(tools=[taking(count={"type": 3, "enum": ["0"]})]),
+                f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
+            ),
+            (asked(tools=[taking(count={"type": 1, "enum": ["0"]})]), ""),
+            (asked(tools=[taking(count={"type": 8, "enum": ["0"]})]), ""),
+            (
+                asked(tools=[taking(count={"type": 0, "enum": ["0"]})]),
+                f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
+            ),
+            (asked(tools=[taking(count={"type": -1, "enum": ["0"]})]), ""),
+        ),
     ),
     rule(
         "schema-items",
@@ -252,6 +265,11 @@ SCHEMA_RULES = (
         offends=to(BUDGETS, asked(tools=[taking(day={"type": "STRING", "format": "date"})])),
         says=f"* {REQUEST}.{_PARAMETERS}.properties[day].format: only 'enum' and 'date-time' are supported"
         " for STRING type\n",
+        also=(
+            (asked(tools=[taking(day={"type": "STRING", "format": "date"})]), ""),
+            (to(BUDGETS, asked(tools=[taking(day=_STRING)])), ""),
+            (to(BUDGETS, asked(tools=[taking(day={"type": "INTEGER", "format": "int32"})])), ""),
+        ),
     ),
     rule(
         "schema-one",

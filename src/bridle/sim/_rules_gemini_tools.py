@@ -49,12 +49,13 @@ def _bad_name(request: Asked) -> Found | None:
 
 
 def _same_name(request: Asked) -> Found | None:
-    seen: set[object] = set()
+    seen: list[object] = []
     for _, item in declarations(request):
         name = item.get("name")
-        if isinstance(name, str) and name in seen:
+        if name in seen:
             return {"name": name}
-        seen.add(str(name))
+        if name is not None:
+            seen.append(name)
     return None
 
 
@@ -140,6 +141,12 @@ TOOL_RULES = (
         passes=asked(tools=[tool("_look.up:2-b" + "x" * 116)]),
         offends=asked(tools=[tool(), tool("2look")]),
         says=f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
+        also=(
+            (
+                asked(tools=[tool(), {"functionDeclarations": [{"description": "Looks."}]}]),
+                f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
+            ),
+        ),
     ),
     rule(
         "tool-names-unique",
@@ -149,6 +156,7 @@ TOOL_RULES = (
         passes=asked(tools=[tool("look"), tool("find")]),
         offends=asked(tools=[tool("look"), tool("find"), tool("look")]),
         says="Duplicate function declaration found: look",
+        also=((asked(tools=[{"functionDeclarations": [{}, {}]}]), ""),),
     ),
     rule(
         "choice-mode",
@@ -158,6 +166,18 @@ TOOL_RULES = (
         passes=asked(tools=[tool()], **chosen(mode="any")),
         offends=asked(tools=[tool()], **chosen(mode="REQUIRED")),
         says=f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"REQUIRED\"",
+        also=(
+            (
+                asked(tools=[tool()], **chosen(mode=5)),
+                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"5\"",
+            ),
+            (asked(tools=[tool()], **chosen(mode=4)), ""),
+            (asked(tools=[tool()], **chosen(mode=0)), ""),
+            (
+                asked(tools=[tool()], **chosen(mode=-1)),
+                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"-1\"",
+            ),
+        ),
     ),
     rule(
         "choice-without-tools",
@@ -174,6 +194,7 @@ TOOL_RULES = (
         evidence="K",
         passes=asked(tools=[tool()], **chosen(mode="ANY", allowedFunctionNames=["look"])),
         offends=asked(tools=[tool()], **chosen(mode="AUTO", allowedFunctionNames=["look"])),
+        also=((asked(tools=[tool()], **chosen(mode=2, allowedFunctionNames=["look"])), ""),),
     ),
     rule(
         "choice-names-known",
@@ -192,6 +213,7 @@ TOOL_RULES = (
         models="that take functions only by themselves",
         passes=asked(tools=[tool(), _SEARCH]),
         offends=to(BUDGETS, asked(tools=[tool(), _SEARCH])),
+        also=((to(BUDGETS, asked(tools=[_SEARCH])), ""),),
     ),
     rule(
         "tools-shaped",
@@ -201,6 +223,7 @@ TOOL_RULES = (
         models="that take functions only by themselves",
         passes=asked(tools=[tool()], **_JSON),
         offends=to(BUDGETS, asked(tools=[tool()], **_JSON)),
+        also=((to(BUDGETS, asked(**_JSON)), ""),),
     ),
     rule(
         "cached-again",

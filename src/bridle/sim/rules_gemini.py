@@ -55,6 +55,9 @@ _NOT_FOUND = (
     "models/{model} is not found for API version v1beta, or is not supported for {method}. Call"
     " ModelService.ListModels to see the list of available models and their supported methods."
 )
+_TEMPERATURE = (
+    "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, 2.0].\n"
+)
 _OUTPUT = (
     "Unable to submit request because it has a maxOutputTokens value of {wanted} but the supported range is"
     " from 1 (inclusive) to {end} (exclusive). Update the value and try again."
@@ -153,6 +156,7 @@ ENVELOPE_RULES = (
         evidence="S",
         passes=at("gemini-2.5_x@1:generateContent", asked()),
         offends=at("bad%20model:generateContent", asked()),
+        also=((replace(asked(), path="/v1beta/other"), ""),),
     ),
     replace(
         rule(
@@ -163,6 +167,12 @@ ENVELOPE_RULES = (
             passes=asked(),
             offends=to(None, at(f"{MODEL}:streamGenerateContent", asked())),
             says=_NOT_FOUND.format(model=MODEL, method="generateContent"),
+            also=(
+                (
+                    to(None, at(f"{MODEL}:countTokens", asked())),
+                    _NOT_FOUND.format(model=MODEL, method="countTokens"),
+                ),
+            ),
         ),
         status=404,
         type="NOT_FOUND",
@@ -179,15 +189,23 @@ CONFIG_RULES = (
         passes=configured(maxOutputTokens=65_536),
         offends=configured(maxOutputTokens=65_537),
         says=_OUTPUT.format(wanted=65_537, end=65_537),
+        also=(
+            (to(None, configured(maxOutputTokens=65_537)), ""),
+            (configured(maxOutputTokens=1), ""),
+            (configured(maxOutputTokens=0), _OUTPUT.format(wanted=0, end=65_537)),
+        ),
     ),
     rule(
         "temperature",
         _temperature,
-        "* GenerateContentRequest.generation_config.temperature: temperature must be in the range"
-        " [0.0, 2.0].\n",
+        _TEMPERATURE,
         evidence="S",
         passes=configured(temperature=2.0),
         offends=configured(temperature=2.1),
+        also=(
+            (configured(temperature=0), ""),
+            (configured(temperature=-0.1), _TEMPERATURE),
+        ),
     ),
     rule(
         "stops-most",
@@ -214,6 +232,7 @@ CONFIG_RULES = (
         evidence="S",
         passes=configured(responseLogprobs=True),
         offends=at(f"{MODEL}:streamGenerateContent", configured(responseLogprobs=True)),
+        also=((at(f"{MODEL}:streamGenerateContent", asked()), ""),),
     ),
     rule(
         "thinking-both",
@@ -231,6 +250,7 @@ CONFIG_RULES = (
         models="without that level",
         passes=configured(thinkingConfig={"thinkingLevel": "LOW"}),
         offends=configured(thinkingConfig={"thinkingLevel": "minimal"}),
+        also=((to(None, configured(thinkingConfig={"thinkingLevel": "LOW"})), ""),),
     ),
     rule(
         "thinking-off",
@@ -240,6 +260,7 @@ CONFIG_RULES = (
         models="with a budget, without `disabled` thinking",
         passes=to(_SWITCHABLE, configured(thinkingConfig={"thinkingBudget": 0})),
         offends=to(BUDGETS, configured(thinkingConfig={"thinkingBudget": 0})),
+        also=((configured(thinkingConfig={"thinkingBudget": 0}), ""),),
     ),
 )
 

@@ -20,6 +20,8 @@ from functools import cache
 from hashlib import blake2b, shake_256
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
+from pkgutil import iter_modules
 
 import msgspec
 
@@ -78,6 +80,12 @@ def trace(value: object, after: str = "") -> str:
 def sealed(family: str, asked: Asked, reply: Reply) -> Reply:
     found = _family(family)
     return found[0](asked, reply) if found else reply
+
+
+def sealing_families() -> tuple[str, ...]:
+    """The families that seal anything."""
+    names = (module.name for module in iter_modules([str(Path(__file__).parent)]))
+    return tuple(sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)))
 
 
 def seal_rules_of(family: str) -> tuple[Rule, ...]:
