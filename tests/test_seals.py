@@ -288,7 +288,7 @@ def one_message_less(body: Body) -> None:
 def test_another_past_is_refused_by_the_models_that_look_at_it(talks, name, free, change):
     status, said = talks[name].again(change)
     assert (status, ELSEWHERE in said) == (400, True)
-    assert said.endswith("value in the `anthropic-beta` header.")
+    assert said.endswith("value in the `anthropic-beta` header.") == (name == BOUND)
     assert talks[free].again(change) == (200, "")
 
 

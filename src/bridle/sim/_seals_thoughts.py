@@ -60,8 +60,6 @@ class Line(Value):
 
     family: str
     model: str
-    maker: str
-    """Who made the model: other wires reach models of the same maker."""
     head: object
     """What stands before the first message: system and tools."""
     said: tuple[Said, ...]
@@ -90,7 +88,6 @@ def sealed_in(line: Line, reply: Reply) -> Reply:
                 line.family,
                 line.model,
                 self=itself,
-                maker=line.maker,
                 words=trace(words) if words else "",
                 prefix=prefix,
                 before=last,
@@ -109,7 +106,7 @@ def forged(line: Line) -> Found | None:
     """A proof nobody gave, or gave for other words, in an earlier message."""
     for block, thought in _thoughts(line):
         note = opened(thought.proof)
-        if note is None or note.kind != thought.kind or not _from_this_maker(line, note):
+        if note is None or note.kind != thought.kind or not _for_this_door(line, note):
             return _told(block, thought)
         if _is_own(line, note) and not _same_words(note, thought) and block.message != line.latest():
             return _told(block, thought)
@@ -194,10 +191,9 @@ def _is_own(line: Line, note: Seal) -> bool:
     return (note.family, note.model) == (line.family, line.model)
 
 
-def _from_this_maker(line: Line, note: Seal) -> bool:
-    """Newer models take proofs only at the door that gave them."""
-    same_maker = note.bound.get("maker") == line.maker
-    return same_maker and (note.family == line.family or not line.checks_prefix)
+def _for_this_door(line: Line, note: Seal) -> bool:
+    """Both wires reach the same models; newer ones take proofs only at the door that gave them."""
+    return note.family == line.family or not line.checks_prefix
 
 
 def _same_words(note: Seal, thought: Thought) -> bool:

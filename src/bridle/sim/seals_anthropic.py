@@ -45,7 +45,6 @@ from .rules import Asked, Found, Rule
 from .seals import opened, seal, trace
 
 FAMILY = "anthropic"
-MAKER = "anthropic"
 CONTROLS = "thinking-binding-controls-2026-08-01"
 COMPACTION = "compaction"
 _HEADER = f" That setting requires the `{CONTROLS}` value in the `anthropic-beta` header."
@@ -70,7 +69,6 @@ def line_of(request: Asked) -> Line:
     return Line(
         family=FAMILY,
         model=str(field(request, "model")),
-        maker=MAKER,
         head=[blocks(request.body, "system"), kept],
         said=tuple(_said(request)),
         checks_prefix=request.abilities is not None and request.abilities.bound_thinking,

@@ -41,9 +41,6 @@ from ._seals_thoughts import (
 from .rules import Asked, Found, Rule
 
 FAMILY = "bedrock_converse"
-MAKER = "anthropic"
-CONTROLS = "thinking-binding-controls-2026-08-01"
-_HEADER = f" That setting requires the `{CONTROLS}` value in the `anthropic-beta` header."
 
 
 def sealed(request: Asked, reply: Reply) -> Reply:
@@ -54,7 +51,6 @@ def line_of(request: Asked) -> Line:
     return Line(
         family=FAMILY,
         model=_model(request),
-        maker=MAKER,
         head=[listed(field(request, "system")), tools(request)],
         said=tuple(_said(request)),
         checks_prefix=request.abilities is not None and request.abilities.bound_thinking,
@@ -98,11 +94,8 @@ def _forged(request: Asked) -> Found | None:
 
 
 def _moved(request: Asked) -> Found | None:
-    if more(request, "thinking").get("block_binding"):
-        return None
-    found = moved(line_of(request))
-    betas = listed(mapping(field(request, "additionalModelRequestFields")).get("anthropic_beta"))
-    return found and {**found, "header": "" if CONTROLS in betas else _HEADER}
+    dropping = more(request, "thinking").get("block_binding")
+    return None if dropping else moved(line_of(request))
 
 
 def _thinks(request: Asked, *thoughts: Reasoning) -> list[Block]:
@@ -158,12 +151,12 @@ RULES: tuple[Rule, ...] = (
     rule(
         "sealed-prefix",
         _moved,
-        MODEL_SAYS + MOVED + "{header}",
+        MODEL_SAYS + MOVED,
         evidence="D",
         models="that check what came before a thought",
         passes=to(_BOUND, _talk(_SIGNED, "Hello")),
         offends=to(_BOUND, _talk(_SIGNED, "Hello", words="Good day")),
-        says=MODEL_SAYS + MOVED.format(at="messages.1.content.0") + _HEADER,
+        says=MODEL_SAYS + MOVED.format(at="messages.1.content.0"),
         also=((_talk(_SIGNED, "Hello", words="Good day"), ""),),
     ),
 )
