@@ -125,7 +125,7 @@ def _thought_last(request: Asked) -> Found | None:
 
 def _prefilled(request: Asked) -> Found | None:
     said, abilities = messages(request), request.abilities
-    if abilities is None or "adaptive" not in abilities.thinking or not said:
+    if abilities is None or abilities.prefill or not said:
         return None
     return {} if said[-1].get("role") == "assistant" else None
 
@@ -315,7 +315,7 @@ MODEL_RULES = (
         MODEL_SAYS + "This model does not support assistant message prefill. The conversation must end with a"
         " user message.",
         evidence="S",
-        models="with `adaptive` thinking",
+        models="that take no prefill",
         passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One,")])),
         offends=asked(messages=[user("Count"), assistant("One,")]),
     ),

@@ -28,11 +28,12 @@ NEWEST = Abilities(
     forced_tools=False,
     sampling=False,
     videos=False,
+    prefill=False,
 )
 FILMS = replace(NEWEST, videos=True)
 FORCEABLE = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True)
 BUDGETS = replace(FORCEABLE, thinking=("adaptive", "enabled", "disabled"), sampling=True)
-PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), output_tokens=64_000)
+PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), output_tokens=64_000, prefill=True)
 
 Block = Mapping[str, object]
 Finder = Callable[[Asked], Found | None]
