@@ -318,5 +318,6 @@ MODEL_RULES = (
         models="that take no prefill",
         passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One,")])),
         offends=asked(messages=[user("Count"), assistant("One,")]),
+        also=((asked(messages=[]), ""),),
     ),
 )
