@@ -14,7 +14,7 @@ from bridle.providers import load
 from bridle.providers.catalogue import find
 from bridle.run.line import Line
 from bridle.sim.app import respond
-from bridle.sim.brain import Brain, decide
+from bridle.sim.brain import decide
 from bridle.testing import FakeClock
 from bridle.testing.codec_samples import PIXEL
 from bridle.transports.inprocess import InProcessTransport
@@ -64,7 +64,7 @@ class Watched:
     """One simulated model, and everything it was asked."""
 
     name: str
-    brain: Brain = decide
+    brain: Callable[[Request], Reply] = decide
     asked: list[Outgoing] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
 

@@ -10,9 +10,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
+from bridle.ports.transport import Outgoing
 from bridle.sim.app import respond
 from bridle.sim.rules import check, rules_of
 from bridle.sim.seals import opened, seal, seal_rules_of, sealing_families, trace
+from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
 
@@ -477,3 +479,32 @@ def test_items_without_names_need_no_siblings(talks):
 def test_what_another_model_reasoned_is_left_out_in_silence(talks):
     last = json.loads(talks[SIBLING].asked[-1].body)
     assert talks[RESPONSES].again(lambda body: body.update(input=last["input"])) == (200, "")
+
+
+def test_what_was_compacted_stands_for_the_conversation_and_is_known_again(talks):
+    async def compacted() -> tuple[Body, list[int]]:
+        simulator = Simulator()
+        outgoing = talks[RESPONSES].asked[-1]
+        body = json.loads(outgoing.body)
+        short = {"model": body["model"], "input": body["input"]}
+        url = outgoing.url.replace("/responses", "/responses/compact")
+        made = await simulator.answer(replace(outgoing, url=url, body=json.dumps(short).encode()))
+        output = json.loads(made.body)["output"]
+        seals = [item["encrypted_content"] for item in output if item["type"] == "compaction"]
+        statuses = []
+        for blob in (seals[0], other_letter(seals[0])):
+            items = [
+                {**item, "encrypted_content": blob} if "encrypted_content" in item else item
+                for item in output
+            ]
+            again = {**body, "stream": False, "input": [*items, {"role": "user", "content": "And?"}]}
+            statuses.append((await simulator.answer(with_body_of(outgoing, again))).status)
+        return output, statuses
+
+    output, statuses = asyncio.run(compacted())
+    assert [item["type"] for item in output][-1] == "compaction"
+    assert statuses == [200, 400]
+
+
+def with_body_of(outgoing: Outgoing, body: Body) -> Outgoing:
+    return replace(outgoing, body=json.dumps(body).encode())

@@ -34,6 +34,8 @@ from .seals import opened, seal, trace
 FAMILY = "gemini"
 KIND = "thought_signature"
 SIGNATURE = "thoughtSignature"
+ANYTHING = ""
+"""Bound to no part in particular."""
 STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
 
@@ -56,18 +58,19 @@ def sealed(request: Asked, reply: Reply) -> Reply:
 
 
 def _signed(part: Part, name: str) -> Part:
-    made: Block
-    if isinstance(part, ToolCall):
-        made = {"functionCall": {"name": part.name, "args": msgspec.json.decode(part.arguments or "{}")}}
-    elif isinstance(part, Text):
-        made = {"text": part.text}
-    else:
+    if not isinstance(part, ToolCall | Text):
         return part
-    return replace(part, native=msgspec.json.encode({SIGNATURE: _blob(made, name)}).decode())
+    bound = trace(part.text) if isinstance(part, Text) else _trace_of_call(part)
+    blob = seal(KIND, FAMILY, name, part=bound)
+    return replace(part, native=msgspec.json.encode({SIGNATURE: blob}).decode())
 
 
-def _blob(part: Block, name: str) -> str:
-    return seal(KIND, FAMILY, name, part=_trace(part))
+def _trace_of_call(call: ToolCall) -> str:
+    try:
+        args: object = msgspec.json.decode(call.arguments or "{}")
+    except msgspec.DecodeError:
+        return ANYTHING  # cut off, or nonsense: nobody can tell in which shape it will come back
+    return trace([call.name, args]) if isinstance(args, dict) else ANYTHING
 
 
 def _trace(part: Block) -> str:
@@ -105,7 +108,10 @@ def _misplaced(request: Asked) -> Found | None:
     for content in said[spoke[-1] if spoke else 0 :]:
         for part in parts(content):
             note = opened(_checked(part))
-            if note is not None and (note.model != name or not note.holds(part=_trace(part))):
+            if note is not None and (note.model, note.bound.get("part")) not in (
+                (name, ANYTHING),
+                (name, _trace(part)),
+            ):
                 return {}
     return None
 
@@ -117,7 +123,7 @@ def _is_spoken(content: Block) -> bool:
 
 def _call(name: str = "some-model", **args: object) -> Block:
     made: Block = {"functionCall": {"name": "look", "args": args}}
-    return {**made, SIGNATURE: _blob(made, name)}
+    return {**made, SIGNATURE: seal(KIND, FAMILY, name, part=_trace(made))}
 
 
 def _talk(made: Block, *later: Block) -> Asked:

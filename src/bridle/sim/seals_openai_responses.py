@@ -73,11 +73,10 @@ def sealed(request: Asked, reply: Reply) -> Reply:
     return replace(reply, parts=tuple(said))
 
 
-def summary_of(request: Asked) -> dict[str, object]:
-    """The item that stands for everything in the request."""
-    id_ = f"cmp_{trace(request.body)}"
-    blob = seal(COMPACTION, FAMILY, str(request.body.get("model")), id=id_)
-    return {"type": COMPACTION, "id": id_, "encrypted_content": blob}
+def summary(model: str, id_: str) -> dict[str, object]:
+    """The item that stands for a whole conversation."""
+    blob = seal(COMPACTION, FAMILY, model, id=id_)
+    return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
 
 
 def _sealed_items(request: Asked) -> Iterator[dict[str, object]]:
@@ -174,7 +173,7 @@ RULES: tuple[Rule, ...] = (
         offends=_asked({**_THOUGHT, "encrypted_content": _FOREIGN}, _CALL, _OUTPUT),
         says=_UNREADABLE.format(which=f"for item {_ITS_ID}"),
         type="invalid_encrypted_content",
-        also=((_asked(summary_of(_asked())), ""),),
+        also=((_asked(summary("some-model", "cmp_1")), ""),),
     ),
     Rule(
         id="sealed-id",
