@@ -24,6 +24,7 @@ from bridle.providers.catalogue import known
 from bridle.sim.directives import DIRECTIVES
 from bridle.sim.faults import FAULTS
 from bridle.sim.rules import families, rules_of, table
+from bridle.sim.seals import seal_rules_of, sealing_families
 from bridle.values.event import Event
 from bridle.values.message import Stop
 from bridle.values.model import Model
@@ -93,6 +94,12 @@ def rules() -> str:
     return "\n".join(f"### {family}\n\n{table(rules_of(family))}\n" for family in families())
 
 
+def seals() -> str:
+    """What every family refuses of what it sealed."""
+    tables = ((family, seal_rules_of(family)) for family in sealing_families())
+    return "\n".join(f"### {family}: what was sealed\n\n{table(rules)}\n" for family, rules in tables)
+
+
 def conflicts() -> str:
     """What a model would refuse, and what is done about it."""
     return _table(["asked for", "then"], [[asked, then] for asked, then, _ in SETTLED])
@@ -147,6 +154,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("simulator.md", directives),
     ("simulator.md", faults),
     ("simulator.md", rules),
+    ("simulator.md", seals),
 ]
 
 

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from bridle import Agent, Budget
 from bridle.ports.codec import HttpReply
 from bridle.ports.transport import Outgoing
 from bridle.providers import load
+from bridle.providers._failures import MESSAGE_LENGTH_MAX
 from bridle.providers.catalogue import find, known
 from bridle.sim.app import respond
 from bridle.sim.brain import SEAL
@@ -143,40 +145,52 @@ def test_a_model_that_always_thinks_does(name, thinks):
 
 HEADERS = (("anthropic-version", "2023-06-01"),)
 BODY = b'{"model":"claude-haiku-4-5","max_tokens":5,"messages":[{"role":"user","content":"hi"}]}'
+SCALED = ("image-size",)
+"""Rules whose examples are of a smaller measure than any model has."""
 SPOKEN = [
     (family, rule)
     for family in families()
     for rule in rules_of(family)
-    if not rule.offends.malformed and not rule.offends.size
+    if not rule.offends.malformed and not rule.offends.size and rule.id not in SCALED
 ]
+EXAMPLES = ("some-model", "some.model-v1:0")
+"""What the examples call the model they ask."""
+
+
+def model_in(path: str) -> str:
+    return next((name for name in EXAMPLES if name in path), "")
 
 
 @pytest.mark.parametrize(("family", "rule"), SPOKEN, ids=[f"{family}-{rule.id}" for family, rule in SPOKEN])
 def test_a_refusal_is_spoken_in_the_providers_words(family, rule):
     """And the tables hold a model that each rule is about."""
+    asked_for = str(rule.offends.body.get("model") or "") or model_in(rule.offends.path)
     for model in known():
-        body = {**rule.offends.body}
+        body, path = {**rule.offends.body}, rule.offends.path
         abilities = rule.offends.abilities and model.abilities
-        if "model" in body and abilities is not None:
-            body["model"] = model.id
-        violation = check(
-            rules_of(family), msgspec.structs.replace(rule.offends, body=body, abilities=abilities)
-        )
+        if abilities is not None and asked_for in EXAMPLES:
+            path = path.replace(asked_for, quote(model.id))
+            if "model" in body:
+                body["model"] = model.id
+        renamed = msgspec.structs.replace(rule.offends, body=body, path=path, abilities=abilities)
+        violation = check(rules_of(family), renamed)
         if model.endpoint.family == family and violation and violation.rule.id == rule.id:
             break
     else:
         pytest.fail(f"no model in the tables is refused by {rule.id}")
     outgoing = Outgoing(
         method="POST",
-        url=rule.offends.path,
+        url=path,
         headers=tuple(rule.offends.headers.items()),
         body=msgspec.json.encode(body),
     )
     reply = respond(outgoing)
     with pytest.raises(ProviderError) as caught:
-        decoded(asked("x"), reply)
+        decoded(asked("x", model=model), reply)
     failure = caught.value.failure
-    assert (reply.status, failure.message, failure.code) == (rule.status, violation.message, rule.type)
+    said = " ".join(violation.message.split())
+    shown = said if len(said) <= MESSAGE_LENGTH_MAX else said[: MESSAGE_LENGTH_MAX - 1] + "…"
+    assert (reply.status, failure.message, failure.code) == (rule.status, shown, rule.type)
 
 
 @pytest.mark.parametrize(

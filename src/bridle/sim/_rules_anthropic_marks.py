@@ -1,8 +1,12 @@
 """Thoughts sent back, and the marks that say how far to cache."""
 
+from base64 import b64encode
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from ._rules_anthropic_shape import (
+    NEWEST,
     Block,
     asked,
     assistant,
@@ -11,15 +15,20 @@ from ._rules_anthropic_shape import (
     listed,
     mapping,
     marked,
+    messages,
     placed_blocks,
     rule,
     text,
+    to,
     tools,
     user,
 )
 from .rules import Asked, Found
 
 MARKS_MAX = 4
+MEGABYTE = 1024 * 1024
+THOUGHTS = ("thinking", "redacted_thinking")
+_LARGE = "{at}.image.source.base64: image exceeds {limit} MB maximum: {size} bytes > {most} bytes"
 _TTL_ORDER = (
     "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control"
     " block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
@@ -33,9 +42,33 @@ def _unsigned(request: Asked) -> Found | None:
     return None
 
 
+def _thought_last(request: Asked) -> Found | None:
+    for index, message in enumerate(messages(request)):
+        said = blocks(message)
+        if message.get("role") == "assistant" and said and said[-1].get("type") in THOUGHTS:
+            return {"index": index, "type": said[-1].get("type")}
+    return None
+
+
+def _large_picture(request: Asked) -> Found | None:
+    most = request.abilities.image_bytes_max if request.abilities else 0
+    if not most:
+        return None
+    for place, block in placed_blocks(request):
+        inside = listed(block.get("content")) if block.get("type") == "tool_result" else ()
+        for at, picture in (
+            (place, block),
+            *((f"{place}.content.{n}", mapping(b)) for n, b in enumerate(inside)),
+        ):
+            data = mapping(picture.get("source")).get("data") if picture.get("type") == "image" else None
+            if isinstance(data, str) and (size := len(data.rstrip("=")) * 3 // 4) > most:
+                return {"at": at, "limit": most // MEGABYTE, "size": size, "most": most}
+    return None
+
+
 def _marked_thought(request: Asked) -> Found | None:
     for place, block in placed_blocks(request):
-        if block.get("type") in ("thinking", "redacted_thinking") and "cache_control" in block:
+        if block.get("type") in THOUGHTS and "cache_control" in block:
             return {"at": place, "type": block.get("type")}
     return None
 
@@ -73,6 +106,12 @@ def _ttl_order(request: Asked) -> Found | None:
     return None
 
 
+def _picture(size: int) -> Block:
+    data = b64encode(bytes(size)).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+_LITTLE = replace(NEWEST, image_bytes_max=4)
 _THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
 
 MARK_RULES = (
@@ -90,6 +129,35 @@ MARK_RULES = (
             ]
         ),
         says="messages.1.content.0.thinking.signature: Field required",
+    ),
+    rule(
+        "thought-last",
+        _thought_last,
+        "messages.{index}: The final block in an assistant message cannot be `{type}`.",
+        evidence="S",
+        passes=asked(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
+        offends=asked(messages=[user("Hello"), assistant(text("Hello"), _THOUGHT), user("Bye")]),
+        says="messages.1: The final block in an assistant message cannot be `thinking`.",
+        also=((asked(messages=[user(_THOUGHT)]), ""),),
+    ),
+    rule(
+        "image-size",
+        _large_picture,
+        _LARGE,
+        evidence="S",
+        passes=to(_LITTLE, asked(messages=[user(_picture(4))])),
+        offends=to(_LITTLE, asked(messages=[user(text("Look"), _picture(5))])),
+        says=_LARGE.format(at="messages.0.content.1", limit=0, size=5, most=4),
+        also=(
+            (
+                to(_LITTLE, asked(messages=[user({"type": "tool_result", "content": [_picture(5)]})])),
+                _LARGE.format(at="messages.0.content.0.content.0", limit=0, size=5, most=4),
+            ),
+            (to(_LITTLE, asked(messages=[user({"type": "other", "content": [_picture(5)]})])), ""),
+            (to(_LITTLE, asked(messages=[user({**_picture(5), "type": "document"})])), ""),
+            (to(None, asked(messages=[user(_picture(5))])), ""),
+            (asked(messages=[user(_picture(5))]), ""),
+        ),
     ),
     rule(
         "mark-thought",

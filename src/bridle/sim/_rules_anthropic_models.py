@@ -53,6 +53,11 @@ def _unsupported_temperature(request: Asked) -> Found | None:
     return {} if field(request, "temperature") not in (None, 1) else None
 
 
+def _two_samplings(request: Asked) -> Found | None:
+    both = all(field(request, name) is not None for name in ("temperature", "top_p"))
+    return {} if both and request.abilities is not None and request.abilities.thinking else None
+
+
 def _effort(request: Asked) -> str:
     return str(mapping(field(request, "output_config")).get("effort") or "")
 
@@ -171,6 +176,19 @@ MODEL_RULES = (
         models="without `enabled` thinking",
         passes=under(OLD_VERSION, asked(temperature=1)),
         offends=under(OLD_VERSION, asked(temperature=0.5)),
+    ),
+    rule(
+        "sampling-one",
+        _two_samplings,
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        evidence="S",
+        models="that think",
+        passes=to(PREFILLS, under(OLD_VERSION, asked(temperature=0.5))),
+        offends=to(PREFILLS, under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))),
+        also=(
+            (to(Abilities(), under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))), ""),
+            (to(None, under(OLD_VERSION, asked(temperature=0.5, top_p=0.9))), ""),
+        ),
     ),
     rule(
         "effort-none",

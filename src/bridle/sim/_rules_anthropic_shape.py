@@ -104,6 +104,7 @@ def rule(
     offends: Asked,
     says: str = "",
     models: str = "all",
+    also: tuple[tuple[Asked, str], ...] = (),
 ) -> Rule:
     """A rule of this provider's usual kind; `says` may be left out where the wording has no blanks."""
     return Rule(
@@ -116,6 +117,7 @@ def rule(
         says=says or wording,
         models=models,
         type="invalid_request_error",
+        also=also,
     )
 
 

@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -29,10 +29,12 @@ from ..values.request import Request
 from ..values.value import Value
 from .brain import decide
 from .rules import Asked, Rule, Violation, check, rules_of
+from .seals import seal_rules_of, sealed
 from .tokens import measured
 
 SCHEME = "sim"
 TABLES = "BRIDLE_MODELS"
+MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
@@ -48,9 +50,10 @@ class Heard(Value):
 def hear(outgoing: Outgoing) -> Heard:
     codec, request = _read(outgoing)
     body, malformed = _parsed(outgoing.body)
-    model = str(body.get("model", "")) if isinstance(request, Failure) else request.model.id
+    path = urlsplit(outgoing.url).path
+    model = _model(path, body) if isinstance(request, Failure) else request.model.id
     asked = Asked(
-        path=urlsplit(outgoing.url).path,
+        path=path,
         headers=_headers(outgoing.headers),
         body=body,
         size=len(outgoing.body),
@@ -70,7 +73,7 @@ def objection(heard: Heard) -> Violation | None:
 @lru_cache(maxsize=64)
 def _rules(family: str) -> tuple[Rule, ...]:
     """Finding a table means searching the folder: too slow for every request."""
-    return rules_of(family)
+    return (*rules_of(family), *seal_rules_of(family))
 
 
 def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> HttpReply:
@@ -81,7 +84,14 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> H
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    return heard.codec.speak(measured(request, brain(request)), stream=request.stream)
+    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request)))
+    return heard.codec.speak(reply, stream=request.stream)
+
+
+def _model(path: str, body: Mapping[str, object]) -> str:
+    """The model asked for, by a request that is otherwise not understood: in its body, or in its path."""
+    in_path = MODEL_IN_PATH.search(path)
+    return str(body.get("model") or "") or (unquote(in_path[1]) if in_path else "")
 
 
 def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:

@@ -6,10 +6,10 @@ How the reply has to look is settled last: a forced call, an answer in a given s
 
 Whatever it says of its own accord it marks as simulated, so that nobody mistakes it
 for a model.  Scripted replies and answers in a shape are exempt: they must be exact.
+Thoughts come unsigned: whoever speaks for the provider seals the reply.
 """
 
 import re
-from base64 import b64encode
 from collections.abc import Callable
 from hashlib import sha256
 
@@ -179,13 +179,7 @@ def _mark(request: Request) -> str:
 
 
 def _placed(part: Part, index: int, mark: str) -> Part:
-    match part:
-        case ToolCall():
-            id_ = f"sim_{mark[:16]}_{index}"
-            return ToolCall(id=id_, wire_id=id_, name=part.name, arguments=part.arguments)
-        case Reasoning():
-            # Not bound to anything yet; only its shape is that of a signature.
-            proof = sha256(f"{mark} {index} {part.text}".encode()).digest()
-            return Reasoning(text=part.text, signature=b64encode(proof + proof).decode())
-        case _:
-            return part
+    if not isinstance(part, ToolCall):
+        return part
+    id_ = f"sim_{mark[:16]}_{index}"
+    return ToolCall(id=id_, wire_id=id_, name=part.name, arguments=part.arguments)

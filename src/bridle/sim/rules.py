@@ -60,6 +60,8 @@ class Rule(Value):
     type: str = ""
     """The provider's own word for the kind of error."""
     kind: FailureKind = "invalid"
+    also: tuple[tuple[Asked, str], ...] = ()
+    """Further examples, mostly where a limit lies: what each is told, nothing when it passes."""
 
 
 class Violation(Value):
@@ -99,7 +101,7 @@ def table(rules: Sequence[Rule]) -> str:
     """The rules as Markdown."""
     lines = ["| rule | models | status | message | evidence |", "|---|---|---|---|---|"]
     for rule in rules:
-        words = rule.wording.format_map(_Blanks()).replace("|", "\\|")
+        words = " ".join(rule.wording.format_map(_Blanks()).split()).replace("|", "\\|")
         lines.append(f"| `{rule.id}` | {rule.models} | {rule.status} | {words} | {rule.evidence} |")
     return "\n".join(lines)
 

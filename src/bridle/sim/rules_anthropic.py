@@ -21,6 +21,16 @@ BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
 
 
+SPARED = {"model": ("/models/", "/model/"), "max_tokens": ("/count_tokens",)}
+"""What need not be said where: other clouds have the model in the path, and counting takes no limit."""
+ELSEWHERE = {
+    "/v1/messages/count_tokens": ("max_tokens",),
+    "/v1/publishers/anthropic/models/some-model:rawPredict": ("model",),
+    "/model/some-model/invoke": ("model",),
+}
+"""Other places where requests of this wire go, and what they do not have to say there."""
+
+
 def _too_large(request: Asked) -> Found | None:
     return {} if request.size > BODY_BYTES_MAX else None
 
@@ -48,19 +58,22 @@ def _too_much_output(request: Asked) -> Found | None:
     return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
 
 
-def _named_in_path(request: Asked, name: str) -> bool:
-    """Other clouds have the model in the path, and then not in the body."""
-    return f"/{name}s/" in request.path
+def _spared(request: Asked, name: str) -> bool:
+    return any(place in request.path for place in SPARED.get(name, ()))
 
 
 def _required(name: str, evidence: str) -> Rule:
     return rule(
         f"{name.replace('_', '-')}-required",
-        lambda request: None if field(request, name) is not None or _named_in_path(request, name) else {},
+        lambda request: None if field(request, name) is not None or _spared(request, name) else {},
         f"{name}: Field required",
         evidence=evidence,
         passes=asked(),
         offends=asked(**{name: None}),
+        also=tuple(
+            (replace(asked(**{name: None}), path=path), "" if name in spared else f"{name}: Field required")
+            for path, spared in ELSEWHERE.items()
+        ),
     )
 
 

@@ -17,6 +17,7 @@ from ..values.errors import Failure
 from ..values.request import Request
 from ._side_openai_conversations import CONVERSATION_DOORS, conversation_of, listed, no_conversation
 from .keeping import Keeping, KeptReply
+from .seals_openai_responses import summary
 from .side import Door, House, Json, Knock, Side
 
 ECHOED = (
@@ -131,8 +132,7 @@ def compact(house: House, knock: Knock) -> Json | Failure:
     assert not isinstance(body, Failure)
     items = listed(body.get("input"))
     said = [item for item in items if item.get("role") == "user"]
-    blob = house.keeping.new_id("gAAAA")
-    sealed = {"id": house.keeping.new_id("cmp"), "type": "compaction", "encrypted_content": blob}
+    sealed = summary(str(body.get("model")), house.keeping.new_id("cmp"))
     counted = house.count(request)
     return {
         "id": house.keeping.new_id("resp"),

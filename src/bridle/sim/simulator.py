@@ -31,6 +31,7 @@ from .brain import perform
 from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
+from .seals import sealed
 from .side import House, Knock, find_door, plain, query_of, side_of
 from .tokens import measured, prompt_tokens
 from .turn import Brain, CutAfter, Trouble, Turn, turn_of
@@ -173,7 +174,7 @@ class Simulator:
         decided = turn_of(self.brain(request))
         if isinstance(decided, Failure):
             return _whole(heard.codec.speak_failure(decided))
-        reply = measured(request, decided.reply)
+        reply = sealed(heard.codec.family, heard.asked, measured(request, decided.reply))
         trouble = self._trouble(request, decided.troubles)
         if isinstance(trouble, Failure):
             return _whole(heard.codec.speak_failure(trouble))

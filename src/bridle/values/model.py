@@ -31,6 +31,8 @@ class Abilities(Value):
     """Thinking modes that take some of the efforts only, and which, from the least to the most."""
     unshown_modes: tuple[str, ...] = ("disabled", "between_tools")
     """Thinking modes in which nothing can be said of how reasoning is shown."""
+    bound_thinking: bool = False
+    """Whether earlier thoughts are taken back only behind the very words they were thought after."""
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
     unforced_while: tuple[str, ...] = ()
@@ -48,6 +50,7 @@ class Abilities(Value):
     documents: bool = True
     document_types: tuple[str, ...] = ("application/pdf", "text/*")
     """The same of documents; a star stands for the rest of a type."""
+    videos: bool = True
     cache_marks: int = 0
     """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
     automatic_cache: bool = False
