@@ -4,7 +4,7 @@ from functools import cache
 
 from common import MAX_TOKENS, MODEL, PROMPT, SYSTEM, echo, root, stamp
 
-from bridle import Agent, Budget, TextDelta
+from bridle import Agent, Budget, TextDelta, tool
 
 PROTOS = ("anthropic",)
 VENDORS = {"anthropic": "anthropic"}
@@ -16,7 +16,7 @@ def agent(proto, scenario):
     return Agent(
         f"{VENDORS[proto]}:{MODEL[proto]}@{root(scenario)}",
         instructions=SYSTEM,
-        tools=[echo, stamp],
+        tools=[echo, tool(stamp, effect="read")],
         budget=NO_LIMITS,
         max_tokens=MAX_TOKENS,
         repeats_max=None,

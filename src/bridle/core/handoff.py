@@ -21,17 +21,20 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from ..values.event import Change, ViewChanged
+from ..values.event import Change, Spot, ViewChanged
 from ..values.message import Message
 from ..values.model import Model
 from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from .fitting import unfit_in
-from .state import Spot, State
+from .state import State
 
 PICTURES_KEPT = 3
 """How many of the newest screenshots stay."""
 PICTURES_BATCH = 3
 """How many more may gather before the old ones go: every change moves the cached prefix."""
+REPAIRS_MAX = 3
+"""How often in a run something may be left out because it was refused."""
+REFUSED_PART = "[this was left out: it could not be processed]"
 PICTURE_GONE = "[an older picture was here]"
 NO_RESULT = "No result of this call is known."
 BEGINNING = "(The conversation begins here.)"
@@ -44,6 +47,12 @@ def wanted(state: State) -> ViewChanged | None:
         whys = dict.fromkeys(unfit.why for unfit in state.unfit)
         changes = tuple(unfit.change for unfit in state.unfit)
         return ViewChanged(changes=changes, why="; ".join(whys), seat=seat)
+    if state.run.blamed:
+        changes = tuple(
+            Change(message=m, part=p, inner=i, words=REFUSED_PART) for m, p, i in state.run.blamed
+        )
+        said = state.run.failure.message if state.run.failure else ""
+        return ViewChanged(changes=changes, why=f"the provider refused it: {said}", seat=seat)
     if state.run.reasoning == "refused":
         changes = tuple(_without_reasoning(state))
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", seat=seat)
@@ -83,6 +92,30 @@ def seen(
         for message in messages
     )
     return view, frozenset().union(*by_message.values())
+
+
+def blamable(state: State, spots: Iterable[Spot]) -> tuple[Spot, ...]:
+    """Places in the view as places in what was said; those that were changed already are no use to blame."""
+    if state.run.repairs >= REPAIRS_MAX:
+        return ()
+    found = (_as_said(state, spot) for spot in spots)
+    return tuple(spot for spot in found if spot is not None and spot not in state.changed)
+
+
+def _as_said(state: State, spot: Spot) -> Spot | None:
+    message, index, inner = spot
+    original = next((each for each in state.transcript.messages if each.id == message), None)
+    if original is None:
+        return None
+    recorded = [event for event in state.recorded if event.seat in ("", state.settings.model.seat)]
+    gone = {
+        change.part
+        for event in recorded
+        for change in event.changes
+        if change.message == message and change.inner < 0 and not change.words and not change.plain
+    }
+    kept = [at for at in range(len(original.parts)) if at not in gone]
+    return (message, kept[index], inner) if index < len(kept) else None
 
 
 def spot(change: Change) -> Spot:

@@ -35,7 +35,7 @@ from .calls import (
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
-from .handoff import viewed, wanted
+from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import SENT_OTHERWISE, wait_before_next
@@ -82,7 +82,7 @@ def _ask_or_end(state: State) -> Effect:
     if run.rejections > REJECTIONS_MAX:
         return End(stop="failed", reason="no answer had the shape asked for")
     wait = 0.0
-    if run.failure is not None:
+    if run.failure is not None and not run.blamed:
         again = run.refusals.count(run.failure.kind) > 1
         patience = wait_before_next(run.failure, run.attempt, answered=state.replies > 0, again=again)
         if patience is None:
@@ -119,8 +119,11 @@ def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
 
 
 def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
-    left_out = state.run.reasoning == "refused" and not state.unfit
-    run = replace(state.run, reasoning="left out") if left_out else state.run
+    run = state.run
+    if run.blamed and not state.unfit:
+        run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
+    elif run.reasoning == "refused" and not state.unfit:
+        run = replace(run, reasoning="left out")
     return viewed(replace(state, run=run, recorded=(*state.recorded, event)))
 
 
@@ -228,6 +231,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     run = replace(
         run,
         failure=event.failure,
+        blamed=blamable(state, event.blamed),
         partial=event.partial,
         refusals=(*run.refusals, kind) if kind in SENT_OTHERWISE else run.refusals,
         unchained=kind == "forgotten" or run.unchained,

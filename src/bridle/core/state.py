@@ -10,7 +10,7 @@ from typing import Literal
 
 from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
-from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, ViewChanged
+from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.parts import ToolCall, ToolResult
 from ..values.policy import Claim
@@ -19,7 +19,6 @@ from ..values.usage import Budget, Usage
 from ..values.value import Value
 from .fitting import Unfit
 
-Spot = tuple[str, int, int]
 """A message, a part of it, and perhaps a part of that (else -1)."""
 
 
@@ -90,6 +89,10 @@ class Run(Value):
     attempt: int = 0
     """How often the current step was asked already."""
     failure: Failure | None = None
+    blamed: tuple[Spot, ...] = ()
+    """What the provider refused by name and is to be left out."""
+    repairs: int = 0
+    """How often something was left out for that reason."""
     partial: str = ""
     """What the model had said when its reply broke off."""
     reply: Reply | None = None

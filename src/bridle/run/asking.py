@@ -13,9 +13,11 @@ from ..ports.codec import Decoder, Kept
 from ..ports.transport import Outgoing
 from ..values.delta import Delta
 from ..values.errors import Failure, ProviderError
+from ..values.event import Spot
 from ..values.message import Reply
 from ..values.request import Request
 from ..values.usage import Usage
+from .blaming import blamed
 from .line import Line
 
 KEY_GONE = "[key]"
@@ -51,6 +53,10 @@ class Exchange:
         if not self._sent or self._refused:
             return None
         return self._decoder.counted if self._decoder else Usage(incomplete=True)
+
+    def blamed(self, failure: Failure) -> tuple[Spot, ...]:
+        """What of the request the provider stumbled over, where its words tell."""
+        return blamed(self._line.codec, self._request, failure)
 
     async def ask(self, show: Callable[[Delta], None], now: float) -> Reply:
         """`now` dates a signature, where one is wanted."""

@@ -224,6 +224,7 @@ class Driver:
         await self.record(
             e.ModelFailed(
                 failure=failure,
+                blamed=exchange.blamed(failure),
                 partial=exchange.partial,
                 usage=usage,
                 usd=self._cost(usage),

@@ -70,6 +70,10 @@ class Imported(_Quiet, tag="imported"):
     """What had to be put right in it, one sentence each."""
 
 
+Spot = tuple[str, int, int]
+"""A message, which of its parts, and which part of a tool result or -1."""
+
+
 class Change(Value):
     """One part of what is sent, replaced by words, or left out when there are none.
 
@@ -128,6 +132,8 @@ class ModelFailed(_Quiet, tag="model_failed"):
     usage: Usage | None = None
     """What was counted of a reply that broke off; None when there was no reply to pay for."""
     usd: Decimal | None = None
+    blamed: tuple[Spot, ...] = ()
+    """What of the view the provider stumbled over, by its own words; it can be left out."""
     discarded: tuple[str, ...] = ()
     """Tools that were started early, for a reply that never came: whatever they brought is not used."""
 
