@@ -31,6 +31,7 @@ from schema_rules import RULES, as_json_schema, messages_strict_request, message
 from schema_samples import common_reading, documents, filled, lists_in_lists, samples, validator
 from wire import corpus
 
+CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 ALL = [row.name for row in dialects()]
 KEEPING = [row.name for row in dialects() if not row.narrow]
 STRICT = [row.name for row in dialects() if row.strict]
@@ -99,14 +100,14 @@ def obeys(schema, name, chance, count):
     return tried
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60 * CAMPAIGN, deadline=None)
 @given(documents(), st.randoms(use_true_random=False))
 def test_what_the_source_allows_can_be_written_and_no_rule_is_broken(schema, chance):
     for name in ALL:
         obeys(schema, name, chance, count=5)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60 * CAMPAIGN, deadline=None)
 @given(documents())
 def test_a_schema_that_was_compiled_is_compiled(schema):
     for name in (*KEEPING, *STRICT):

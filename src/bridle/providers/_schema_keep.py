@@ -5,6 +5,7 @@ top had to be rebuilt, or when definitions are to be written where they are mean
 into one `$defs` at the top.
 """
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -29,6 +30,8 @@ from ._schema_top import Top
 INLINED_MAX = 1_000
 """Shapes that may be written out in place of references; beyond that they stay references."""
 _LEADING = ("$dynamicRef", "$recursiveRef")
+_COUNTING = ("unevaluatedProperties", "unevaluatedItems", "maxContains")
+"""Rules that forbid more when something beside them lets more through."""
 
 
 class KeepingWriter:
@@ -39,8 +42,9 @@ class KeepingWriter:
         self._moves = False
         self._names: dict[str, str] = {}
         self._inlined = 0
-        self._inside: list[str] = []
-        """Definitions we are in the middle of."""
+        self._inside: tuple[str, ...] = ()
+        """Definitions we are in the middle of, without a field in between that can be left out."""
+        self._cuts = 0
 
     def document(self, top: Top) -> dict[str, Any]:
         inlines = self._dialect.references == "inline" and bool(self._source.definitions)
@@ -55,53 +59,68 @@ class KeepingWriter:
             defined[name] = self._shape(self._source.definitions[place])
         return {**written, "$defs": defined} if defined else written
 
-    def _shape(self, schema: Schema) -> dict[str, Any] | bool:
+    def _shape(self, schema: Schema, inside: tuple[str, ...] | None = None) -> dict[str, Any] | bool:
         if isinstance(schema, bool):
             return schema
-        entered = schema.at in self._source.definitions
-        if entered:
-            self._inside.append(schema.at)
-        written = self._members(schema)
-        self._finish(schema, written)
-        if entered:
-            self._inside.pop()
-        return self._refer(schema, written) if "$ref" in schema else written
+        outside, cuts = self._inside, self._cuts
+        self._inside = outside if inside is None else inside
+        if schema.at in self._source.definitions:
+            self._inside = (*self._inside, schema.at)
+        endless = self._endless(schema)
+        written = self._members(schema, endless)
+        if self._dialect.array_items and written.get("type") == "array" and "prefixItems" not in written:
+            written.setdefault("items", {})
+        if "$ref" in schema:
+            written = self._refer(schema, written)
+        if self._cuts > cuts:
+            self._drop(schema, written, _COUNTING, "counts what had to be loosened")
+        self._inside = outside
+        return written
 
-    def _members(self, schema: Node) -> dict[str, Any]:
+    def _members(self, schema: Node, endless: Sequence[str]) -> dict[str, Any]:
         written: dict[str, Any] = {}
-        turned = self._turned(schema) if self._dialect.recursion == "optional" else set()
         for word, held in schema.items():
-            if word in turned:
-                self._losses.add(schema.at, word, "is left out, because it leads to what had to be loosened")
-            elif self._moves and (word in NOISE or word in _LEADING):
-                if word in _LEADING:
-                    self._losses.add(schema.at, word, "is left out, because what it leads to has moved")
-            elif word in ONE:
+            if word in ONE:
                 written[word] = self._shape(held)
             elif word in SEVERAL:
                 written[word] = [self._shape(part) for part in held]
+            elif word == "properties":
+                needed = [name for name in schema.get("required", ()) if name not in endless]
+                written[word] = {
+                    name: self._shape(part, None if name in needed else ()) for name, part in held.items()
+                }
+            elif word in DEFINING:
+                if not self._moves:
+                    written[word] = {name: self._shape(part, ()) for name, part in held.items()}
             elif word in NAMED:
                 written[word] = {name: self._shape(part) for name, part in held.items()}
+            elif word == "required" and endless:
+                written[word] = [name for name in held if name not in endless]
             elif word == "const" and not self._dialect.const and "enum" not in schema:
                 written["enum"] = [held]
-            else:
+            elif not self._moves or word not in NOISE:
                 written[word] = held
+        if self._moves:
+            self._drop(schema, written, _LEADING, "leads to what has moved")
+        self._drop(schema, written, self._turned(schema), "leads to what had to be loosened")
         return written
 
-    def _finish(self, schema: Node, written: dict[str, Any]) -> None:
-        """Add what the dialect wants to see, none of which changes what fits."""
-        types = written.get("type")
-        if self._dialect.array_items and types == "array" and "prefixItems" not in written:
-            written.setdefault("items", {})
-        if self._dialect.recursion == "optional" and "required" in written:
-            endless = [
-                name
-                for name in written["required"]
-                if self._comes_back(schema.get("properties", {}).get(name, True))
-            ]
-            if endless:
-                written["required"] = [name for name in written["required"] if name not in endless]
-                self._losses.add(schema.at, "required", f"no longer names {endless}: they lead back to here")
+    def _drop(self, schema: Node, written: dict[str, Any], words: Iterable[str], why: str) -> None:
+        for word in words:
+            if word in written:
+                del written[word]
+                self._losses.add(schema.at, word, f"is left out, because it {why}")
+
+    def _endless(self, schema: Node) -> list[str]:
+        """The required fields that must be made optional, because they lead back to here."""
+        if self._dialect.recursion != "optional":
+            return []
+        fields = schema.get("properties", {})
+        endless = [name for name in schema.get("required", ()) if self._comes_back(fields.get(name, True))]
+        if endless:
+            self._cuts += 1
+            self._losses.add(schema.at, "required", f"no longer names {endless}: they lead back to here")
+        return endless
 
     def _comes_back(self, schema: Schema) -> bool:
         """Whether a shape contains one that we are in, and has no field to leave out before that."""
@@ -118,16 +137,17 @@ class KeepingWriter:
             or any(part is schema["properties"].get(it) for it in schema.get("required", ()))
         )
 
-    def _turned(self, schema: Node) -> set[str]:
+    def _turned(self, schema: Node) -> list[str]:
         """Rules that would turn around if something in them let more through."""
-        rules = {"not", "oneOf", "if"} & schema.keys()
-        endless = {
+        if self._dialect.recursion != "optional":
+            return []
+        endless = [
             word
-            for word in rules
-            for part in (schema[word] if word == "oneOf" else [schema[word]])
+            for word in ("not", "oneOf", "if")
+            for part in (schema.get(word, ()) if word == "oneOf" else [schema.get(word, True)])
             if any(map(self._source.leads_to_cycle, references(part)))
-        }
-        return endless | ({"then", "else"} if "if" in endless else set())
+        ]
+        return [*endless, "then", "else"] if "if" in endless else endless
 
     # ── references ──────────────────────────────────────────────────────────
 
@@ -136,6 +156,10 @@ class KeepingWriter:
         beside = {word: held for word, held in written.items() if word != "$ref"}
         if self._dialect.references == "inline" and self._may_inline(place):
             return self._in_place(place, beside)
+        if self._dialect.recursion == "optional" and self._comes_back(Node({"$ref": place}, schema.at)):
+            self._cuts += 1
+            self._losses.add(schema.at, "$ref", "leads back with nothing to leave out; anything is accepted")
+            return beside
         reference = {"$ref": self._address(place)}
         constrained = beside.keys() - DEFINING - set(ANNOTATIONS)
         if constrained and self._dialect.beside_reference == "annotations":
