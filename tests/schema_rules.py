@@ -111,6 +111,11 @@ MESSAGES_FORMATS = {
 
 def messages_strict_tool(schema):
     yield from messages_tool(schema)
+    yield from messages_answer(schema)
+
+
+def messages_answer(schema):
+    yield from valid_json_schema(schema)
     for at, part in walk(schema):
         if not isinstance(part, dict):
             yield f"{at}: boolean schema"
@@ -166,13 +171,17 @@ def circular(schema):
 
 
 def loose_function(schema):
-    yield from valid_json_schema(schema)
+    yield from loose_answer(schema)
     # "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
     if schema.get("type") != "object" or {"oneOf", "anyOf", "allOf", "enum", "not"} & schema.keys():
         yield "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level."
     # "In context=(), object schema missing properties"
     if "properties" not in schema:
         yield "In context=(), object schema missing properties"
+
+
+def loose_answer(schema):
+    yield from valid_json_schema(schema)
     for at, part in walk(schema):
         # "In context=('properties', 'x'), array schema missing items"
         if (
@@ -365,9 +374,13 @@ ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "rea
 
 RULES = {
     "plain": messages_tool,
+    "plain_output": valid_json_schema,
     "bedrock": converse_tool,
     "anthropic_strict": messages_strict_tool,
+    "anthropic_output": messages_answer,
+    "bedrock_output": messages_answer,
     "openai_loose": loose_function,
+    "openai_output": loose_answer,
     "openai_strict": strict_function,
     "gemini_schema": declared_parameters,
     "gemini_schema_output": openapi_subset,

@@ -184,7 +184,9 @@ def test_every_recorded_tool_goes_to_every_provider(name):
 def test_recorded_tools_that_are_fine_go_out_as_they_are(name):
     fine = [text for text in recorded() if not list(RULES[name](json.loads(text)))]
     assert len(fine) > 400
-    assert [text for text in fine if compiled(text, name).text != text] == []
+    changed = [compiled(text, name) for text in fine if compiled(text, name).text != text]
+    assert all("refers to itself" in made.losses[0] for made in changed), "which says nothing"
+    assert len(changed) <= 1
 
 
 @pytest.mark.parametrize("name", STRICT)
@@ -209,8 +211,7 @@ def test_what_was_accepted_as_strict_is_ready():
     accepted = [
         parameters
         for recording, parameters in strict_functions("openai-chat")
-        if recording.status == 200
-        and recording.host == "openai"
+        if recording.status == 200 and recording.host == "openai"
     ]
     assert len(accepted) > 30
     assert all(is_strict_ready(json.dumps(parameters)) for parameters in accepted)
@@ -854,3 +855,12 @@ def test_no_dialect_is_asked_for_a_word_it_lacks():
                     word for _, part in walk(json.loads(made.text)) if isinstance(part, dict) for word in part
                 }
                 assert not made.strict or words <= {*row.keywords, "$ref", "$defs"}
+
+
+def test_what_was_said_once_is_said_the_same_way_again():
+    """A request of ours that is read again holds schemas that go out as they are."""
+    for row in dialects():
+        for schema in EXAMPLES:
+            once = compile_schema(json.dumps(schema), row)
+            again = compile_schema(once.text, dialect(once.dialect))
+            assert row.types == "upper" or again.text == once.text, (row.name, schema)

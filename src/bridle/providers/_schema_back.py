@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from ._schema_losses import Losses
 from ._schema_merge import Alternatives, fields_of
-from ._schema_source import Node, Schema, Source, Tree
+from ._schema_node import Node, Schema
+from ._schema_source import Source, Tree
 from ._schema_values import is_of, key_of
 
 if TYPE_CHECKING:

@@ -140,11 +140,10 @@ _IRREGULAR = re.compile(r"\(\?(?!:)|\\[1-9bBkAzZGpPuxc]|(?:[*+?}]\+)")
 @cache
 def _rows() -> tuple[dict[str, SchemaDialect], str]:
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
-    rows = {}
+    rows: dict[str, SchemaDialect] = {}
     for name, row in table["dialects"].items():
-        fields = (
-            {**table["dialects"][row["like"]], **row, "name": name} if "like" in row else row | {"name": name}
-        )
+        usual = msgspec.structs.asdict(rows[row["like"]]) if "like" in row else {}
+        fields = {**usual, **row, "name": name}
         fields.pop("like", None)
         if unknown := fields.keys() - set(SchemaDialect.__struct_fields__):
             raise MisuseError(f"schema dialect {name!r} has {sorted(unknown)}, which no dialect has")

@@ -12,7 +12,7 @@ from urllib.parse import quote
 from ._schema_dialect import SchemaDialect
 from ._schema_losses import Losses
 from ._schema_merge import ANNOTATIONS
-from ._schema_source import (
+from ._schema_node import (
     DEFINING,
     NAMED,
     NOISE,
@@ -20,11 +20,11 @@ from ._schema_source import (
     SEVERAL,
     Node,
     Schema,
-    Source,
     definition_name,
     inside,
     references,
 )
+from ._schema_source import Source
 from ._schema_top import Top
 
 INLINED_MAX = 1_000

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 from ._schema_dialect import SchemaDialect
 from ._schema_losses import Losses, Unfit, shown
 from ._schema_merge import NARROWED, Fields, either, fields_of
-from ._schema_source import Node, Schema, step
+from ._schema_node import Node, Schema, step
 from ._schema_values import OWN_KEYWORDS, is_of
 from ._schema_words import in_words
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ._schema_losses import Losses, shown
-from ._schema_source import DEFINING, Node, Schema, Source
+from ._schema_node import DEFINING, Node, Schema
+from ._schema_source import Source
 from ._schema_values import is_of, key_of, kinds_of
 
 ALTERNATIVES_MAX = 64
@@ -177,6 +178,10 @@ class Alternatives:
             )
         if any(fields.patterns for fields in several):
             self._losses.add(at, "patternProperties", "is left out, and any field is accepted")
+            joined["additionalProperties"] = True
+        elif any(fields.rest is True and not fields.silent for fields in several):
+            # Said, where it was said: silence would be read as "no others".
+            joined["additionalProperties"] = True
         elif all(fields.rest is not True for fields in several):
             joined["additionalProperties"] = either(
                 [fields.rest for fields in several if fields.rest is not False], at, empty=False

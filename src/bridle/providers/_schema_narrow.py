@@ -17,7 +17,8 @@ from ._schema_dialect import SchemaDialect
 from ._schema_kinds import NULL, Kinds, Piece
 from ._schema_losses import Losses, Unfit
 from ._schema_merge import ANNOTATIONS, Alternatives
-from ._schema_source import NOISE, Node, Schema, Source, definition_name
+from ._schema_node import NOISE, Node, Schema, definition_name
+from ._schema_source import Source
 from ._schema_top import Top
 from ._schema_values import OWN_KEYWORDS, hinted_kinds, key_of, kinds_of
 from ._schema_words import described, in_words

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from ._schema_dialect import SchemaDialect
 from ._schema_losses import Losses
-from ._schema_source import DEFINING, Node, Schema, Source, inside
+from ._schema_node import DEFINING, Node, Schema, inside
+from ._schema_source import Source
 from ._schema_values import is_of, kinds_of
 
 

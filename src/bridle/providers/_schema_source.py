@@ -15,12 +15,13 @@ Nothing is resolved by copying.  A reference becomes the place it points to, and
 what stands there, so that a shape that contains itself is still finite.
 """
 
-import re
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable
 from typing import Any, TypeAlias
 from urllib.parse import unquote, urljoin
 
+from ._schema_circles import Leads, cut_circles
 from ._schema_losses import Losses, shown
+from ._schema_node import DEFINING, NAMED, ONE, SEVERAL, Node, Schema, step
 
 DEPTH_MAX = 63
 """Levels of shapes inside shapes: what is deeper, the check of arguments cannot read either."""
@@ -30,40 +31,10 @@ COUNTS = frozenset(
     {"minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"}
     | {"minContains", "maxContains"}
 )
-NUMBERS = frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"})
-STRINGS = frozenset({"pattern", "format", "title", "description", "$schema", "$comment", "$id", "$anchor"})
-ONE = frozenset(
-    {"items", "additionalProperties", "propertyNames", "contains", "not", "if", "then", "else"}
-    | {"unevaluatedItems", "unevaluatedProperties", "additionalItems"}
-)
-SEVERAL = frozenset({"anyOf", "oneOf", "allOf", "prefixItems"})
-NAMED = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
-DEFINING = frozenset({"$defs", "definitions"})
-NOISE = DEFINING | {
-    "$schema", "$id", "id", "$anchor", "$comment", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor",
-}  # fmt: skip
-"""Words that mean nothing once references are resolved."""
-_FRAGILE = {"not": ("not",), "if": ("if", "then", "else"), "oneOf": ("oneOf",)}
-"""Rules that turn around when something inside them is left out, and what goes with them."""
-_SAME_VALUE = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 _REFERS_ALONE = ("draft-03", "draft-04", "draft-06", "draft-07")
 """Drafts in which whatever stands beside a reference means nothing."""
 
 
-class Node(dict[str, Any]):
-    """A shape, with the place in the source it comes from."""
-
-    __slots__ = ("at",)
-
-    def __init__(self, members: dict[str, Any], at: str) -> None:
-        super().__init__(members)
-        self.at = at
-
-    def without(self, *keywords: str) -> "Node":
-        return Node({name: held for name, held in self.items() if name not in keywords}, self.at)
-
-
-Schema: TypeAlias = Node | bool
 Tree: TypeAlias = dict[str, Any] | bool
 """A schema as parsed."""
 
@@ -84,85 +55,26 @@ class Source:
         self.moved = False
         """Whether a shape stands elsewhere than in the source, so that places no longer lead to it."""
         self.definitions: dict[str, Schema] = {}
-        self._loosened: set[str] = set()
-        """Definitions that let more through than the source says."""
+        loosened: set[str] = set()
         self.root: Schema = self._read(tree, "#", "", 0)
         while self._waiting:
             place = self._waiting.pop()
             before = len(losses)
             self.definitions[place] = self._read(self._at(place[1:]), place, self._base_of(place), 0)
             if len(losses) > before:
-                self._loosened.add(place)
-        self._edges: dict[str, list[str]] = {}
-        self._reach: dict[str, frozenset[str]] = {}
-        self._cut_circles()
+                loosened.add(place)
+        cut_circles(self.root, self.definitions, loosened, losses)
+        self._leads = Leads(self.definitions)
 
     def reaches(self, place: str) -> frozenset[str]:
         """The places a definition refers to, directly or through others."""
-        if place not in self._reach:
-            if not self._edges:
-                self._edges = {at: list(references(held)) for at, held in self.definitions.items()}
-            self._reach[place] = frozenset(_reached(place, self._edges))
-        return self._reach[place]
+        return self._leads.of(place)
 
     def is_cyclic(self, place: str) -> bool:
         return place in self.reaches(place)
 
     def leads_to_cycle(self, place: str) -> bool:
         return any(map(self.is_cyclic, (place, *self.reaches(place))))
-
-    # ── circles ─────────────────────────────────────────────────────────────
-
-    def _cut_circles(self) -> None:
-        """Leave out the references that make a shape stand for itself."""
-        steps = {
-            place: [(node.at, node["$ref"]) for node in here(held) if "$ref" in node]
-            for place, held in self.definitions.items()
-        }
-        edges = {place: [target for _, target in taken] for place, taken in steps.items()}
-        cut = {
-            at
-            for place, taken in steps.items()
-            if place in _reached(place, edges)
-            for at, target in taken
-            if target == place or place in _reached(target, edges)
-        }
-        if cut:
-            for place, held in (("#", self.root), *self.definitions.items()):
-                for node in everywhere(held):
-                    if node.at in cut:
-                        del node["$ref"]
-                        self._losses.add(
-                            node.at, "$ref", "refers to itself with nothing in between; left out"
-                        )
-                        self._loosened.add(place)
-        while self._loosened and self._leave_fragile(cut):
-            pass
-        self._edges, self._reach = {}, {}
-
-    def _leave_fragile(self, cut: Container[str]) -> bool:
-        """Leave out rules that turn around because something they lead to was; whether there were any."""
-        found = False
-        for place, held in (("#", self.root), *self.definitions.items()):
-            for node in everywhere(held):
-                for keyword in [word for word in ("not", "if", "oneOf") if word in node]:
-                    parts = node[keyword] if keyword == "oneOf" else [node[keyword]]
-                    if not any(self._is_loosened(part, cut) for part in parts):
-                        continue
-                    found = True
-                    self._loosened.add(place)
-                    became = "cannot be kept with part of it missing; left out"
-                    if keyword == "oneOf" and "anyOf" not in node:
-                        became = "became anyOf, because part of it is missing"
-                        node["anyOf"] = parts
-                    for word in _FRAGILE[keyword]:
-                        node.pop(word, None)
-                    self._losses.add(node.at, keyword, became)
-        return found
-
-    def _is_loosened(self, schema: Schema, cut: Container[str]) -> bool:
-        leads = {place for target in references(schema) for place in (target, *self.reaches(target))}
-        return not leads.isdisjoint(self._loosened) or any(node.at in cut for node in everywhere(schema))
 
     # ── reading ─────────────────────────────────────────────────────────────
 
@@ -311,76 +223,6 @@ class Source:
                 elif isinstance(held, list):
                     waiting.extend((f"{at}/{n}", inner) for n, inner in enumerate(held))
         return self._named_places
-
-
-def references(schema: Schema) -> Iterator[str]:
-    """The places a shape refers to, wherever inside it."""
-    if isinstance(schema, bool):
-        return
-    if "$ref" in schema:
-        yield schema["$ref"]
-    for _, inner in inside(schema):
-        yield from references(inner)
-
-
-def inside(node: Node) -> Iterator[tuple[str, Schema]]:
-    """The shapes directly inside a shape, each with the word it stands under; not what it only defines."""
-    for keyword, held in node.items():
-        if keyword in ONE:
-            yield keyword, held
-        elif keyword in SEVERAL:
-            for part in held:
-                yield keyword, part
-        elif keyword in NAMED and keyword not in DEFINING:
-            for part in held.values():
-                yield keyword, part
-
-
-def everywhere(schema: Schema) -> Iterator[Node]:
-    """A shape and all shapes in it, those it only defines included."""
-    if isinstance(schema, bool):
-        return
-    yield schema
-    for _, inner in inside(schema):
-        yield from everywhere(inner)
-    for keyword in DEFINING:
-        for inner in schema.get(keyword, {}).values():
-            yield from everywhere(inner)
-
-
-def here(schema: Schema) -> Iterator[Node]:
-    """A shape and those in it that are about the same value, not about its fields or items."""
-    if isinstance(schema, bool):
-        return
-    yield schema
-    for keyword, inner in inside(schema):
-        if keyword in _SAME_VALUE:
-            yield from here(inner)
-
-
-def _reached(place: str, edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Where one comes to from a place."""
-    found: set[str] = set()
-    waiting = [place]
-    while waiting:
-        fresh = [target for target in edges[waiting.pop()] if target not in found]
-        found.update(fresh)
-        waiting.extend(fresh)
-    return found
-
-
-def definition_name(place: str, taken: Iterable[str]) -> str:
-    """A name for what stands at a place, in letters that every wire takes."""
-    base = re.sub(r"[^a-zA-Z0-9_.-]+", "_", place.rpartition("/")[2]).strip("_") or "root"
-    name, number = base, 1
-    while name in taken:
-        number += 1
-        name = f"{base}_{number}"
-    return name
-
-
-def step(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 # ── which values a keyword may have ─────────────────────────────────────────

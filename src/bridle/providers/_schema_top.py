@@ -12,7 +12,8 @@ from typing import NamedTuple
 from ._schema_dialect import SchemaDialect
 from ._schema_losses import Losses
 from ._schema_merge import ANNOTATIONS, Alternatives
-from ._schema_source import Node, Source
+from ._schema_node import Node
+from ._schema_source import Source
 
 NAME_CHARS_MAX = 64
 _COMPOSING = ("allOf", "anyOf", "oneOf")
