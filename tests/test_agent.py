@@ -377,6 +377,25 @@ def test_what_a_wire_cannot_say_is_noted_once():
             assert (await agent.run('!call odd {"a": "x"}\n!then\n!say done', session="s")).text == "done"
             noted[vendor] = [r.event.notes for r in await store.read("s") if isinstance(r.event, ModelAsked)]
         assert all(notes[1] == () for notes in noted.values())
+        assert "schema of tool `odd`: #: not is refused at the top; left out" in noted["openai"][0]
+        assert noted["gemini"][0]
         assert all(note.startswith("schema of tool `odd`") for notes in noted.values() for note in notes[0])
+
+    asyncio.run(main())
+
+
+def test_a_field_with_a_name_the_wire_refuses_is_called_by_its_own():
+    async def main():
+        given = []
+        odd = RawTool(
+            name="odd",
+            description="Odd.",
+            schema={"type": "object", "properties": {"größe (cm)": {"type": "integer"}}},
+            run=lambda arguments: given.append(arguments) or "ok",
+        )
+        for vendor in ("anthropic", "bedrock"):
+            agent = Agent(f"sim:{vendor}/{MODELS[vendor]}", tools=[odd])
+            assert (await agent.run('!call odd {"gr_e_cm_": 3}\n!then\n!say done')).text == "done"
+        assert given == [{"größe (cm)": 3}] * 2
 
     asyncio.run(main())

@@ -100,14 +100,14 @@ def obeys(schema, name, chance, count):
     return tried
 
 
-@settings(max_examples=60 * CAMPAIGN, deadline=None)
+@settings(max_examples=40 * CAMPAIGN, deadline=None)
 @given(documents(), st.randoms(use_true_random=False))
 def test_what_the_source_allows_can_be_written_and_no_rule_is_broken(schema, chance):
     for name in ALL:
         obeys(schema, name, chance, count=5)
 
 
-@settings(max_examples=60 * CAMPAIGN, deadline=None)
+@settings(max_examples=40 * CAMPAIGN, deadline=None)
 @given(documents())
 def test_a_schema_that_was_compiled_is_compiled(schema):
     for name in (*KEEPING, *STRICT):
@@ -777,7 +777,7 @@ def test_no_process_writes_a_schema_differently():
             cwd=Path(__file__).parent,
             env={**os.environ, "PYTHONHASHSEED": seed},
         ).stdout.strip()
-        for seed in ("1", "2", "3")
+        for seed in ("1", "2")
     }
     assert digests == {digest()}
 
