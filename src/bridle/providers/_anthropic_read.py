@@ -35,9 +35,10 @@ from ..values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ._anthropic_blocks import FAMILY, Block, part_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, SCHEMA, Block, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
-from ._json import dumps, loads, members
+from ._json import dumps, is_object, loads, members
+from ._tool_schema import goes_out_as_it_is
 
 ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
@@ -233,7 +234,8 @@ def _tool(tool: Block) -> ToolSpec:
     )
     if custom:
         spec = replace(spec, parameters=dumps(said["input_schema"]).decode())
-    if not custom or not said.keys() <= {"type", "name", "description", "input_schema"}:
+    plain = said.keys() <= {"type", "name", "description", "input_schema"}
+    if not custom or not plain or not goes_out_as_it_is(spec.parameters, SCHEMA):
         spec = replace(spec, native=dumps(said).decode())
     return spec
 
@@ -280,9 +282,10 @@ def _output(raw: dict[str, bytes], body: dict[str, Any], extras: dict[str, bytes
     rest = {name: value for name, value in config.items() if name != "effort" and value is not None}
     wanted, output = rest.get("format"), None
     if isinstance(wanted, dict) and wanted.keys() == {"type", "schema"} and wanted["type"] == "json_schema":
-        schema = members(members(raw["output_config"])["format"])["schema"]
-        output = OutputSpec(name="output", parameters=schema.decode())
-        del rest["format"]
+        schema = members(members(raw["output_config"])["format"])["schema"].decode()
+        if is_object(schema) and goes_out_as_it_is(schema, ANSWER_SCHEMA):
+            output = OutputSpec(name="output", parameters=schema)
+            del rest["format"]
     if rest:
         extras["output_config"] = dumps(rest)
     return output

@@ -17,6 +17,10 @@ from ..values.errors import BadTool
 from ..values.request import ToolChoice, ToolSpec
 from ._gemini_parts import Block, camel, wire_name, word
 from ._json import dumps, is_object, loads, raw
+from ._tool_schema import goes_out_as_it_is, sendable
+
+SCHEMA, ANSWER_SCHEMA = "gemini_json", "gemini_json_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 
 DECLARATIONS = "functionDeclarations"
 _DECLARATION = frozenset(
@@ -115,7 +119,7 @@ def _declaration(spec: ToolSpec) -> Block:
     declared: Block = {"name": wire_name(spec.name)}
     if spec.description:
         declared["description"] = spec.description
-    declared["parametersJsonSchema"] = raw(spec.parameters)
+    declared["parametersJsonSchema"] = sendable(spec.parameters, SCHEMA)
     return declared
 
 
@@ -126,7 +130,8 @@ def _spec(declared: object) -> ToolSpec:
     spec = ToolSpec(name=word(said.get("name")), description=word(said.get("description")))
     if isinstance(schema := said.get("parametersJsonSchema"), dict):
         spec = replace(spec, parameters=dumps(schema).decode())
-        if said.keys() <= {"name", "description", "parametersJsonSchema"}:
+        plain = said.keys() <= {"name", "description", "parametersJsonSchema"}
+        if plain and goes_out_as_it_is(spec.parameters, SCHEMA):
             return spec
     elif isinstance(schema := said.get("parameters"), dict):
         spec = replace(spec, parameters=dumps(_json_schema(schema)).decode())

@@ -29,6 +29,8 @@ from ._names import Naming
 from ._openai_responses_content import Block, content_of, piece_of, said, word
 
 FAMILY = "openai_responses"
+SCHEMA, ANSWER_SCHEMA = "openai_loose", "openai_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 NAMES = Naming(length_max=128)
 
 CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
