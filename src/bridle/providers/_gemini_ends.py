@@ -96,11 +96,17 @@ def is_block(feedback: object) -> bool:
 def usage_of(counts: Mapping[str, Any]) -> Usage:
     """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
     prompt, cached = _count(counts.get("promptTokenCount")), _count(counts.get("cachedContentTokenCount"))
-    thoughts = _count(counts.get("thoughtsTokenCount"))
+    thoughts, looked_up = (
+        _count(counts.get("thoughtsTokenCount")),
+        _count(counts.get("toolUsePromptTokenCount")),
+    )
+    output = _count(counts.get("candidatesTokenCount")) + thoughts
+    # A prompt that is a file somewhere else is counted in the sum only.
+    prompt = prompt or max(_count(counts.get("totalTokenCount")) - output - looked_up, 0)
     return Usage(
-        input=max(prompt - cached, 0) + _count(counts.get("toolUsePromptTokenCount")),
+        input=max(prompt - cached, 0) + looked_up,
         cache_read=cached,
-        output=_count(counts.get("candidatesTokenCount")) + thoughts,
+        output=output,
         reasoning=thoughts,
         incomplete=not isinstance(counts.get("promptTokenCount"), int),
     )
