@@ -5,7 +5,8 @@ that mean the server gave up are failures and never reach this file's table of s
 
 Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
 overlap.  Some servers leave the one or the other out: their sum shows it, and it is believed wherever it
-says more than its parts.  The same number has half a dozen names, tried in order.  No counts at all is not the same as having used nothing.
+says more than its parts.  The same number has half a dozen names, tried in order.  No counts at all is
+not the same as having used nothing.
 """
 
 import re
