@@ -17,6 +17,7 @@ from ..values.model import Model, Origin
 from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._gemini_parts import CONTINUATION, FAMILY, word
+from ._json import whole
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUES = "CONTINUATION"
@@ -162,4 +163,4 @@ def _stop(reason: str, parts: Sequence[Part]) -> Stop:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(value) or 0, 0)

@@ -18,6 +18,7 @@ from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
 from ..values.parts import Part, Text, ToolCall
 from ..values.usage import Usage
+from ._json import whole
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import is_refusal, parts_of, with_members
@@ -204,5 +205,4 @@ def _inner(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _count(counts: Mapping[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(counts.get(name)) or 0, 0)
