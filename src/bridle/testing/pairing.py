@@ -55,8 +55,20 @@ def unpaired(body: Any) -> Unpaired:
 def set_aside(theirs: Any, ours: Any) -> tuple[Any, Any]:
     """Both bodies without what does not belong together in theirs."""
     strangers, waiting = unpaired(theirs)
+    if _refers(theirs):
+        strangers = []  # what answers no call here may answer one that the provider keeps
     answers = _answers(theirs, ours, waiting)
     return _without(theirs, strangers), _without(ours, answers)
+
+
+def _refers(body: Any) -> bool:
+    """Whether part of the conversation is with the provider and not in the body."""
+    if not isinstance(body, dict):
+        return False
+    items = body.get("input")
+    listed = items if isinstance(items, list) else []
+    kept = any(isinstance(item, dict) and item.get("type") == "item_reference" for item in listed)
+    return kept or bool(body.get("previous_response_id") or body.get("conversation"))
 
 
 def told(theirs: Any) -> str:

@@ -18,6 +18,11 @@ from .agreement import Difference
 from .pairing import set_aside, told
 
 Change = Callable[[Any], Any]
+_FREE = frozenset(
+    {"arguments", "args", "input", "json", "labels", "metadata", "parameters", "parametersJsonSchema"}
+    | {"input_schema", "properties", "response", "responseSchema", "responseJsonSchema", "schema"}
+)
+"""Members whose inside is the user's own, where null is a value like any other."""
 _ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 """What a rule may stumble over in a body it does not fit; then it explains nothing."""
 
@@ -50,7 +55,7 @@ def restated(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[Diffe
     """Where ours does not mean what theirs means, each with the reason if there is one."""
     if not isinstance(codec, Meaningful):
         raise TypeError(f"the codec of family {codec.family!r} does not say what its requests mean")
-    if not list(differences(codec.meaning(theirs), codec.meaning(ours))):
+    if not list(_between(codec, theirs, ours)):
         return []
     # What a codec says of itself is more exact than what is said of all, so it is tried first.
     rules = [*((_of_theirs(change), why) for change, why in _changes(codec)), *_RULES]
@@ -125,7 +130,20 @@ class _Explained:
 
 def _between(codec: Codec, one: HttpRequest, other: HttpRequest) -> Iterator[str]:
     assert isinstance(codec, Meaningful)
-    return differences(codec.meaning(one), codec.meaning(other))
+    return differences(_said(codec.meaning(one)), _said(codec.meaning(other)))
+
+
+def _said(value: Any) -> Any:
+    """JSON without members that are null: they say nothing, but for what is the user's own."""
+    if isinstance(value, list):
+        return [_said(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        name: inner if name in _FREE else _said(inner)
+        for name, inner in value.items()
+        if inner is not None or name in _FREE
+    }
 
 
 def _with(request: HttpRequest, body: Any) -> HttpRequest:
