@@ -112,7 +112,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
     """Each member of the body, and of what its lists hold, is removed from what we write, one at a time."""
     codec = load(file.replace("-", "_"))
     noticed = 0
-    for recording in corpus(file)[::37]:
+    for recording in corpus(file)[::13]:
         if recording.request is None or recording.status >= 300:
             continue
         try:
@@ -129,7 +129,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
             found = restated(codec, recording.request, again)
             assert [each for each in found if not each.reason], (recording.id, spoiled)
             noticed += 1
-    assert noticed > 100
+    assert noticed > 40
 
 
 def losses(whole):
