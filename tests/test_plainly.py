@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from bridle.ports.codec import HttpRequest
 from bridle.providers import load
 from bridle.testing.agreement import disagreements
 from bridle.testing.plainly import plainly, said_in
@@ -214,3 +215,90 @@ def test_the_second_reading_shares_nothing_with_the_codecs():
     folder = Path(plainly.__code__.co_filename).parent
     for path in folder.glob("plainly*.py"):
         assert "providers" not in path.read_text(), path
+
+
+# What is new next year, beside what is known today
+
+NEXT_YEAR = {"x_new": [{"q": 1}]}
+NEWER = {
+    "bedrock_converse": {
+        "output": {"message": {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}, **NEXT_YEAR}},
+            {"text": "words", **NEXT_YEAR},
+            {"toolUse": {"toolUseId": "t", "name": "f", "input": {"a": 1}}, **NEXT_YEAR},
+        ]}},
+        "stopReason": "tool_use",
+        "usage": {"inputTokens": 3.0, "outputTokens": 2.0, "totalTokens": 5.0},
+    },
+    "gemini": {
+        "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
+            {"thought": True, "text": "hm", **NEXT_YEAR},
+            {"text": "words", **NEXT_YEAR},
+            {"functionCall": {"name": "f", "args": {"a": 1}}, **NEXT_YEAR},
+        ]}}],
+        "usageMetadata": {"promptTokenCount": 3.0, "candidatesTokenCount": 2.0, "totalTokenCount": 5.0},
+    },
+    "openai_responses": {
+        "object": "response", "id": "r", "status": "completed", "output": [
+            {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "message", "role": "assistant", "content": [
+                {"type": "output_text", "text": "words"}, {"type": "hologram", **NEXT_YEAR},
+            ]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}', **NEXT_YEAR},
+        ],
+        "usage": {"input_tokens": 3.0, "output_tokens": 2.0, "total_tokens": 5.0},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", NEWER)
+def test_what_nobody_knows_yet_hides_nothing(family):
+    codec = load(family)
+    asked = Request(model=Model(id="m", endpoint=Endpoint(name=family, family=family)))
+    decoder = codec.decoder(asked, 200, {"content-type": "application/json"})
+    decoder.feed(json.dumps(NEWER[family]).encode())
+    reply = decoder.close()
+    assert reply.text == "words"
+    assert [part.text for part in reply.parts if isinstance(part, Reasoning)] == ["hm"]
+    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("f", {"a": 1})]
+    assert (reply.usage.input, reply.usage.output) == (3, 2)
+    told = plainly(family, json.dumps(NEWER[family]).encode())
+    assert list(disagreements(told, reply)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "path", "body"),
+    [
+        ("anthropic", "/v1/messages", {
+            "model": "m", "max_tokens": 4096.0, "top_k": 40.0,
+            "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "auto", **NEXT_YEAR},
+            "messages": [{"role": "user", "content": "hi"}],
+        }),
+        ("openai_responses", "/v1/responses", {
+            "model": "m", "max_output_tokens": 4096.0, "input": [
+                {"role": "user", "content": "hi"},
+                {"type": "message", "role": "assistant", "content": [
+                    {"type": "output_text", "text": "words"}, {"type": "hologram", **NEXT_YEAR},
+                ]},
+                {"role": "user", "content": "go on"},
+            ],
+        }),
+        ("gemini", "/v1beta/models/m:generateContent", {
+            "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+            "tools": [{"functionDeclarations": [
+                {"name": "f", "parameters": {"type": "OBJECT"}, "behaviour": NEXT_YEAR},
+            ]}],
+        }),
+        ("bedrock_converse", "/model/m/converse", {
+            "messages": [{"role": "user", "content": [{"text": "hi", **NEXT_YEAR}]}],
+            "toolConfig": {
+                "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}, **NEXT_YEAR}],
+                "toolChoice": {"any": {}, **NEXT_YEAR},
+            },
+        }),
+    ],
+)  # fmt: skip
+def test_requests_keep_what_nobody_knows_yet(family, path, body):
+    asked = HttpRequest(path=path, body=json.dumps(body).encode())
+    assert request_differences(load(family), asked) == []
