@@ -20,7 +20,10 @@ from bridle.values.request import Request
 from wire import corpus
 
 FAMILIES = ["anthropic", "openai-responses", "openai-chat", "gemini", "bedrock-converse"]
-SPOILED_EACH = 40
+SPOILED_EACH = 15
+NOTICED_ENOUGH = 40
+BODY_BYTES_MAX = 20_000
+"""Larger requests show nothing more, and each of their members is taken out."""
 LISTS = {"messages", "contents", "input", "content", "parts", "tools", "tool_calls"}
 
 
@@ -97,6 +100,8 @@ SPOILS = {
 def test_every_way_to_spoil_a_reply_is_noticed(file):
     spoiled = dict.fromkeys(SPOILS, 0)
     for told, reply in replies(file):
+        if min(spoiled.values()) >= SPOILED_EACH:
+            break
         for name, (applies, spoil, where) in SPOILS.items():
             if spoiled[name] >= SPOILED_EACH or not applies(reply):
                 continue
@@ -114,7 +119,13 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
     codec = load(file.replace("-", "_"))
     noticed = 0
     for recording in corpus(file)[::13]:
-        if recording.request is None or recording.status >= 300:
+        if noticed >= NOTICED_ENOUGH:
+            break
+        if (
+            recording.request is None
+            or recording.status >= 300
+            or len(recording.request.body) > BODY_BYTES_MAX
+        ):
             continue
         try:
             ours = codec.encode(codec.read(recording.request))
@@ -130,7 +141,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
             found = restated(codec, recording.request, again)
             assert [each for each in found if not each.reason], (recording.id, spoiled)
             noticed += 1
-    assert noticed > 40
+    assert noticed >= NOTICED_ENOUGH
 
 
 def losses(whole):

@@ -59,6 +59,8 @@ def restated(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[Diffe
         return []
     # What a codec says of itself is more exact than what is said of all, so it is tried first.
     rules = [*((_of_theirs(change), why) for change, why in _changes(codec)), *_RULES]
+    bodies = json.loads(theirs.body), json.loads(ours.body)
+    rules = [(rule, why) for rule, why in rules if _does_something(rule, *bodies)]
     tries = (_Explained(codec, theirs, ours, chosen) for chosen in _subsets(rules))
     best = min(tries, key=lambda tried: len(tried.left))
     return [*best.explained, *(Difference(what=what) for what in best.left)]
@@ -126,6 +128,13 @@ class _Explained:
             self.explained += [Difference(what=what, reason=reason) for what in found]
             theirs, ours = then
         self.left = list(_between(codec, theirs, ours))
+
+
+def _does_something(rule: Rule, theirs: Any, ours: Any) -> bool:
+    try:
+        return rule(theirs, ours) != (theirs, ours)
+    except _ODD:
+        return False
 
 
 def _between(codec: Codec, one: HttpRequest, other: HttpRequest) -> Iterator[str]:
