@@ -109,7 +109,7 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
         cache_read=cached,
         output=output,
         reasoning=thoughts,
-        incomplete=not isinstance(counts.get("promptTokenCount"), int),
+        incomplete=whole(counts.get("promptTokenCount")) is None and not prompt,
     )
 
 

@@ -76,7 +76,7 @@ def wire_end(reply: Reply) -> dict[str, Any]:
 
 
 def usage_of(counts: object) -> Usage:
-    if not isinstance(counts, dict) or not isinstance(counts.get("input_tokens"), int):
+    if not isinstance(counts, dict) or whole(counts.get("input_tokens")) is None:
         return Usage(incomplete=True)
     details, made = _inside(counts, "input_tokens_details"), _inside(counts, "output_tokens_details")
     prompt = _count(counts.get("input_tokens"))
