@@ -13,6 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from msgspec.structs import replace
 
+from ..core.differing import differences
 from ..ports.codec import Codec, HttpRequest
 from .agreement import Difference
 from .pairing import set_aside, told
@@ -64,41 +65,6 @@ def restated(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[Diffe
     tries = (_Explained(codec, theirs, ours, chosen) for chosen in _subsets(rules))
     best = min(tries, key=lambda tried: len(tried.left))
     return [*best.explained, *(Difference(what=what) for what in best.left)]
-
-
-def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
-    """The places where two JSON values differ, each with a glimpse of both."""
-    if isinstance(theirs, dict) and isinstance(ours, dict):
-        for name in {**theirs, **ours}:
-            if name not in theirs or name not in ours:
-                yield f"{at}.{name}: {_glimpse(theirs, name)} became {_glimpse(ours, name)}"
-            else:
-                yield from differences(theirs[name], ours[name], f"{at}.{name}")
-    elif isinstance(theirs, list) and isinstance(ours, list):
-        yield from _in_lists(theirs, ours, at)
-    elif theirs != ours or isinstance(theirs, bool) is not isinstance(ours, bool):
-        yield f"{at}: {_short(theirs)} became {_short(ours)}"
-
-
-def _in_lists(theirs: list[Any], ours: list[Any], at: str) -> Iterator[str]:
-    """Item by item; of lists with different lengths, what stands between their common ends is one place."""
-    if len(theirs) == len(ours):
-        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            yield from differences(one, other, f"{at}[{index}]")
-        return
-    shorter = min(len(theirs), len(ours))
-    before = next((place for place in range(shorter) if not _same(theirs[place], ours[place])), shorter)
-    room = shorter - before
-    after = next((n for n in range(room) if not _same(theirs[-1 - n], ours[-1 - n])), room)
-    lost, gained = theirs[before : len(theirs) - after], ours[before : len(ours) - after]
-    yield (
-        f"{at}: {len(theirs)} items became {len(ours)},"
-        f" the first difference is at [{before}]: {_short(lost)} became {_short(gained)}"
-    )
-
-
-def _same(one: object, other: object) -> bool:
-    return next(differences(one, other), None) is None
 
 
 Rule = Callable[[Any, Any], tuple[Any, Any]]
@@ -205,12 +171,3 @@ _RULES: tuple[tuple[Rule, str], ...] = (
     (set_aside, "every call has one result"),
 )
 """What we do to requests on purpose, each as what makes the difference vanish, and the reason for it."""
-
-
-def _glimpse(members: dict[str, object], name: str) -> str:
-    return _short(members[name]) if name in members else "nothing"
-
-
-def _short(value: object, length_max: int = 80) -> str:
-    text = json.dumps(value, ensure_ascii=False, default=str)
-    return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -26,15 +26,14 @@ from ..values.request import Request
 from ..values.value import Value
 from .agreement import Difference, disagreements
 from .plainly import plainly
+from .restating import Meaningful, request_differences, restated
 from .traffic import CUT_TAG, Recording, recordings
-from .restating import Meaningful, differences, request_differences, restated
 
 __all__ = [
     "Meaningful",
     "Recording",
     "Verdict",
     "decoded",
-    "differences",
     "owner",
     "recordings",
     "request_differences",
