@@ -37,7 +37,7 @@ from ..values.request import (
 )
 from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, SCHEMA, Block, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
-from ._json import dumps, is_object, loads, members
+from ._json import dumps, is_object, loads, members, whole
 from ._tool_schema import goes_out_as_it_is
 
 ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True)
@@ -49,6 +49,7 @@ _ELSEWHERE = re.compile(
     r"|.*/models/(?P<predicted>[^/:]+):(?P<streams_too>stream)?[rR]awPredict"
 )
 _CHOICES = frozenset({"auto", "any", "none", "tool"})
+_CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
 _HEADERS = ("anthropic-version", "anthropic-beta")
 
 
@@ -81,7 +82,7 @@ def read(request: HttpRequest) -> Request:
         tools=tools,
         messages=tuple(line.messages),
         tool_choice=choice or ToolChoice(),
-        max_tokens=_number(body.get("max_tokens")),
+        max_tokens=whole(body.get("max_tokens")),
         output=output,
         thinking=thinking,
         sampling=_sampling(body),
@@ -245,6 +246,8 @@ def _tool_choice(choice: object) -> ToolChoice | None:
         return ToolChoice()
     if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
         return None
+    if {name for name, value in choice.items() if value is not None} - _CHOICE_MEMBERS:
+        return None
     name = choice.get("name")
     return ToolChoice(
         mode=choice["type"],
@@ -270,7 +273,7 @@ def _thinking(body: dict[str, Any], extras: dict[str, bytes]) -> Thinking | None
     return Thinking(
         mode=mode if isinstance(mode, str) else "",
         effort=effort,
-        budget_tokens=_number(thinking.get("budget_tokens")),
+        budget_tokens=whole(thinking.get("budget_tokens")),
         display=display if isinstance(display, str) else "",
     )
 
@@ -296,7 +299,7 @@ def _sampling(body: dict[str, Any]) -> Sampling:
     return Sampling(
         temperature=_float(body.get("temperature")),
         top_p=_float(body.get("top_p")),
-        top_k=_number(body.get("top_k")),
+        top_k=whole(body.get("top_k")),
         stop_sequences=tuple(map(str, stops)) if isinstance(stops, list) else (),
     )
 
@@ -305,10 +308,6 @@ def _endpoint(request: HttpRequest) -> Endpoint:
     named = {name.lower(): value for name, value in request.headers}
     headers = tuple((name, named[name]) for name in _HEADERS if name in named)
     return Endpoint(name=FAMILY, family=FAMILY, headers=headers)
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _float(value: object) -> float | None:

@@ -81,11 +81,13 @@ def tools_in(config: Block, marks: list[Mark]) -> tuple[ToolSpec, ...]:
 def choice_in(choice: object) -> ToolChoice | None:
     """None when it is one we have no word for."""
     match choice:
-        case None | {"auto": _}:
+        case None:
             return ToolChoice()
-        case {"any": _}:
+        case {"auto": auto, **others} if not auto and not others:
+            return ToolChoice()
+        case {"any": any_, **others} if not any_ and not others:
             return ToolChoice(mode="any")
-        case {"tool": {"name": str(name)}}:
+        case {"tool": {"name": str(name), **more}, **others} if not more and not others:
             return ToolChoice(mode="tool", name=name)
     return None
 
@@ -136,8 +138,9 @@ def _spec(tool: Block) -> ToolSpec:
     )
     if plain:
         spec = replace(spec, parameters=dumps(schema["json"]).decode())
-    plain = plain and _only(said, "name", "description", "inputSchema") and _only(schema, "json")
-    if not plain or not goes_out_as_it_is(spec.parameters, SCHEMA):
+    known = _only(said, "name", "description", "inputSchema") and _only(schema, "json")
+    beside = [name for name, value in tool.items() if value is not None and name != kind]
+    if not plain or not known or beside or not goes_out_as_it_is(spec.parameters, SCHEMA):
         spec = replace(spec, native=dumps(tool).decode())
     return spec
 

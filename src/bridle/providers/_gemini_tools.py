@@ -48,7 +48,7 @@ def tools_of(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
         native = _native(spec)
         if native is None:
             declared.append(_declaration(spec))
-        elif native.keys() <= _DECLARATION:
+        elif native.keys() <= _DECLARATION or _is_declaration(native):
             declared.append(raw(spec.native or "{}"))
         elif "name" not in native and "type" not in native:
             hosted.append(raw(spec.native or "{}"))
@@ -111,6 +111,11 @@ def _native(spec: ToolSpec) -> Block | None:
         raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
     native: Block = loads(spec.native)
     return native
+
+
+def _is_declaration(native: Block) -> bool:
+    """Whether it is one of this wire's, with members we do not know: others say a type, or `input_schema`."""
+    return "name" in native and not native.keys() & {"type", "function", "input_schema"}
 
 
 def _declaration(spec: ToolSpec) -> Block:

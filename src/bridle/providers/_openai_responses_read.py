@@ -23,7 +23,7 @@ from ..values.message import Message, Role, Stop
 from ..values.model import Abilities, Endpoint, Model, Origin
 from ..values.parts import Opaque, Outcome, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
-from ._json import dumps, loads, members
+from ._json import dumps, loads, members, whole
 from ._openai_responses_content import Block, piece_of, said, word
 from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, SCHEMA, beyond, kind_of, opaque, parts_of
 from ._openai_responses_write import ERROR_MARK, OUTPUTS
@@ -75,7 +75,7 @@ def read(request: HttpRequest) -> Request:
         tools=tools,
         messages=tuple(line.messages),
         tool_choice=_tool_choice(body, extras),
-        max_tokens=_number(body.get("max_output_tokens")),
+        max_tokens=whole(body.get("max_output_tokens")),
         output=output,
         thinking=thinking,
         sampling=Sampling(temperature=_float(body.get("temperature")), top_p=_float(body.get("top_p"))),
@@ -282,10 +282,6 @@ def _output(body: Block, extras: Block) -> OutputSpec | None:
     if rest:
         extras["text"] = rest
     return output
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _float(value: object) -> float | None:
