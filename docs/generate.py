@@ -21,6 +21,7 @@ from bridle.core.retry import TRANSIENT
 from bridle.core.settling import RULES as SETTLED
 from bridle.providers._tables import load_tables
 from bridle.providers.catalogue import known
+from bridle.providers.schemas import SchemaDialect, dialects
 from bridle.sim.directives import DIRECTIVES
 from bridle.sim.faults import FAULTS
 from bridle.sim.rules import families, rules_of, table
@@ -50,6 +51,54 @@ def endpoints() -> str:
             if not row.simulated
         ],
     )
+
+
+def schema_dialects() -> str:
+    return _table(
+        ["dialect", "where", "words", "references", "must", "at most"],
+        [
+            [
+                f"`{row.name}`",
+                row.about,
+                f"{len(row.keywords)}" if row.keywords else "all",
+                _references(row),
+                _words(_demands(row)),
+                _words(_limits(row)),
+            ]
+            for row in dialects()
+        ],
+    )
+
+
+def _references(row: SchemaDialect) -> str:
+    circles = {"free": "circles too", "optional": "circles through optional fields", "none": "no circles"}
+    return f"{'written out' if row.references == 'inline' else 'kept'}, {circles[row.recursion]}"
+
+
+def _demands(row: SchemaDialect) -> list[str]:
+    said = {
+        "an object at the top": row.root_object,
+        f"no {', '.join(row.root_refused)} at the top": bool(row.root_refused),
+        "plain names at the top": bool(row.root_names),
+        "a type everywhere": row.typed,
+        "no fields but the named": row.closed,
+        "every field required": row.all_required,
+        "types in capitals": row.types == "upper",
+        "no `const`": not row.const or (bool(row.keywords) and "const" not in row.keywords),
+        "enums of strings": row.enums == "strings",
+        f"{len(row.formats or ())} formats": row.formats is not None,
+        "`items` in arrays": row.array_items,
+    }
+    return [words for words, holds in said.items() if holds]
+
+
+def _limits(row: SchemaDialect) -> list[str]:
+    counted = {
+        "levels": row.depth_max, "fields": row.properties_max, "enum values": row.enum_values_max,
+        "characters": row.characters_max, "strict tools": row.tools_max,
+        "optional fields": row.optional_max, "unions": row.unions_max,
+    }  # fmt: skip
+    return [f"{most:,} {what}" for what, most in counted.items() if most is not None]
 
 
 def _each() -> list[Model]:
@@ -153,6 +202,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", conflicts),
     ("simulator.md", directives),
     ("simulator.md", faults),
+    ("schemas.md", schema_dialects),
     ("simulator.md", rules),
     ("simulator.md", seals),
 ]

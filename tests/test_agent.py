@@ -14,6 +14,7 @@ from bridle import (
     Media,
     MissingKey,
     MisuseError,
+    RawTool,
     SessionNotFound,
     Text,
     ToolChoice,
@@ -28,6 +29,13 @@ from bridle.values.errors import Failure
 from bridle.values.event import ModelAsked
 from bridle.values.model import Abilities
 from bridle.values.request import Sampling, Thinking
+
+MODELS = {
+    "anthropic": "claude-sonnet-5-5",
+    "gemini": "gemini-3.5-flash",
+    "openai": "gpt-6-sol",
+    "bedrock": "anthropic.claude-sonnet-5-5",
+}
 
 
 @tool(effect="read")
@@ -347,3 +355,47 @@ def test_what_a_signature_is_made_of_is_not_passed_on():
     result = Agent(signed).run_sync("hi")
     assert "SESSIONTOKEN" not in result.reason
     assert "AKIAEXAMPLE" not in result.reason
+
+
+def test_what_a_wire_cannot_say_is_noted_once():
+    async def main():
+        odd = RawTool(
+            name="odd",
+            description="Odd.",
+            schema={
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "allOf": [{"required": ["a"]}],
+                "not": {"required": ["b"]},
+            },
+            run=lambda arguments: "ok",
+        )
+        noted = {}
+        for vendor in ("anthropic", "gemini", "openai", "bedrock"):
+            store = MemoryStore()
+            agent = Agent(f"sim:{vendor}/{MODELS[vendor]}", tools=[odd], store=store)
+            assert (await agent.run('!call odd {"a": "x"}\n!then\n!say done', session="s")).text == "done"
+            noted[vendor] = [r.event.notes for r in await store.read("s") if isinstance(r.event, ModelAsked)]
+        assert all(notes[1] == () for notes in noted.values())
+        assert "schema of tool `odd`: #: not is refused at the top; left out" in noted["openai"][0]
+        assert noted["gemini"][0]
+        assert all(note.startswith("schema of tool `odd`") for notes in noted.values() for note in notes[0])
+
+    asyncio.run(main())
+
+
+def test_a_field_with_a_name_the_wire_refuses_is_called_by_its_own():
+    async def main():
+        given = []
+        odd = RawTool(
+            name="odd",
+            description="Odd.",
+            schema={"type": "object", "properties": {"größe (cm)": {"type": "integer"}}},
+            run=lambda arguments: given.append(arguments) or "ok",
+        )
+        for vendor in ("anthropic", "bedrock"):
+            agent = Agent(f"sim:{vendor}/{MODELS[vendor]}", tools=[odd])
+            assert (await agent.run('!call odd {"gr_e_cm_": 3}\n!then\n!say done')).text == "done"
+        assert given == [{"größe (cm)": 3}] * 2
+
+    asyncio.run(main())

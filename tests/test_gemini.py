@@ -195,8 +195,8 @@ def test_native_tools_go_where_they_belong_and_foreign_ones_are_declared_anew():
     assert code == {"codeExecution": {}}
     assert functions["functionDeclarations"] == [
         json.loads(old),
-        {"name": "strict", "parametersJsonSchema": {}},
-        {"name": "custom", "parametersJsonSchema": {}},
+        {"name": "strict", "parametersJsonSchema": {"type": "object"}},
+        {"name": "custom", "parametersJsonSchema": {"type": "object"}},
     ]
 
 

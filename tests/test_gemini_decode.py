@@ -405,6 +405,11 @@ def test_counts_never_overlap():
     assert used.total == counts["totalTokenCount"]
 
 
+def test_a_prompt_that_is_counted_in_the_sum_only_is_counted():
+    counts = {"candidatesTokenCount": 1, "thoughtsTokenCount": 41, "totalTokenCount": 338}
+    assert whole(text("a"), finish="STOP", counts=counts).usage == Usage(input=296, output=42, reasoning=41)
+
+
 def test_counts_of_a_stream_are_totals_so_far():
     reply, _ = streamed(
         chunk(text("a"), counts={"promptTokenCount": 9, "totalTokenCount": 9}),

@@ -263,16 +263,20 @@ def test_headers_are_the_endpoints():
 def test_tools_are_functions():
     tools = (
         ToolSpec(name="now"),
-        ToolSpec(name="look", description="Look.", parameters='{"type":"object", "n": 1.50}'),
+        ToolSpec(name="look", description="Look.", parameters='{"type":"object", "properties": {}}'),
         ToolSpec(name="search", native='{"type":"web_search"}'),
     )
     body = CODEC.encode(Request(model=MODEL, tools=tools)).body
-    assert b'"parameters":{"type":"object", "n": 1.50}' in body
+    assert b'"parameters":{"type":"object", "properties": {}}' in body
     assert json.loads(body)["tools"] == [
         {"type": "function", "function": {"name": "now", "parameters": json.loads(tools[0].parameters)}},
         {
             "type": "function",
-            "function": {"name": "look", "description": "Look.", "parameters": {"type": "object", "n": 1.5}},
+            "function": {
+                "name": "look",
+                "description": "Look.",
+                "parameters": {"type": "object", "properties": {}},
+            },
         },
         {"type": "web_search"},
     ]
@@ -411,14 +415,17 @@ NESTED = {"type": "object", "properties": {}, "required": [], "additionalPropert
     [
         ({"type": "string"}, True),
         ({"type": ["string", "null"], "description": "d", "enum": ["a", None]}, True),
-        ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}, True),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#"}]}, True),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}, False),
         ({"type": "array", "items": {"type": "integer", "minimum": 1}}, True),
-        ({"const": 1}, True),
+        ({"type": "integer", "const": 1}, True),
+        ({"const": 1}, False),
         (NESTED, True),
         ({"type": "string", "format": "date-time", "pattern": "a"}, True),
         ({"type": "string", "format": "uri"}, False),
-        ({"type": "string", "minLength": 1}, False),
-        ({"type": "string", "default": "a"}, False),
+        ({"type": "string", "minLength": 1}, True),
+        ({"type": "string", "default": "a"}, True),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, False),
         ({"type": "array"}, False),
         ({"type": "array", "items": {}}, False),
         ({"oneOf": [{"type": "string"}]}, False),
@@ -997,7 +1004,11 @@ def test_a_request_is_read_into_our_words():
     assert request.messages[5].stop is Stop.REFUSED
     assert request.max_tokens == 7
     assert request.sampling == Sampling(temperature=1.0, stop_sequences=("END",))
-    assert request.tools == (ToolSpec(name="look", parameters='{"type":"object"}'),)
+    (tool,) = request.tools
+    assert (tool.name, tool.parameters) == ("look", '{"type":"object"}')
+    assert tool.native == '{"type":"function","function":{"name":"look","parameters":{"type":"object"}}}', (
+        "it would not go out again as it came"
+    )
     assert request.tool_choice == ToolChoice(mode="any", parallel=False)
     assert request.thinking == Thinking(effort="low")
     assert request.stream

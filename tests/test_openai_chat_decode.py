@@ -244,6 +244,27 @@ def test_members_of_next_year_are_put_together():
             {"prompt_tokens": 20, "completion_tokens": 3, "reasoning_tokens": 4},
             Usage(input=20, output=7, reasoning=4),
         ),
+        (  # the same tokens, counted twice by different people
+            {"prompt_tokens": 15, "completion_tokens": 220, "total_tokens": 235, "reasoning_tokens": 238},
+            Usage(input=15, output=220, reasoning=220),
+        ),
+        (  # so few words cannot hold so much reasoning
+            {"prompt_tokens": 9, "completion_tokens": 2, "total_tokens": 11, "reasoning_tokens": 25},
+            Usage(input=9, output=27, reasoning=25),
+        ),
+        (  # what was thought and never told stands in the sum only
+            {"prompt_tokens": 35, "completion_tokens": 12, "total_tokens": 109},
+            Usage(input=35, output=74),
+        ),
+        (  # and so does what was heard
+            {
+                "prompt_tokens": 11,
+                "completion_tokens": 15,
+                "total_tokens": 401,
+                "prompt_tokens_details": {"audio_tokens": 375},
+            },
+            Usage(input=386, output=15),
+        ),
         (
             {
                 "prompt_tokens": 20,

@@ -95,14 +95,13 @@ def test_replies_say_what_a_plain_reading_says():
         assert reply.stop_detail.partition(":")[0] == reason, recording.id
         if calls and reason in ("stop", ""):
             assert reply.stop is Stop.TOOLS, recording.id
-        assert reply.usage.prompt == (usage.get("prompt_tokens") or 0), recording.id
-        assert reply.usage.cache_read == min(cached(usage), reply.usage.prompt), recording.id
-        written = usage.get("completion_tokens") or 0
+        prompt, written = usage.get("prompt_tokens") or 0, usage.get("completion_tokens") or 0
         reasoned = (usage.get("completion_tokens_details") or {}).get("reasoning_tokens") or 0
-        assert reply.usage.output in (written, written + reasoned, written + reply.usage.reasoning), (
-            recording.id
-        )
-        assert reply.usage.total in (usage.get("total_tokens"), reply.usage.prompt + reply.usage.output)
+        unsaid = max((usage.get("total_tokens") or 0) - prompt - written, 0)
+        assert reply.usage.prompt in (prompt, prompt + unsaid), recording.id
+        assert reply.usage.cache_read == min(cached(usage), reply.usage.prompt), recording.id
+        assert reply.usage.output in (written, written + reasoned, written + unsaid), recording.id
+        assert reply.usage.total >= (usage.get("total_tokens") or 0), recording.id
     assert compared > 2_300
 
 

@@ -188,17 +188,17 @@ def test_what_a_model_cannot_do_is_not_asked_of_it():
 def test_tools_ours_and_theirs():
     search = '{"type": "web_search",  "filters": null}'
     tools = (
-        ToolSpec(name="open", description="Opens.", parameters='{"type":  "object"}'),
+        ToolSpec(name="open", description="Opens.", parameters='{"type":  "object", "properties": {}}'),
         ToolSpec(name="closed", parameters=CLOSED),
         ToolSpec(name="web_search", native=search),
     )
     request = ask(user("hi"), tools=tools)
-    loose = {"type": "object"}
+    loose = {"type": "object", "properties": {}}
     assert sent(request)["tools"][:2] == [
         {"type": "function", "name": "open", "description": "Opens.", "parameters": loose, "strict": False},
         {"type": "function", "name": "closed", "parameters": json.loads(CLOSED), "strict": True},
     ]
-    assert b'"parameters":{"type":  "object"}' in CODEC.encode(request).body
+    assert b'"parameters":{"type":  "object", "properties": {}}' in CODEC.encode(request).body
     assert search.encode() in CODEC.encode(request).body
     for bad in (ToolSpec(name="look", parameters="{"), ToolSpec(name="look", native="[]")):
         with pytest.raises(BadTool, match="look"):

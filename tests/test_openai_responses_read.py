@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load
-from bridle.providers._openai_responses_strict import is_strict
+from bridle.providers.schemas import is_strict_ready
 from bridle.values.errors import ProviderError
 from bridle.values.message import Stop
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -222,6 +222,7 @@ STRICT = {
     "nested": closed(a=closed(b=closed(c={"type": "boolean"}))),
     "choices": closed(a={"anyOf": [TEXT, {"type": "null"}]}, b={"type": "string", "enum": ["x"]}),
     "references": {**closed(a=SELF, b={"$ref": "#"}), "$defs": {"n": closed(next=SELF)}},
+    "defaults and lengths": closed(a={**TEXT, "default": "x", "minLength": 1}),
     "words about it": {**closed(a={**TEXT, "description": "d", "format": "date"}), "title": "T"},
 }
 LOOSE = {
@@ -231,9 +232,8 @@ LOOSE = {
     "optional property": {**closed(a=TEXT), "required": []},
     "open inside": closed(a={"type": "object", "properties": {}}),
     "any object": closed(a={"type": "object", "additionalProperties": TEXT}),
-    "defaults": closed(a={**TEXT, "default": "x"}),
     "all of": closed(a={"allOf": [TEXT]}),
-    "lengths": closed(a={**TEXT, "minLength": 1}),
+    "no two alike": closed(a={**LIST, "uniqueItems": True}),
     "patterns of names": {**closed(), "patternProperties": {}},
     "anything": closed(a={}),
     "a list of anything": closed(a={"type": "array"}),
@@ -248,17 +248,17 @@ LOOSE = {
 
 @pytest.mark.parametrize("name", STRICT)
 def test_strict_schemas(name):
-    assert is_strict(json.dumps(STRICT[name]))
+    assert is_strict_ready(json.dumps(STRICT[name]))
 
 
 @pytest.mark.parametrize("name", LOOSE)
 def test_schemas_that_are_not_strict(name):
-    assert not is_strict(json.dumps(LOOSE[name]))
+    assert not is_strict_ready(json.dumps(LOOSE[name]))
 
 
 def test_schemas_nested_without_end_are_not_strict():
     deep = TEXT
     for _ in range(100):
         deep = {"anyOf": [deep]}
-    assert not is_strict(json.dumps(closed(a=deep)))
-    assert not is_strict("{")
+    assert not is_strict_ready(json.dumps(closed(a=deep)))
+    assert not is_strict_ready("{")

@@ -2,10 +2,13 @@
 
     bridle wire check PATH…     every recording in these files (JSON lines, .gz or not) or folders
 
-Each recorded reply must decode, to the same value whole and in slices of any size; each recorded
+Each recorded reply must decode, to the same value whole and in slices of any size, and say what a second,
+deliberately simple reading of the same bytes says: words, thoughts, calls, counts, stop.  Each recorded
 request, read and written again, must mean the same.  Recordings whose bytes are not those of a real
-exchange are tried too, but not judged.  Every loss is listed with its recording and its reason; one
-without a reason makes the exit code 1.
+exchange are tried too, but not judged.  Every loss is listed with its recording and its reason.
+
+Exit codes: 0 all is well, or has a reason · 1 a loss nobody can explain · 2 something could not be read
+(and nothing worse was found) · 130 stopped with Ctrl-C, after telling what was counted so far.
 """
 
 import argparse
@@ -16,75 +19,29 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
-from ..ports.codec import Codec
-from ..providers import load
-from ..testing.wire import Recording, Verdict, recordings, verdict
+from ..testing.agreement import Difference
+from ..testing.traffic import Recording, recordings
+from ..testing.wire import Verdict, owner, verdict
 from ..values.errors import MisuseError
 from ..watchers.console import brief
+from .tally import COLUMNS, Tally, with_noughts
 
 SLICES_TRIED = 3
 SLICE_BYTES_MAX = 2_000
-COLUMNS = (
-    "recordings",
-    "replies",
-    "failures",
-    "cut",
-    "other",
-    "requests",
-    "unchanged",
-    "explained",
-    "losses",
-)
-
-
-class Loss(msgspec.Struct):
-    recording: str
-    family: str
-    what: str
-    reason: str
-    """Empty when nobody can say why: that is a defect."""
-    judged: bool
-
-
-class Account:
-    """What became of all recordings, by family, host and feature."""
-
-    def __init__(self) -> None:
-        self.by_family: dict[str, Counter[str]] = {}
-        self.by_host: dict[str, Counter[str]] = {}
-        self.by_feature: dict[str, Counter[str]] = {}
-        self.losses: list[Loss] = []
-
-    def add(self, recording: Recording, found: Verdict) -> None:
-        lost = [_loss(recording, what, "") for what in found.problems]
-        lost += [_loss(recording, what, found.reason) for what in found.differences]
-        self.losses += lost
-        counted: Counter[str] = Counter(recordings=1)
-        answers = {"reply": "replies", "failure": "failures", "cut": "cut", "other": "other"}
-        counted[answers[found.answer]] += 1
-        if recording.request is not None and found.answer != "other":
-            counted["requests"] += 1
-            counted["unchanged"] += not found.differences
-            counted["explained"] += bool(found.differences) and all(loss.reason for loss in lost)
-        counted["losses"] += any(loss.judged and not loss.reason for loss in lost)
-        self._count(self.by_family, recording.family, counted)
-        self._count(self.by_host, f"{recording.family}/{recording.host}", counted)
-        for feature in recording.tags:
-            self._count(self.by_feature, feature, counted)
-
-    @property
-    def unexplained(self) -> list[Loss]:
-        return [loss for loss in self.losses if loss.judged and not loss.reason]
-
-    @staticmethod
-    def _count(table: dict[str, Counter[str]], name: str, counted: Counter[str]) -> None:
-        table.setdefault(name, Counter()).update(counted)
+SHOWN_EVERY = 50
+WELL, LOST, UNREAD, STOPPED = 0, 1, 2, 130
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True, metavar="check")
-    check = commands.add_parser("check", help="put recordings to the codecs")
+    check = commands.add_parser(
+        "check",
+        help="put recordings to the codecs",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     check.add_argument(
         "paths", nargs="+", type=Path, metavar="PATH", help="files of recordings, or folders of them"
     )
@@ -95,74 +52,95 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(options: argparse.Namespace) -> int:
-    account, chance = Account(), random.Random(options.seed)
-    for path in _files(options.paths):
-        for recording in _read(path):
-            slices = [chance.randint(1, SLICE_BYTES_MAX) for _ in range(SLICES_TRIED)]
-            account.add(recording, _judged(recording, slices))
-            _progress(account)
-    _progress(account, done=True)
-    if not account.by_family:
-        raise MisuseError("there is no recording in there, so nothing was proven")
-    if options.json:
-        print(_as_json(account, options.seed))
-    else:
-        _show(account, options)
-    return 1 if account.unexplained else 0
-
-
-def _judged(recording: Recording, slices: Sequence[int]) -> Verdict:
+    files = _files(options.paths)
+    tally, chance = Tally(), random.Random(options.seed)
+    stopped = False
     try:
-        return verdict(_codec(recording), recording, slices)
+        for path in files:
+            for recording in _read(path):
+                slices = [chance.randint(1, SLICE_BYTES_MAX) for _ in range(SLICES_TRIED)]
+                tally.add(*_judged(recording, slices))
+                _progress(tally)
+    except KeyboardInterrupt:
+        stopped = True
+    _progress(tally, done=True)
+    if not stopped and not tally.by_family:
+        raise MisuseError("there is no recording in there, so nothing was proven")
+    code = STOPPED if stopped else LOST if tally.unexplained else WELL if tally.is_whole else UNREAD
+    if options.json:
+        print(_as_json(tally, options.seed, code))
+    else:
+        _show(tally, options)
+    if stopped:
+        print("bridle: stopped; what is shown was counted until then", file=sys.stderr)
+    return code
+
+
+def _judged(recording: Recording, slices: Sequence[int]) -> tuple[Recording, Verdict]:
+    """The recording, under the family that it was judged by, and what became of it."""
+    if recording.broken:
+        return recording, Verdict(id=recording.id, answer="broken")
+    try:
+        codec = owner(recording)
+        if codec is None:
+            return recording, Verdict(id=recording.id, answer="foreign")
+        return replace(recording, family=codec.family), verdict(codec, recording, slices)
     except Exception as error:  # noqa: BLE001 - a codec that raises is a defect to list, not one to stop at
-        told = f"the codec raised {type(error).__name__}: {error}"
-        return Verdict(id=recording.id, answer="failure", problems=(told,))
+        told = Difference(what=f"the codec raised {type(error).__name__}: {error}")
+        return recording, Verdict(id=recording.id, answer="failure", reply=(told,))
 
 
-def _files(paths: Sequence[Path]) -> Iterator[Path]:
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """All of them before anything is read: a name that is wrong should not cost a minute."""
+    files: list[Path] = []
     for path in paths:
-        found = sorted([*path.glob("*.jsonl"), *path.glob("*.jsonl.gz")]) if path.is_dir() else [path]
+        found = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
         if not path.exists() or not found:
             raise MisuseError(
                 f"there are no recordings at {str(path)!r}: name a .jsonl or .jsonl.gz file, or a folder"
             )
-        yield from found
+        files += found
+    return files
 
 
 def _read(path: Path) -> Iterator[Recording]:
+    found = False
     try:
-        yield from recordings(path)
-    except (ValueError, KeyError, TypeError, OSError, EOFError) as error:
-        raise MisuseError(
-            f"{str(path)!r} is not a file of recordings: {type(error).__name__}: {error}"
-        ) from error
+        for recording in recordings(path):
+            found = True
+            yield recording
+    except OSError as error:
+        yield _unreadable(path, f"the file cannot be read: {error.strerror or error}")
+        return
+    if not found:
+        yield _unreadable(path, "the file holds no recording")
 
 
-def _codec(recording: Recording) -> Codec:
-    return load(recording.family)
+def _unreadable(path: Path, what: str) -> Recording:
+    return Recording(id=str(path), model="", request=None, status=0, headers={}, body=b"", broken=what)
 
 
-def _loss(recording: Recording, what: str, reason: str) -> Loss:
-    return Loss(recording.id, recording.family, what, reason, recording.strict)
-
-
-def _show(account: Account, options: argparse.Namespace) -> None:
-    _table("family", account.by_family)
+def _show(tally: Tally, options: argparse.Namespace) -> None:
+    _table("family", tally.by_family)
     if options.hosts:
-        _table("host", account.by_host)
+        _table("host", tally.by_host)
     if options.features:
-        _table("feature", account.by_feature)
-    for loss in account.losses:
-        how = loss.reason or (
-            "UNEXPLAINED" if loss.judged else "not judged: not the bytes of a real exchange"
-        )
-        print(f"{loss.recording}  {brief(loss.what, 120)}  [{how}]")
-    total: Counter[str] = sum(account.by_family.values(), Counter())
+        _table("feature", tally.by_feature)
+    for loss in tally.losses:
+        how = loss.reason or ("UNEXPLAINED" if loss.judged else f"not judged: {loss.tolerated}")
+        print(f"{loss.recording}  {brief(loss.what, 120)}  [{brief(how, 160)}]")
+    for each in tally.unread:
+        print(f"{each.recording}  {brief(each.what, 120)}  [{'BROKEN' if each.broken else 'not judged'}]")
+    for path, count in tally.paths.most_common():
+        where = f"{path.family}/{path.host}  {path.method} {path.path}"
+        print(f"{where}  {count} recordings  [not judged: no exchange of a conversation]")
+    total = tally.total
     share = 100 * total["unchanged"] / total["requests"] if total["requests"] else 100.0
     print(
         f"\n{total['recordings']} recordings: {total['replies']} replies, {total['failures']} failures and"
-        f" {total['cut']} cut streams decoded; {share:.2f} % of {total['requests']} requests unchanged in"
-        f" meaning, {total['explained']} changed for a reason; {len(account.unexplained)} unexplained losses"
+        f" {total['cut']} cut streams decoded; {total['compared']} replies compared with a second reading;"
+        f" {share:.2f} % of {total['requests']} requests unchanged in meaning, {total['explained']} changed"
+        f" for a reason; {len(tally.unexplained)} unexplained losses"
     )
 
 
@@ -174,24 +152,30 @@ def _table(title: str, table: dict[str, Counter[str]]) -> None:
     print()
 
 
-def _as_json(account: Account, seed: int) -> str:
+def _as_json(tally: Tally, seed: int, code: int) -> str:
     told = {
         "seed": seed,
-        "families": account.by_family,
-        "hosts": account.by_host,
-        "features": account.by_feature,
-        "losses": account.losses,
-        "unexplained": len(account.unexplained),
+        "exit": code,
+        "total": with_noughts({"total": tally.total})["total"],
+        "families": with_noughts(tally.by_family),
+        "hosts": with_noughts(tally.by_host),
+        "features": with_noughts(tally.by_feature),
+        "losses": tally.losses,
+        "unread": tally.unread,
+        "others": [
+            {**msgspec.structs.asdict(path), "count": count} for path, count in tally.paths.most_common()
+        ],
+        "unexplained": len(tally.unexplained),
     }
     return msgspec.json.encode(told).decode()
 
 
-def _progress(account: Account, *, done: bool = False) -> None:
+def _progress(tally: Tally, *, done: bool = False) -> None:
     if not sys.stderr.isatty():
         return
-    count = sum(counted["recordings"] for counted in account.by_family.values())
+    count = sum(counted["recordings"] for counted in tally.by_family.values())
     if done:
         sys.stderr.write("\r\x1b[K")
-    elif count % 50 == 0:
+    elif count % SHOWN_EVERY == 0:
         sys.stderr.write(f"\r{count} recordings …")
     sys.stderr.flush()

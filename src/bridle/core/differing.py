@@ -12,19 +12,31 @@ def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
                 yield f"{at}.{name}: {_glimpse(theirs, name)} became {_glimpse(ours, name)}"
             else:
                 yield from differences(theirs[name], ours[name], f"{at}.{name}")
-    elif isinstance(theirs, list) and isinstance(ours, list) and len(theirs) == len(ours):
-        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
-            yield from differences(one, other, f"{at}[{index}]")
     elif isinstance(theirs, list) and isinstance(ours, list):
-        pairs = enumerate(zip(theirs, ours, strict=False))
-        first = next((index for index, (one, other) in pairs if one != other), min(len(theirs), len(ours)))
-        lost, gained = theirs[first : first + 1], ours[first : first + 1]
-        yield (
-            f"{at}: {len(theirs)} items became {len(ours)},"
-            f" the first difference is at [{first}]: {_short(lost)} became {_short(gained)}"
-        )
+        yield from _in_lists(theirs, ours, at)
     elif theirs != ours or isinstance(theirs, bool) is not isinstance(ours, bool):
         yield f"{at}: {_short(theirs)} became {_short(ours)}"
+
+
+def _in_lists(theirs: list[object], ours: list[object], at: str) -> Iterator[str]:
+    """Item by item; of lists with different lengths, what stands between their common ends is one place."""
+    if len(theirs) == len(ours):
+        for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
+            yield from differences(one, other, f"{at}[{index}]")
+        return
+    shorter = min(len(theirs), len(ours))
+    before = next((place for place in range(shorter) if not _same(theirs[place], ours[place])), shorter)
+    room = shorter - before
+    after = next((n for n in range(room) if not _same(theirs[-1 - n], ours[-1 - n])), room)
+    lost, gained = theirs[before : len(theirs) - after], ours[before : len(ours) - after]
+    yield (
+        f"{at}: {len(theirs)} items became {len(ours)},"
+        f" the first difference is at [{before}]: {_short(lost)} became {_short(gained)}"
+    )
+
+
+def _same(one: object, other: object) -> bool:
+    return next(differences(one, other), None) is None
 
 
 def _glimpse(members: dict[str, object], name: str) -> str:

@@ -84,6 +84,10 @@ class Codec(Protocol):
         """Must be deterministic.  The bytes up to the last message must not depend on what comes after."""
         ...
 
+    def remarks(self, request: Request) -> Sequence[str]:
+        """What of this request cannot be said on this wire as it was meant, one sentence each."""
+        ...
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         """Header names are lower-case.  May be given any status and any content type."""
         ...

@@ -23,6 +23,8 @@ from ._json import dumps, is_object, loads, mended, raw
 from ._names import Naming
 
 FAMILY = "anthropic"
+SCHEMA, ANSWER_SCHEMA = "plain", "anthropic_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 Block = dict[str, Any]
 
 NAMES = Naming(length_max=128)

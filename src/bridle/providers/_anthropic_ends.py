@@ -16,7 +16,7 @@ from ..values.model import Model, Origin
 from ..values.parts import Part
 from ..values.usage import Usage
 from ._anthropic_blocks import FAMILY
-from ._json import mended
+from ._json import mended, whole
 
 LENGTH_WORD = "max_tokens"
 STOPS = {
@@ -132,7 +132,7 @@ def _plain_usage(counts: Mapping[str, Any]) -> Usage:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(value) or 0, 0)
 
 
 def _word(value: object) -> str:

@@ -35,9 +35,10 @@ from ..values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ._anthropic_blocks import FAMILY, Block, part_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, SCHEMA, Block, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
-from ._json import dumps, loads, members
+from ._json import dumps, is_object, loads, members, whole
+from ._tool_schema import goes_out_as_it_is
 
 ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
@@ -48,6 +49,7 @@ _ELSEWHERE = re.compile(
     r"|.*/models/(?P<predicted>[^/:]+):(?P<streams_too>stream)?[rR]awPredict"
 )
 _CHOICES = frozenset({"auto", "any", "none", "tool"})
+_CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
 _HEADERS = ("anthropic-version", "anthropic-beta")
 
 
@@ -80,7 +82,7 @@ def read(request: HttpRequest) -> Request:
         tools=tools,
         messages=tuple(line.messages),
         tool_choice=choice or ToolChoice(),
-        max_tokens=_number(body.get("max_tokens")),
+        max_tokens=whole(body.get("max_tokens")),
         output=output,
         thinking=thinking,
         sampling=_sampling(body),
@@ -233,7 +235,8 @@ def _tool(tool: Block) -> ToolSpec:
     )
     if custom:
         spec = replace(spec, parameters=dumps(said["input_schema"]).decode())
-    if not custom or not said.keys() <= {"type", "name", "description", "input_schema"}:
+    plain = said.keys() <= {"type", "name", "description", "input_schema"}
+    if not custom or not plain or not goes_out_as_it_is(spec.parameters, SCHEMA):
         spec = replace(spec, native=dumps(said).decode())
     return spec
 
@@ -242,6 +245,8 @@ def _tool_choice(choice: object) -> ToolChoice | None:
     if choice is None:
         return ToolChoice()
     if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
+        return None
+    if {name for name, value in choice.items() if value is not None} - _CHOICE_MEMBERS:
         return None
     name = choice.get("name")
     return ToolChoice(
@@ -268,7 +273,7 @@ def _thinking(body: dict[str, Any], extras: dict[str, bytes]) -> Thinking | None
     return Thinking(
         mode=mode if isinstance(mode, str) else "",
         effort=effort,
-        budget_tokens=_number(thinking.get("budget_tokens")),
+        budget_tokens=whole(thinking.get("budget_tokens")),
         display=display if isinstance(display, str) else "",
     )
 
@@ -280,9 +285,10 @@ def _output(raw: dict[str, bytes], body: dict[str, Any], extras: dict[str, bytes
     rest = {name: value for name, value in config.items() if name != "effort" and value is not None}
     wanted, output = rest.get("format"), None
     if isinstance(wanted, dict) and wanted.keys() == {"type", "schema"} and wanted["type"] == "json_schema":
-        schema = members(members(raw["output_config"])["format"])["schema"]
-        output = OutputSpec(name="output", parameters=schema.decode())
-        del rest["format"]
+        schema = members(members(raw["output_config"])["format"])["schema"].decode()
+        if is_object(schema) and goes_out_as_it_is(schema, ANSWER_SCHEMA):
+            output = OutputSpec(name="output", parameters=schema)
+            del rest["format"]
     if rest:
         extras["output_config"] = dumps(rest)
     return output
@@ -293,7 +299,7 @@ def _sampling(body: dict[str, Any]) -> Sampling:
     return Sampling(
         temperature=_float(body.get("temperature")),
         top_p=_float(body.get("top_p")),
-        top_k=_number(body.get("top_k")),
+        top_k=whole(body.get("top_k")),
         stop_sequences=tuple(map(str, stops)) if isinstance(stops, list) else (),
     )
 
@@ -302,10 +308,6 @@ def _endpoint(request: HttpRequest) -> Endpoint:
     named = {name.lower(): value for name, value in request.headers}
     headers = tuple((name, named[name]) for name in _HEADERS if name in named)
     return Endpoint(name=FAMILY, family=FAMILY, headers=headers)
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _float(value: object) -> float | None:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -35,6 +36,10 @@ _PLAIN_CALL = "tool_use"
 _BETWEEN_PIECES = {"citationsContent": "", "searchResult": "\n\n"}
 """Kinds whose words are a list of pieces, and what stands between those when they are read as one."""
 _WORDED = {*_BETWEEN_PIECES, "guardContent", "json"}
+_KNOWN = {"text", "toolUse", "toolResult", "reasoningContent", *_WORDED, *KINDS}
+_BESIDE = "beside the block"
+"""Where `native` keeps members that stand beside the one that says the kind."""
+_AROUND = "around the thought"
 
 
 def part_of(block: Block, arguments: str | None = None, *, of_model: bool) -> Part:
@@ -46,16 +51,24 @@ def part_of(block: Block, arguments: str | None = None, *, of_model: bool) -> Pa
     said = {name: value for name, value in block.items() if value is not None}
     if len(said) > 1 and isinstance(said.get("type"), str):
         del said["type"]
+    known = [name for name in said if name in _KNOWN]
+    if len(said) > 1 and len(known) == 1:
+        # A member of next year beside the one we know must not hide a call or an answer.
+        part = part_of({known[0]: said[known[0]]}, arguments, of_model=of_model)
+        if isinstance(part, Opaque):
+            return replace(part, native=dumps(said).decode())
+        beside = {name: value for name, value in said.items() if name != known[0]}
+        return replace(part, native=dumps({**loads(part.native or "{}"), _BESIDE: beside}).decode())
     kind, inner = next(iter(said.items()), ("", None))
-    part: Part | None = None
+    found: Part | None = None
     if len(said) == 1:
         if kind == "text" and isinstance(inner, str):
-            part = Text(text=mended(inner))
+            found = Text(text=mended(inner))
         elif kind in _WORDED:
-            part = _words(kind, inner)
+            found = _words(kind, inner)
         elif isinstance(inner, dict):
-            part = _structured(kind, inner, arguments, of_model=of_model)
-    return part or Opaque(kind=kind, native=dumps(said or block).decode())
+            found = _structured(kind, inner, arguments, of_model=of_model)
+    return found or Opaque(kind=kind, native=dumps(said or block).decode())
 
 
 def block_of(
@@ -67,6 +80,12 @@ def block_of(
     does so to the letter.  `sent_id` is the id a call and its result share.  `blank`: whether texts
     that say nothing are written too, as models do and nobody else may.
     """
+    if own and part.native is not None and _BESIDE in part.native and not isinstance(part, Opaque):
+        kept: Block = loads(part.native)
+        beside = kept.pop(_BESIDE, {})
+        bare = replace(part, native=dumps(kept).decode() if kept else None)
+        block = block_of(bare, own=True, sent_id=sent_id, blank=blank, dialect=dialect)
+        return {**block, **beside} if isinstance(block, dict) else block
     match part:
         case Text():
             return _text_block(part, own=own, blank=blank)
@@ -189,13 +208,16 @@ def _result_block(part: Text | Media | Opaque, *, own: bool) -> Block | Raw | No
 
 
 def _reasoning(inner: Block) -> Reasoning | None:
-    match inner:
+    match {name: value for name, value in inner.items() if value is not None}:
         case {"redactedContent": str(sealed), **rest} if not rest:
             return Reasoning(signature=sealed, redacted=True)
-        case {"reasoningText": {"text": str(text)}, **rest} if not rest:
-            thought = inner["reasoningText"]
-            native = _beyond(thought, "text", "signature")
-            return Reasoning(text=mended(text), signature=_word(thought.get("signature")), native=native)
+        case {"reasoningText": {"text": str(text)} as thought, **rest}:
+            more = {name: value for name, value in thought.items() if value is not None}
+            signature = _word(more.pop("signature", ""))
+            del more["text"]
+            kept = {**more, **({_AROUND: rest} if rest else {})}
+            native = dumps(kept).decode() if kept else None
+            return Reasoning(text=mended(text), signature=signature, native=native)
     return None
 
 
@@ -205,7 +227,9 @@ def _thought(thought: Reasoning, *, own: bool) -> Block:
     text = {"text": mended(thought.text)}
     if thought.signature:
         text["signature"] = thought.signature
-    return {"reasoningText": {**text, **_native(thought, own=own)}}
+    more = _native(thought, own=own)
+    around = more.pop(_AROUND, {})
+    return {"reasoningText": {**text, **more}, **around}
 
 
 def _native(part: ToolCall | ToolResult | Reasoning, *, own: bool) -> Block:

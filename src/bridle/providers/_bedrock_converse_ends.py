@@ -13,7 +13,7 @@ from ..values.model import Model, Origin
 from ..values.parts import Part
 from ..values.usage import Usage
 from ._bedrock_converse_dialect import FAMILY
-from ._json import mended
+from ._json import mended, whole
 
 LENGTH_WORD = "max_tokens"
 _SEQUENCE, _GUARDED = "stop_sequence", "guardrail_intervened"
@@ -118,10 +118,7 @@ def _explanation(word: str, meta: Mapping[str, Any]) -> str:
 
 
 def _count(*values: object) -> int:
-    for value in values:
-        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            return value
-    return 0
+    return next((count for value in values if (count := whole(value) or 0) > 0), 0)
 
 
 def _word(value: object) -> str:

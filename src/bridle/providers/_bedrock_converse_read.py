@@ -26,8 +26,9 @@ from ..values.parts import Opaque, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, Mark, OutputSpec, Request, Sampling, Thinking, ToolChoice
 from ._bedrock_converse_blocks import CACHE_POINT, Block, part_of
 from ._bedrock_converse_dialect import DIALECT, FAMILY
-from ._bedrock_converse_tools import choice_in, tools_in, ttl_of
+from ._bedrock_converse_tools import ANSWER_SCHEMA, choice_in, tools_in, ttl_of
 from ._json import dumps, loads
+from ._tool_schema import goes_out_as_it_is
 
 ABILITIES = Abilities(system_messages=True, cache_marks=4)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
@@ -225,7 +226,8 @@ def _output(rest: _Rest) -> OutputSpec | None:
         case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(schema), **named}}}:
             name, description = named.pop("name", None) or "", named.pop("description", None) or ""
             plain = not named and len(wanted) == 2 and len(wanted["structure"]) == 1
-            if plain and isinstance(name, str) and isinstance(description, str) and _is_object(schema):
+            plain = plain and _is_object(schema) and goes_out_as_it_is(schema, ANSWER_SCHEMA)
+            if plain and isinstance(name, str) and isinstance(description, str):
                 return OutputSpec(name=name, parameters=schema, description=description)
     if wanted is not None:
         rest.put_back("outputConfig", {"textFormat": wanted})

@@ -22,6 +22,10 @@ from ._bedrock_converse_blocks import CACHE_POINT, Block
 from ._bedrock_converse_dialect import Dialect
 from ._json import dumps, is_object, raw
 from ._names import SHORT
+from ._tool_schema import goes_out_as_it_is, sendable
+
+SCHEMA, ANSWER_SCHEMA = "bedrock", "bedrock_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 
 UNAVAILABLE = "Used earlier in this conversation; it is not available now and must not be called."
 _OPEN_SCHEMA = {"type": "object"}
@@ -77,11 +81,13 @@ def tools_in(config: Block, marks: list[Mark]) -> tuple[ToolSpec, ...]:
 def choice_in(choice: object) -> ToolChoice | None:
     """None when it is one we have no word for."""
     match choice:
-        case None | {"auto": _}:
+        case None:
             return ToolChoice()
-        case {"any": _}:
+        case {"auto": auto, **others} if not auto and not others:
+            return ToolChoice()
+        case {"any": any_, **others} if not any_ and not others:
             return ToolChoice(mode="any")
-        case {"tool": {"name": str(name)}}:
+        case {"tool": {"name": str(name), **more}, **others} if not more and not others:
             return ToolChoice(mode="tool", name=name)
     return None
 
@@ -114,7 +120,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     tool: Block = {"name": SHORT.on_wire(spec.name)}
     if spec.description.strip():
         tool["description"] = spec.description
-    tool["inputSchema"] = {"json": raw(spec.parameters)}
+    tool["inputSchema"] = {"json": sendable(spec.parameters, SCHEMA)}
     return {"toolSpec": tool}
 
 
@@ -132,7 +138,9 @@ def _spec(tool: Block) -> ToolSpec:
     )
     if plain:
         spec = replace(spec, parameters=dumps(schema["json"]).decode())
-    if not plain or not _only(said, "name", "description", "inputSchema") or not _only(schema, "json"):
+    known = _only(said, "name", "description", "inputSchema") and _only(schema, "json")
+    beside = [name for name, value in tool.items() if value is not None and name != kind]
+    if not plain or not known or beside or not goes_out_as_it_is(spec.parameters, SCHEMA):
         spec = replace(spec, native=dumps(tool).decode())
     return spec
 

@@ -17,6 +17,7 @@ from ..values.model import Model, Origin
 from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._gemini_parts import CONTINUATION, FAMILY, word
+from ._json import whole
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUES = "CONTINUATION"
@@ -96,13 +97,19 @@ def is_block(feedback: object) -> bool:
 def usage_of(counts: Mapping[str, Any]) -> Usage:
     """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
     prompt, cached = _count(counts.get("promptTokenCount")), _count(counts.get("cachedContentTokenCount"))
-    thoughts = _count(counts.get("thoughtsTokenCount"))
+    thoughts, looked_up = (
+        _count(counts.get("thoughtsTokenCount")),
+        _count(counts.get("toolUsePromptTokenCount")),
+    )
+    output = _count(counts.get("candidatesTokenCount")) + thoughts
+    # A prompt that is a file somewhere else is counted in the sum only.
+    prompt = prompt or max(_count(counts.get("totalTokenCount")) - output - looked_up, 0)
     return Usage(
-        input=max(prompt - cached, 0) + _count(counts.get("toolUsePromptTokenCount")),
+        input=max(prompt - cached, 0) + looked_up,
         cache_read=cached,
-        output=_count(counts.get("candidatesTokenCount")) + thoughts,
+        output=output,
         reasoning=thoughts,
-        incomplete=not isinstance(counts.get("promptTokenCount"), int),
+        incomplete=whole(counts.get("promptTokenCount")) is None and not prompt,
     )
 
 
@@ -156,4 +163,4 @@ def _stop(reason: str, parts: Sequence[Part]) -> Stop:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(value) or 0, 0)

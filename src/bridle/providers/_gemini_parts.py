@@ -77,7 +77,10 @@ def part_of(block: Mapping[str, Any], arguments: str | None = None) -> Part:
         return _call(said, _said(call), arguments)
     if isinstance(answer := said.get("functionResponse"), dict):
         return _result(said, _said(answer))
-    if said.get("thought") is True and said.keys() - _SIBLINGS <= {"text"}:
+    # A thought that is taken for words is shown to somebody: a member of next year must not do that.
+    if said.get("thought") is True and (
+        isinstance(said.get("text"), str) or said.keys() - _SIBLINGS <= {"text"}
+    ):
         native = _beyond(said, "text", "thought", SIGNATURE)
         return Reasoning(text=word(said.get("text")), signature=word(said.get(SIGNATURE)), native=native)
     if isinstance(said.get("text"), str) or said.keys() == {SIGNATURE}:

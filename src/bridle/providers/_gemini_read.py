@@ -24,8 +24,9 @@ from ..values.model import Endpoint, Model, Origin
 from ..values.parts import Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 from ._gemini_parts import FAMILY, Block, camel, part_of, word
-from ._gemini_tools import choice_in, specs_of
+from ._gemini_tools import ANSWER_SCHEMA, choice_in, specs_of
 from ._json import dumps, loads, members
+from ._tool_schema import goes_out_as_it_is
 
 _PLACE = re.compile(r".*?/?(?P<collection>\w+)/(?P<model>[^/:]+):(?P<streams>g|streamG)enerateContent")
 _ROLES = {"user": "user", "function": "user", "tool": "user", "model": "model"}
@@ -210,8 +211,11 @@ class _Config:
         schema = self.rest.get("responseJsonSchema")
         if self.rest.get("responseMimeType") != _JSON_TYPE or not isinstance(schema, dict):
             return None
+        written = self._written["responseJsonSchema"].decode()
+        if not goes_out_as_it_is(written, ANSWER_SCHEMA):
+            return None
         del self.rest["responseMimeType"], self.rest["responseJsonSchema"]
-        return OutputSpec(name="output", parameters=self._written["responseJsonSchema"].decode())
+        return OutputSpec(name="output", parameters=written)
 
     def thinking(self) -> Thinking | None:
         config = self.rest.get("thinkingConfig")

@@ -17,6 +17,10 @@ from ..values.errors import BadTool
 from ..values.request import ToolChoice, ToolSpec
 from ._gemini_parts import Block, camel, wire_name, word
 from ._json import dumps, is_object, loads, raw
+from ._tool_schema import goes_out_as_it_is, sendable
+
+SCHEMA, ANSWER_SCHEMA = "gemini_json", "gemini_json_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 
 DECLARATIONS = "functionDeclarations"
 _DECLARATION = frozenset(
@@ -44,7 +48,7 @@ def tools_of(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
         native = _native(spec)
         if native is None:
             declared.append(_declaration(spec))
-        elif native.keys() <= _DECLARATION:
+        elif native.keys() <= _DECLARATION or _is_declaration(native):
             declared.append(raw(spec.native or "{}"))
         elif "name" not in native and "type" not in native:
             hosted.append(raw(spec.native or "{}"))
@@ -109,13 +113,18 @@ def _native(spec: ToolSpec) -> Block | None:
     return native
 
 
+def _is_declaration(native: Block) -> bool:
+    """Whether it is one of this wire's, with members we do not know: others say a type, or `input_schema`."""
+    return "name" in native and not native.keys() & {"type", "function", "input_schema"}
+
+
 def _declaration(spec: ToolSpec) -> Block:
     if not is_object(spec.parameters):
         raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
     declared: Block = {"name": wire_name(spec.name)}
     if spec.description:
         declared["description"] = spec.description
-    declared["parametersJsonSchema"] = raw(spec.parameters)
+    declared["parametersJsonSchema"] = sendable(spec.parameters, SCHEMA)
     return declared
 
 
@@ -126,7 +135,8 @@ def _spec(declared: object) -> ToolSpec:
     spec = ToolSpec(name=word(said.get("name")), description=word(said.get("description")))
     if isinstance(schema := said.get("parametersJsonSchema"), dict):
         spec = replace(spec, parameters=dumps(schema).decode())
-        if said.keys() <= {"name", "description", "parametersJsonSchema"}:
+        plain = said.keys() <= {"name", "description", "parametersJsonSchema"}
+        if plain and goes_out_as_it_is(spec.parameters, SCHEMA):
             return spec
     elif isinstance(schema := said.get("parameters"), dict):
         spec = replace(spec, parameters=dumps(_json_schema(schema)).decode())

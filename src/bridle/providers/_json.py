@@ -75,6 +75,13 @@ def is_object(text: str) -> bool:
         return False
 
 
+def whole(value: object) -> int | None:
+    """A whole number, also one that somebody's language spells with a point; None for anything else."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
 def _tolerant(data: bytes | str) -> Any:
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     try:

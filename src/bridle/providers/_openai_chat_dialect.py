@@ -12,6 +12,8 @@ from ..values.request import Extra
 from ..values.value import Value
 
 FAMILY = "openai_chat"
+SCHEMA, ANSWER_SCHEMA = "openai_loose", "openai_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 
 
 class Dialect(Value):

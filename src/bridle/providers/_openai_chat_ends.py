@@ -4,8 +4,9 @@ The reason given is often wrong (`stop` beside calls is common), so the content 
 that mean the server gave up are failures and never reach this file's table of stops.
 
 Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
-overlap.  Some servers leave the one or the other out: their sum shows it.  The same number has half a
-dozen names, tried in order.  No counts at all is not the same as having used nothing.
+overlap.  Some servers leave the one or the other out: their sum shows it, and it is believed wherever it
+says more than its parts.  The same number has half a dozen names, tried in order.  No counts at all is
+not the same as having used nothing.
 """
 
 import re
@@ -17,6 +18,7 @@ from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
 from ..values.parts import Part, Text, ToolCall
 from ..values.usage import Usage
+from ._json import whole
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import is_refusal, parts_of, with_members
@@ -63,6 +65,8 @@ _LEAKED = re.compile(
 )
 """How calls look that a server should have taken out of the text."""
 LEAKED = "a call was written out as text"
+_OTHER_COUNT_MAX = 1.5
+"""How far two ways of counting the same tokens are apart at most: 1.3 in recorded traffic."""
 _REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
 """Members of a whole reply that belong to what it says."""
 
@@ -127,8 +131,12 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
     total = _count(counts, "total_tokens")
     if (cached or written) and total == prompt + cached + written + output:
         prompt += cached + written
-    if reasoning and (total == prompt + output + reasoning or output < reasoning):
+    if _is_apart(reasoning, output, total - prompt):
         output += reasoning
+    if total > prompt + output:
+        # What was heard is counted by some servers in the sum only; any other rest was thought in silence.
+        heard = "prompt_audio_seconds" in counts or _count(details, "audio_tokens") == total - prompt - output
+        prompt, output = (total - output, output) if heard else (prompt, total - prompt)
     # Prompts nobody sent are cached too, by some servers, and counted there only.
     cached = min(cached, prompt)
     written = min(written, prompt - cached)
@@ -137,7 +145,7 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
         cache_read=cached,
         cache_write=written,
         output=output,
-        reasoning=reasoning,
+        reasoning=min(reasoning, output),
         cache_write_1h=min(written_1h, written),
     )
 
@@ -172,6 +180,17 @@ def _stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: bool) -> 
     return stop
 
 
+def _is_apart(reasoning: int, output: int, answered: int) -> bool:
+    """Whether reasoning is counted beside the answer, and not in it, as the protocol has it.
+
+    `answered` is what the server's sum leaves for the answer.  Reasoning that is a little more than the
+    whole answer is the same tokens counted by somebody else; much more can only stand beside it.
+    """
+    if answered == output:
+        return reasoning > output * _OTHER_COUNT_MAX
+    return bool(reasoning) and (answered == output + reasoning or reasoning > output)
+
+
 def _filtered(results: object) -> str:
     if not isinstance(results, dict):
         return ""
@@ -186,5 +205,4 @@ def _inner(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _count(counts: Mapping[str, Any], name: str) -> int:
-    value = counts.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(counts.get(name)) or 0, 0)

@@ -14,12 +14,13 @@ from ..values.errors import BadTool, MisuseError
 from ..values.model import Abilities
 from ..values.request import Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ._home import fits
-from ._json import is_object, loads, mended, raw
+from ._json import is_object, mended, raw
 from ._names import SHORT
 from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
-from ._openai_chat_dialect import Dialect
-from ._openai_chat_strict import is_strict
+from ._openai_chat_dialect import ANSWER_SCHEMA, SCHEMA, Dialect
+from ._tool_schema import sendable
+from .schemas import is_strict_ready
 
 DELIVERY = frozenset({"stream", "stream_options"})
 """How the answer is delivered; no part of what is asked."""
@@ -44,7 +45,7 @@ def tool_of(spec: ToolSpec) -> Block | Raw:
     function: Block = {"name": legal_name(spec.name)}
     if spec.description:
         function["description"] = mended(spec.description)
-    function["parameters"] = raw(spec.parameters)
+    function["parameters"] = sendable(spec.parameters, SCHEMA)
     return {"type": "function", "function": function}
 
 
@@ -118,12 +119,13 @@ def _response_format(output: OutputSpec) -> Block:
     shape: Block = {"name": SHORT.cleaned(output.name)} if output.name else {}
     if output.description:
         shape["description"] = mended(output.description)
-    return {"type": "json_schema", "json_schema": {**shape, "schema": raw(output.parameters)}}
+    schema = sendable(output.parameters, ANSWER_SCHEMA)
+    return {"type": "json_schema", "json_schema": {**shape, "schema": schema}}
 
 
 def _mark_strict(response_format: Block) -> None:
     shape: Block = response_format["json_schema"]
-    if "strict" not in shape and is_strict(loads(bytes(shape["schema"]))):
+    if "strict" not in shape and is_strict_ready(bytes(shape["schema"]).decode()):
         response_format["json_schema"] = {**shape, "strict": True}
 
 

@@ -25,10 +25,11 @@ from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, Too
 from ._json import dumps, loads, members
 from ._openai_chat_calls import is_legacy
 from ._openai_chat_content import Block, native_in, native_of, said, word
-from ._openai_chat_dialect import FAMILY, Dialect
+from ._openai_chat_dialect import ANSWER_SCHEMA, FAMILY, SCHEMA, Dialect
 from ._openai_chat_message import beside, content_parts, is_refusal, parts_of, with_members
-from ._openai_chat_strict import is_strict
 from ._openai_chat_write import FAILED, NO_OUTPUT
+from ._tool_schema import goes_out_as_it_is
+from .schemas import is_strict_ready
 
 _PATH = re.compile(r".*?(?:/deployments/(?P<model>[^/]+))?/chat/completions")
 _PROTOCOL = Dialect()
@@ -220,7 +221,8 @@ def _tool(tool: Block) -> ToolSpec:
     if isinstance(function.get("parameters"), dict):
         spec = replace(spec, parameters=dumps(function["parameters"]).decode())
         plain = kept.keys() == {"type", "function"} and kept["type"] == "function"
-        if plain and function.keys() <= {"name", "description", "parameters"}:
+        plain = plain and function.keys() <= {"name", "description", "parameters"}
+        if plain and goes_out_as_it_is(spec.parameters, SCHEMA):
             return spec
     return replace(spec, native=dumps(kept).decode())
 
@@ -253,12 +255,15 @@ def _output(raw: dict[str, bytes], wanted: object, extras: dict[str, bytes]) -> 
     ):
         extras["response_format"] = raw["response_format"]
         return None
+    schema = members(members(raw["response_format"])["json_schema"])["schema"].decode()
+    if not goes_out_as_it_is(schema, ANSWER_SCHEMA):
+        extras["response_format"] = raw["response_format"]
+        return None
     strict = shape.get("strict") is True
-    if strict is not is_strict(shape["schema"]):
+    if strict is not is_strict_ready(schema):
         extras["response_format"] = dumps({"json_schema": {"strict": strict}})
-    schema = members(members(raw["response_format"])["json_schema"])["schema"]
     return OutputSpec(
-        name=word(shape.get("name")), parameters=schema.decode(), description=word(shape.get("description"))
+        name=word(shape.get("name")), parameters=schema, description=word(shape.get("description"))
     )
 
 

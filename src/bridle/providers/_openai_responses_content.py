@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..values.parts import Media, Opaque, Text
-from ._json import dumps, mended
+from ._json import dumps, loads, mended
 
 Block = dict[str, Any]
 
@@ -59,14 +59,22 @@ def content_of(part: Text | Media, native: Mapping[str, Any], role: str, *, refu
     if isinstance(part, Media):
         return {**_media_piece(part, role), **native}
     kind = native.get("type") or _kind_of_words(role, refused=refused)
+    if kind not in _WORDS:
+        return dict(native)
     piece: Block = {"type": kind, _WORDS.get(kind, "text"): mended(part.text)}
     if kind == "output_text":
         piece["annotations"] = []
     return {**piece, **native}
 
 
-def is_blank(part: object) -> bool:
-    return isinstance(part, Text) and not part.text.strip()
+def is_blank(part: object, *, own: bool = False) -> bool:
+    """Whether it says nothing.  Where it came from, a text may stand for a piece of a kind we do not know."""
+    return isinstance(part, Text) and not part.text.strip() and not (own and _stands_for(part))
+
+
+def _stands_for(part: Text) -> bool:
+    piece = loads(part.native).get("part") if part.native is not None else None
+    return isinstance(piece, dict) and word(piece.get("type")) not in ("", *_WORDS)
 
 
 def word(value: object) -> str:

@@ -14,6 +14,7 @@ from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
 from ..values.parts import ToolCall
 from ..values.usage import Usage
+from ._json import whole
 from ._openai_responses_content import word
 from ._openai_responses_items import FAMILY, parts_of
 
@@ -75,7 +76,7 @@ def wire_end(reply: Reply) -> dict[str, Any]:
 
 
 def usage_of(counts: object) -> Usage:
-    if not isinstance(counts, dict) or not isinstance(counts.get("input_tokens"), int):
+    if not isinstance(counts, dict) or whole(counts.get("input_tokens")) is None:
         return Usage(incomplete=True)
     details, made = _inside(counts, "input_tokens_details"), _inside(counts, "output_tokens_details")
     prompt = _count(counts.get("input_tokens"))
@@ -116,4 +117,4 @@ def _inside(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _count(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else 0
+    return max(whole(value) or 0, 0)

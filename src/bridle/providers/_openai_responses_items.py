@@ -29,6 +29,8 @@ from ._names import Naming
 from ._openai_responses_content import Block, content_of, piece_of, said, word
 
 FAMILY = "openai_responses"
+SCHEMA, ANSWER_SCHEMA = "openai_loose", "openai_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
 NAMES = Naming(length_max=128)
 
 CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
@@ -169,13 +171,19 @@ def _message(item: Block, *, refused: bool) -> list[Text] | None:
     if content is None:
         return None
     pieces = [piece_of(piece, "assistant", refused=refused) for piece in content]
-    words = [piece for piece in pieces if isinstance(piece, Text)]
-    if len(words) != len(pieces):
+    if pieces and not any(isinstance(piece, Text) for piece in pieces):
         return None
+    # A piece of a kind we do not know must not hide the words beside it.
+    words = [piece if isinstance(piece, Text) else _silent(piece) for piece in pieces]
     fields = beyond({"type", "role", "content"}, item)
     if words and fields:
         words[0] = _opening(words[0], fields)
     return words
+
+
+def _silent(piece: Media | Opaque) -> Text:
+    native = dumps({"part": loads(piece.native or "{}")}).decode()
+    return Text(text="", native=native)
 
 
 def _opening(part: Text, fields: Block | None = None) -> Text:

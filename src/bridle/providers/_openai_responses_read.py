@@ -23,11 +23,12 @@ from ..values.message import Message, Role, Stop
 from ..values.model import Abilities, Endpoint, Model, Origin
 from ..values.parts import Opaque, Outcome, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
-from ._json import dumps, loads, members
+from ._json import dumps, loads, members, whole
 from ._openai_responses_content import Block, piece_of, said, word
-from ._openai_responses_items import FAMILY, beyond, kind_of, opaque, parts_of
-from ._openai_responses_strict import is_strict
+from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, SCHEMA, beyond, kind_of, opaque, parts_of
 from ._openai_responses_write import ERROR_MARK, OUTPUTS
+from ._tool_schema import goes_out_as_it_is
+from .schemas import is_strict_ready
 
 MODES = ("standard", "pro")
 SUMMARIES = {"auto": "auto", "concise": "concise", "detailed": "detailed", "summarized": "auto"}
@@ -74,7 +75,7 @@ def read(request: HttpRequest) -> Request:
         tools=tools,
         messages=tuple(line.messages),
         tool_choice=_tool_choice(body, extras),
-        max_tokens=_number(body.get("max_output_tokens")),
+        max_tokens=whole(body.get("max_output_tokens")),
         output=output,
         thinking=thinking,
         sampling=Sampling(temperature=_float(body.get("temperature")), top_p=_float(body.get("top_p"))),
@@ -223,9 +224,10 @@ def _tool(tool: Block) -> ToolSpec:
         "type": "function",
         "name": name,
         "parameters": given.get("parameters"),
-        "strict": is_strict(spec.parameters),
+        "strict": is_strict_ready(spec.parameters),
     }
-    if not plain or {**given, "description": ""} != {**usual, "description": ""}:
+    plain = plain and {**given, "description": ""} == {**usual, "description": ""}
+    if not plain or not goes_out_as_it_is(spec.parameters, SCHEMA):
         spec = replace(spec, native=dumps(given).decode())
     return spec
 
@@ -273,16 +275,13 @@ def _output(body: Block, extras: Block) -> OutputSpec | None:
     match rest.get("format"):
         case {"type": "json_schema", "name": str(name), "schema": dict(schema), "strict": strict, **more}:
             written = dumps(schema).decode()
-            if more.keys() <= {"description"} and strict is is_strict(written):
+            fits = strict is is_strict_ready(written) and goes_out_as_it_is(written, ANSWER_SCHEMA)
+            if more.keys() <= {"description"} and fits:
                 output = OutputSpec(name=name, parameters=written, description=word(more.get("description")))
                 del rest["format"]
     if rest:
         extras["text"] = rest
     return output
-
-
-def _number(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _float(value: object) -> float | None:

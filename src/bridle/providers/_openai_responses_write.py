@@ -126,7 +126,7 @@ class ItemWriter:
         return is_own(message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
-        usable = _led_to_something([part for part in parts if not is_blank(part)])
+        usable = _led_to_something([part for part in parts if not is_blank(part, own=own)])
         whole = own and self._is_whole(message, usable)
         if own:
             self._look_for_references(usable)
@@ -161,9 +161,8 @@ class ItemWriter:
         # Where proof is asked for every item has an id, so one without was put there by somebody else.
         begin = [part for part, before in zip(parts, (None, *parts), strict=False) if _begins(part, before)]
         named = all(map(id_in, begin)) or not ids
-        return (
-            named and all(thought.signature for thought in thoughts) and not any(map(is_blank, message.parts))
-        )
+        blank = any(is_blank(part, own=True) for part in message.parts)
+        return named and all(thought.signature for thought in thoughts) and not blank
 
     def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role

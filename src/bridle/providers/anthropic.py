@@ -28,7 +28,7 @@ from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
 from ..values.value import Value
-from ._anthropic_blocks import FAMILY, NAMES, Block, block_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, Block, block_of
 from ._anthropic_decode import AnthropicDecoder
 from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
@@ -40,6 +40,7 @@ from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES
 from ._operators import placed
 from ._shell import json_headers, kept_here
+from ._tool_schema import restoring, schema_remarks, sendable
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -97,8 +98,12 @@ class AnthropicCodec:
         path = _path(model.id, dialect, stream=request.stream)
         return HttpRequest(path=path, body=body, headers=_headers(request), digest=digest)
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return NAMES.decoder(AnthropicDecoder(request.model, status, headers), request.tools)
+        decoder = NAMES.decoder(AnthropicDecoder(request.model, status, headers), request.tools)
+        return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -158,7 +163,7 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     tool: Block = {"name": NAMES.on_wire(spec.name)}
     if spec.description:
         tool["description"] = spec.description
-    tool["input_schema"] = raw(spec.parameters)
+    tool["input_schema"] = sendable(spec.parameters, SCHEMA)
     return tool
 
 
@@ -220,7 +225,7 @@ def _output_config(request: Request) -> Block:
     if request.output and request.output.mode == "native":
         if not is_object(request.output.parameters):
             raise MisuseError(f"the schema of output {request.output.name!r} is no JSON object: correct it")
-        wire["format"] = {"type": "json_schema", "schema": raw(request.output.parameters)}
+        wire["format"] = {"type": "json_schema", "schema": sendable(request.output.parameters, ANSWER_SCHEMA)}
     return wire
 
 

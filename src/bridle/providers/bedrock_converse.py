@@ -36,13 +36,14 @@ from ._bedrock_converse_failures import speak_failure
 from ._bedrock_converse_meaning import meaning
 from ._bedrock_converse_read import read
 from ._bedrock_converse_speak import speak
-from ._bedrock_converse_tools import cache_point, tool_config
+from ._bedrock_converse_tools import ANSWER_SCHEMA, SCHEMA, cache_point, tool_config
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
 from ._names import SHORT
 from ._operators import placed
 from ._shell import json_headers, kept_here
+from ._tool_schema import restoring, schema_remarks, sendable
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
@@ -79,8 +80,12 @@ class BedrockConverseCodec:
             digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
         )
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return SHORT.decoder(BedrockConverseDecoder(request.model, status, headers), request.tools)
+        decoder = SHORT.decoder(BedrockConverseDecoder(request.model, status, headers), request.tools)
+        return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -144,7 +149,7 @@ def _think(fields: Block, thinking: Thinking, dialect: Dialect) -> None:
 def _format(output: OutputSpec) -> Block:
     if not is_object(output.parameters):
         raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-    shape = {"schema": mended(output.parameters)}
+    shape = {"schema": mended(bytes(sendable(output.parameters, ANSWER_SCHEMA)).decode())}
     if output.name:
         shape["name"] = output.name
     if output.description:

@@ -38,12 +38,13 @@ from ._gemini_meaning import meaning
 from ._gemini_parts import CONTINUED_BY, FAMILY, Block, Kinship, block_of
 from ._gemini_read import read
 from ._gemini_speak import speak
-from ._gemini_tools import DECLARATIONS, choice_of, tools_of
+from ._gemini_tools import ANSWER_SCHEMA, DECLARATIONS, SCHEMA, choice_of, tools_of
 from ._gemini_write import DIALECT, MessageWriter, answered, continuation
 from ._home import fits
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
 from ._shell import json_headers, kept_here
+from ._tool_schema import restoring, schema_remarks, sendable
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
 COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
@@ -87,8 +88,12 @@ class GeminiCodec:
             digest=whole.hexdigest(),
         )
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return GeminiDecoder(request.model, request.tools, status, headers)
+        decoder = GeminiDecoder(request.model, request.tools, status, headers)
+        return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -154,7 +159,8 @@ def _generation_config(request: Request) -> Block:
     if output and output.mode == "native":
         if not is_object(output.parameters):
             raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-        config |= {"responseMimeType": "application/json", "responseJsonSchema": raw(output.parameters)}
+        schema = sendable(output.parameters, ANSWER_SCHEMA)
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
     return {name: value for name, value in config.items() if value is not None}
 
 

@@ -36,7 +36,7 @@ from ._kept import KeptForModel
 from ._names import SHORT
 from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
-from ._openai_chat_dialect import FAMILY, Dialect
+from ._openai_chat_dialect import ANSWER_SCHEMA, FAMILY, SCHEMA, Dialect
 from ._openai_chat_failures import speak_failure
 from ._openai_chat_fields import check_tools, delivery_of, fields_of, tool_of
 from ._openai_chat_meaning import CHANGES, meaning
@@ -45,6 +45,7 @@ from ._openai_chat_read import read
 from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
 from ._shell import json_headers, kept_here
+from ._tool_schema import restoring, schema_remarks
 
 PATH = "/chat/completions"
 _PROTOCOL = Dialect()
@@ -92,10 +93,13 @@ class OpenAIChatCodec:
         )
         return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect(request.model.endpoint)
         decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
-        return SHORT.decoder(decoder, request.tools)
+        return restoring(SHORT.decoder(decoder, request.tools), request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)

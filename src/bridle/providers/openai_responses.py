@@ -41,13 +41,14 @@ from ._names import SHORT
 from ._openai_responses_content import Block
 from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
-from ._openai_responses_items import FAMILY, NAMES, legal_name
+from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, legal_name
 from ._openai_responses_meaning import meaning
 from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
-from ._openai_responses_strict import is_strict
 from ._openai_responses_write import KeptItems, Manner
 from ._shell import json_headers, kept_here
+from ._tool_schema import restoring, schema_remarks, sendable
+from .schemas import is_strict_ready
 
 PATH = "/responses"
 OUTPUT_TOKENS_MIN = 16
@@ -112,8 +113,12 @@ class ResponsesCodec:
         )
         return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        return NAMES.decoder(ResponsesDecoder(request.model, status, headers), request.tools)
+        decoder = NAMES.decoder(ResponsesDecoder(request.model, status, headers), request.tools)
+        return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
         return read(request)
@@ -150,7 +155,8 @@ def _tool(spec: ToolSpec) -> Block | Raw:
     if spec.description:
         tool["description"] = spec.description
     # Said either way: left out, the provider would try to make the schema strict by rewriting it.
-    return {**tool, "parameters": raw(spec.parameters), "strict": is_strict(spec.parameters)}
+    strict = is_strict_ready(spec.parameters)
+    return {**tool, "parameters": sendable(spec.parameters, SCHEMA), "strict": strict}
 
 
 def _extras(request: Request) -> dict[str, Any]:
@@ -263,7 +269,8 @@ def _format(output: OutputSpec) -> Block:
     wire: Block = {"type": "json_schema", "name": SHORT.cleaned(output.name)}
     if output.description:
         wire["description"] = output.description
-    return {**wire, "schema": raw(output.parameters), "strict": is_strict(output.parameters)}
+    strict = is_strict_ready(output.parameters)
+    return {**wire, "schema": sendable(output.parameters, ANSWER_SCHEMA), "strict": strict}
 
 
 def _add(fields: Block, name: str, value: Any) -> None:

@@ -74,6 +74,9 @@ class ScriptedCodec:
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
         return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
 
+    def remarks(self, request: Request) -> tuple[str, ...]:
+        return ()
+
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ScriptedDecoder(status, headers)
 

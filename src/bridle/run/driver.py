@@ -185,6 +185,8 @@ class Driver:
             request, notes = assemble(self.state, self._choose(effect.step))
         await self._hands.ahead.discard()
         exchange = Exchange(self._line, request, self._kept, stream=self._stream)
+        if effect.step == effect.attempt == 1:
+            notes = (*notes, *self._line.codec.remarks(request))
         await self.record(
             e.ModelAsked(
                 step=effect.step,

@@ -1,144 +1,128 @@
 """Recorded traffic, put to a codec.
 
-A recording is one exchange as it really happened: a request body, a status, headers, and the reply's
-bytes.  Two questions are asked of each, for any wire family:
+Three questions are asked of each recording, for any wire family:
 
   - Does the reply decode, and to the same value however its bytes are sliced?  An error status must
     give a failure with that status; a recording that was cut must give `cut`.
-  - Does the request, read and written again, still mean the same?  The codec says what its provider
-    does not tell apart (`meaning`); every other difference is listed, with its place.
+  - Does the decoded reply say what somebody else reads in the same bytes?  That reading is deliberately
+    simple and shares nothing with the codecs (`plainly.py`).
+  - Does the request, read and written again, still mean the same (`restating.py`)?
 
-Recordings are JSON lines, gzipped; the format is described beside them.
+Every difference is listed by itself, with its reason where there is one.
 """
 
-import gzip
-import json
-from base64 import b64decode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from pkgutil import iter_modules
+from typing import Literal
 
-from msgspec.structs import replace
-
-from ..core.differing import differences
-from ..core.handoff import legal
-from ..ports.codec import Codec, HttpRequest
-from ..providers._eventstream import framed_event
-from ..values.errors import Failure, ProviderError
+from .. import providers
+from ..ports.codec import Codec
+from ..providers import load
+from ..values.errors import Failure, MisuseError, ProviderError
 from ..values.message import Reply
 from ..values.model import Endpoint, Model
 from ..values.request import Request
 from ..values.value import Value
+from .agreement import Difference, disagreements
+from .plainly import plainly
+from .restating import Meaningful, request_differences, restated
+from .traffic import CUT_TAG, Recording, recordings
 
-CUT_TAG = "truncated_stream"
-"""What recordings are tagged with whose recorder stopped listening early."""
-FAITHFUL = ("raw", "parsed", "redacted")
-"""Recordings of these kinds mean what was on the wire, whatever else a recorder did to them."""
+__all__ = [
+    "Meaningful",
+    "Recording",
+    "Verdict",
+    "decoded",
+    "owner",
+    "recordings",
+    "request_differences",
+    "verdict",
+]
+
 SLICES_DEFAULT = (1, 7, 61, 4096)
 BYTEWISE_MAX = 8_192
 """Longer replies are not fed byte by byte: it shows nothing more, and takes long."""
-
-
-@runtime_checkable
-class Meaningful(Protocol):
-    """What a codec must offer to have its requests compared."""
-
-    def meaning(self, request: HttpRequest) -> object:
-        """The request's body in one form for all bodies the provider does not tell apart."""
-        ...
-
-
-@runtime_checkable
-class Deliberate(Protocol):
-    """What a codec may offer to explain what it does to requests."""
-
-    @property
-    def changes(self) -> Sequence[tuple[Callable[[Any], Any], str]]:
-        """What it changes on purpose, each as a change of a request's JSON, and the reason for it."""
-        ...
-
-
-class Recording(Value):
-    id: str
-    model: str
-    request: HttpRequest | None
-    status: int
-    headers: dict[str, str]
-    body: bytes
-    tags: tuple[str, ...] = ()
-    family: str = ""
-    host: str = ""
-    stop: str = ""
-    """The provider's own word for the end of the reply, as the recorder noted it."""
-    broken: str = ""
-    """What keeps the recording itself from being read."""
-    strict: bool = True
-    """Whether the bytes are those of a real exchange; others show shapes only."""
+Answer = Literal["reply", "failure", "cut", "other", "broken", "foreign"]
+"""`other`: not an exchange of any codec's kind, such as counting tokens; `broken`: the recording cannot be
+read; `foreign`: of a wire family there is no codec for."""
+_STUMBLES = (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError)
 
 
 class Verdict(Value):
-    """What became of one recording; `problems` is empty when all is well."""
+    """What became of one recording; nothing is best."""
 
     id: str
-    answer: Literal["reply", "failure", "cut", "other"]
-    """`other`: not an exchange of this codec's kind, such as counting tokens."""
-    problems: tuple[str, ...] = ()
-    differences: tuple[str, ...] = ()
+    answer: Answer
+    reply: tuple[Difference, ...] = ()
+    """What is wrong with the reply."""
+    request: tuple[Difference, ...] = ()
     """Where the request, written again, does not mean the same."""
-    reason: str = ""
-    """Why those differences are right; empty when nobody can say."""
+    compared: bool = False
+    """Whether the reply was compared with a second reading of it."""
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong with the reply and cannot be explained."""
+        return tuple(found.what for found in self.reply if not found.reason)
+
+    @property
+    def differences(self) -> tuple[str, ...]:
+        return tuple(found.what for found in self.request)
+
+    @property
+    def reason(self) -> str:
+        """Why the request was changed; empty when some of it has no reason."""
+        reasons = [found.reason for found in self.request]
+        return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
 
-def recordings(path: Path) -> Iterator[Recording]:
-    """Every recording in a file of JSON lines, gzipped or not; raises `ValueError` for anything else."""
-    opened = gzip.open if path.suffix == ".gz" else open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            if line.strip():
-                yield _read(json.loads(line))
+def owner(recording: Recording) -> Codec | None:
+    """The codec an exchange belongs to: its family's, or that of the family whose path it was sent to.
+
+    A path nobody knows leaves it with its family, and one of no known family with nobody.
+    """
+    try:
+        own = load(recording.family)
+    except MisuseError:
+        own = None
+    if recording.request is None or (own is not None and _knows(own, recording)):
+        return own
+    names = (module.name for module in iter_modules(map(str, map(Path, providers.__path__))))
+    others = (load(name) for name in sorted(names) if not name.startswith("_") and _is_family(name))
+    return next((other for other in others if _knows(other, recording, whole=True)), own)
 
 
 def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_DEFAULT) -> Verdict:
+    if recording.broken:
+        return Verdict(id=recording.id, answer="broken")
     request = Request(
         model=Model(id=recording.model, endpoint=Endpoint(name=codec.family, family=codec.family))
     )
-    if recording.broken:
-        return Verdict(
-            id=recording.id, answer="other", problems=(f"the recording is broken: {recording.broken}",)
-        )
-    changed: tuple[str, ...] = ()
-    reason = ""
+    changed: tuple[Difference, ...] = ()
     if recording.request is not None:
         try:
             request = codec.read(recording.request)
-            changed = tuple(request_differences(codec, recording.request))
-            reason = _reason(codec, recording.request) if changed else ""
+            changed = tuple(restated(codec, recording.request, codec.encode(request)))
         except ProviderError as error:
             if error.failure.kind == "not_found":
                 return Verdict(id=recording.id, answer="other")
             # The provider refused it as well: then there is nothing to write again.
             if recording.status < 300:
-                changed = (f"$: the request cannot be read: {error}",)
+                changed = (Difference(what=f"$: the request cannot be read: {error}"),)
     whole = decoded(codec, request, recording)
-    problems = [
-        f"fed {size} bytes at a time it gives something else"
+    wrong = [
+        Difference(what=f"fed {size} bytes at a time it gives something else")
         for size in slices
         if size > 1 or len(recording.body) <= BYTEWISE_MAX
         if decoded(codec, request, recording, size) != whole
     ]
-    answer: Literal["reply", "failure", "cut"] = "reply"
     if isinstance(whole, Failure):
-        answer = "cut" if CUT_TAG in recording.tags and whole.kind == "cut" else "failure"
-        # Where the recorder found nothing of a reply either, there is none to be read.
-        unread = whole.kind in ("cut", "garbled") and bool(recording.tags or recording.stop)
-        unread = unread and recording.status < 300
-        if answer == "failure" and (unread or whole.status != recording.status):
-            problems.append(f"HTTP {recording.status} became {whole}")
-    elif recording.status >= 300:
-        problems.append(f"HTTP {recording.status} became a reply")
-    return Verdict(
-        id=recording.id, answer=answer, problems=tuple(problems), differences=changed, reason=reason
-    )
+        answer, missed = _failed(codec.family, recording, whole)
+        return Verdict(id=recording.id, answer=answer, reply=(*wrong, *missed), request=changed)
+    compared, odd = _second_opinion(codec.family, recording, whole)
+    found = (*wrong, *odd)
+    return Verdict(id=recording.id, answer="reply", reply=found, request=changed, compared=compared)
 
 
 def decoded(codec: Codec, request: Request, recording: Recording, size: int | None = None) -> Reply | Failure:
@@ -153,108 +137,53 @@ def decoded(codec: Codec, request: Request, recording: Recording, size: int | No
         return error.failure
 
 
-def request_differences(codec: Codec, request: HttpRequest) -> Iterable[str]:
-    """Where `encode(read(request))` does not mean what `request` means; none is best."""
-    if not isinstance(codec, Meaningful):
-        raise TypeError(f"the codec of family {codec.family!r} does not say what its requests mean")
-    again = codec.encode(codec.read(request))
-    return differences(codec.meaning(request), codec.meaning(again))
+def _failed(
+    family: str, recording: Recording, failure: Failure
+) -> tuple[Literal["failure", "cut"], list[Difference]]:
+    if CUT_TAG in recording.tags and failure.kind == "cut":
+        return "cut", []
+    # Where the recorder found nothing of a reply either, there is none to be read.
+    unread = failure.kind in ("cut", "garbled") and bool(recording.tags or recording.stop)
+    unread = unread or _is_told(family, recording)
+    if (unread and recording.status < 300) or failure.status != recording.status:
+        return "failure", [Difference(what=f"HTTP {recording.status} became {failure}")]
+    return "failure", []
 
 
-def _reason(codec: Codec, request: HttpRequest) -> str:
-    """The rule of ours that the differences follow from: with it applied to the recording, none is left."""
-    assert isinstance(codec, Meaningful)
-    ours = codec.meaning(codec.encode(codec.read(request)))
-    for rule, reason in (*RULES, *(codec.changes if isinstance(codec, Deliberate) else ())):
-        ruled = replace(request, body=json.dumps(rule(json.loads(request.body))).encode())
-        if not list(differences(codec.meaning(ruled), ours)):
-            return reason
-    _, repairs = legal(codec.read(request).messages)
-    unpaired = [repair for repair in repairs if "result" in repair]
-    return f"every call has one result: {unpaired[0]}" if unpaired else ""
-
-
-def without_blank_text(value: Any) -> Any:
-    """JSON without text that says nothing, and without what then holds nothing."""
-    if isinstance(value, list):
-        kept = [without_blank_text(each) for each in value if not _is_blank(each)]
-        return [each for each in kept if not (isinstance(each, dict) and _emptied(each))]
-    if isinstance(value, dict):
-        return {name: without_blank_text(each) for name, each in value.items()}
-    return value
-
-
-def _is_blank(value: object) -> bool:
-    text = value.get("text", value.get("content")) if isinstance(value, dict) else None
-    plain = isinstance(value, dict) and not set(value) - {"type", "text", "role", "content", "cache_control"}
-    return plain and isinstance(text, str) and not text.strip()
-
-
-def _emptied(value: dict[str, Any]) -> bool:
-    return not set(value) - {"role", "content", "parts"} and [] in (value.get("content"), value.get("parts"))
-
-
-def with_room_to_answer(value: Any) -> Any:
-    """JSON that asks for no fewer tokens than can be asked for, where they have this name."""
-    asked = value.get("max_output_tokens") if isinstance(value, dict) else None
-    return {**value, "max_output_tokens": 16} if isinstance(asked, int) and asked < 16 else value
-
-
-RULES: tuple[tuple[Callable[[Any], Any], str], ...] = (
-    (without_blank_text, "blank text is never sent: providers refuse it"),
-    (with_room_to_answer, "at least 16 tokens are asked for: fewer are refused"),
-)
-"""What we do to requests on purpose, each as a change of their JSON, and the reason for it."""
-
-
-def _read(record: dict[str, Any]) -> Recording:
-    """One that lacks what every recording has is kept as it is, to be listed: it must not hide the rest."""
+def _second_opinion(family: str, recording: Recording, reply: Reply) -> tuple[bool, list[Difference]]:
+    if recording.status >= 300:
+        return False, [Difference(what=f"HTTP {recording.status} became a reply")]
     try:
-        return _recording(record)
-    except (KeyError, TypeError, AttributeError, UnicodeError, ValueError) as error:
-        told = f"{type(error).__name__}: {error}"
-        return Recording(
-            id=str(record.get("id")), model="", request=None, status=0, headers={}, body=b"", broken=told
-        )
+        told = plainly(family, recording.body)
+    except _STUMBLES as error:
+        return False, [Difference(what=f"nobody else can read the reply: {type(error).__name__}: {error}")]
+    if told is None:
+        return False, [Difference(what="nobody else finds a whole reply in these bytes")]
+    return True, list(disagreements(told, reply))
 
 
-def _recording(record: dict[str, Any]) -> Recording:
-    asked, answered = record["request"], record["response"]
-    request = None
-    if asked is not None and isinstance(asked["json"], dict):
-        request = HttpRequest(
-            path=asked["path"],
-            body=json.dumps(asked["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            headers=tuple((asked["headers"] or {}).items()),
-            method=asked["method"],
-        )
-    return Recording(
-        id=record["id"],
-        model=record.get("model") or "",
-        request=request,
-        status=answered["status"],
-        headers={name.lower(): value for name, value in (answered["headers"] or {}).items()},
-        body=_body(answered),
-        tags=tuple(record["features"] or ()),
-        family=record["provider"].replace("-", "_"),
-        host=record.get("endpoint_host_kind") or "",
-        stop=record.get("stop") or "",
-        strict=record.get("fidelity") in FAITHFUL and record.get("provenance") == "recorded",
-    )
+def _is_told(family: str, recording: Recording) -> bool:
+    try:
+        return recording.status < 300 and plainly(family, recording.body) is not None
+    except _STUMBLES:
+        return False
 
 
-def _body(answered: dict[str, Any]) -> bytes:
-    if "sse" in answered:
-        separator = answered.get("sse_sep", "\n\n")
-        text: str = separator.join(answered["sse"])
-        return (text if answered.get("sse_unterminated") else text + separator).encode()
-    if "body_b64" in answered:
-        return b64decode(answered["body_b64"])
-    if "eventstream" in answered:
-        return b"".join(
-            framed_event(message["event_type"], json.dumps(message["payload"]).encode())
-            for message in answered["eventstream"]
-        )
-    if "text" in answered:
-        return str(answered["text"]).encode()
-    return json.dumps(answered.get("json"), ensure_ascii=False).encode("utf-8", "surrogatepass")
+def _is_family(name: str) -> bool:
+    try:
+        return isinstance(load(name), Meaningful)
+    except MisuseError:
+        return False
+
+
+def _knows(codec: Codec, recording: Recording, *, whole: bool = False) -> bool:
+    """Whether the request's path is one of this codec's; `whole`: and its body too."""
+    if recording.request is None:
+        return False
+    try:
+        codec.read(recording.request)
+    except ProviderError as error:
+        return not whole and error.failure.kind != "not_found"
+    except _STUMBLES:
+        return not whole
+    return True

@@ -1,0 +1,83 @@
+"""Schemas on their way out, arguments on their way back.
+
+A codec asks for a schema by the name of a dialect and sends what it gets.  What the rewriting lost is no
+secret: `schema_remarks` says it, once for every tool, to whoever keeps the log.  A field that had to go
+out under another name comes back under its own.  Arguments are checked against the source in any case,
+never against what was sent.
+
+A request that is read keeps what would not go out again as it came: that is the provider's own word, not
+a schema of ours.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from ..ports.codec import Decoder
+from ..values.delta import Delta
+from ..values.message import Reply
+from ..values.parts import Part, ToolCall
+from ..values.request import Request
+from ..values.usage import Usage
+from ._json import raw
+from .schemas import compile_schema, dialect, restore
+
+
+def sendable(schema: str, wire: str) -> Raw:
+    """The schema as this wire takes it; the very same text when there is nothing to say otherwise."""
+    return raw(compile_schema(schema, dialect(wire)).text)
+
+
+def goes_out_as_it_is(schema: str, wire: str) -> bool:
+    return compile_schema(schema, dialect(wire)).text == schema
+
+
+def schema_remarks(request: Request, tools: str, answers: str) -> tuple[str, ...]:
+    """What schemas lose on the way out, by the dialects of tools and of answers."""
+    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in request.tools if spec.native is None]
+    if request.output and request.output.mode == "native":
+        sent.append(("the answer", request.output.parameters, answers))
+    return tuple(
+        f"schema of {whose}: {loss}"
+        for whose, schema, wire in sent
+        for loss in compile_schema(schema, dialect(wire)).losses
+    )
+
+
+def restoring(decoder: Decoder, request: Request, wire: str) -> Decoder:
+    """A decoder whose calls have the names of the source; the very same one when none was changed."""
+    changed = {
+        spec.name: spec.parameters
+        for spec in request.tools
+        if spec.native is None and compile_schema(spec.parameters, dialect(wire)).renamed
+    }
+    return _Restoring(decoder, changed, wire) if changed else decoder
+
+
+class _Restoring:
+    def __init__(self, decoder: Decoder, changed: dict[str, str], wire: str) -> None:
+        self._decoder = decoder
+        self._changed = changed
+        self._wire = wire
+
+    def feed(self, data: bytes) -> Iterable[Delta]:
+        return self._decoder.feed(data)
+
+    def close(self) -> Reply:
+        reply = self._decoder.close()
+        return replace(reply, parts=tuple(map(self._restored, reply.parts)))
+
+    @property
+    def partial(self) -> str:
+        return self._decoder.partial
+
+    @property
+    def counted(self) -> Usage:
+        return self._decoder.counted
+
+    def _restored(self, part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.name not in self._changed:
+            return part
+        arguments = restore(part.arguments, self._changed[part.name], dialect(self._wire))
+        return replace(part, arguments=arguments)

@@ -1,0 +1,162 @@
+"""One JSON Schema in, what a wire takes of it out, and a list of what was lost on the way.
+
+Wires take different parts of JSON Schema, and one shape that a provider does not know refuses the whole
+request.  So every schema goes through `compile_schema` before it is sent.
+
+  - A schema that is fine comes out as it went in, byte for byte.
+  - Otherwise it is said again in the words there are.  A rewrite only ever lets the model write more than
+    the source allows, because the arguments are checked against the source, never against what was
+    sent.  Every rewrite that loses something is listed, with its place.
+  - A strict dialect that cannot say a schema without forbidding what it allows does not get it: the
+    schema goes out in the dialect's fallback, `strict` is false, and the first loss says why.
+  - Two things are read as they are commonly meant, and listed: an object that names fields and is silent
+    about others has no others, and a shape without a type has the type its words are about.
+
+`restore` is the way back for arguments: it undoes what only the rewrite made the model write.
+
+The same text gives the same text, in every process.
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from msgspec.structs import replace
+
+from ..values.errors import BadTool
+from ..values.value import Value
+from ._json import dumps, loads
+from ._schema_back import restored
+from ._schema_dialect import SchemaDialect, dialect, dialects, strict_reference
+from ._schema_keep import KeepingWriter
+from ._schema_losses import Losses, Unfit
+from ._schema_narrow import NarrowWriter
+from ._schema_ready import Size, is_ready, size_of, too_large
+from ._schema_source import Source, Tree
+from ._schema_top import top_of
+from ._schema_values import key_of
+
+__all__ = [
+    "Compiled",
+    "SchemaDialect",
+    "compile_schema",
+    "compile_together",
+    "dialect",
+    "dialects",
+    "fits_together",
+    "is_strict_ready",
+    "restore",
+]
+
+COMPILED_MAX = 1_024
+"""How many schemas are remembered; a session sends the same ones with every request."""
+
+
+class Compiled(Value):
+    text: str
+    """JSON, to be sent as it is."""
+    losses: tuple[str, ...] = ()
+    """Place, word, and what became of it."""
+    strict: bool = False
+    """Whether it may be marked as strict."""
+    dialect: str = ""
+    renamed: tuple[tuple[str, str], ...] = ()
+    """Names of fields at the top as they go out, each with its name in the source."""
+
+
+def compile_schema(text: str, dialect: SchemaDialect) -> Compiled:
+    """`text` as the dialect takes it; `BadTool` when it is no JSON or no schema."""
+    return _compiled(text, dialect)
+
+
+def compile_together(texts: Sequence[str], dialect: SchemaDialect) -> tuple[Compiled, ...]:
+    """The schemas of one request: as many of them strict, the first ones first, as may be so together."""
+    chosen: list[Compiled] = []
+    for text in texts:
+        compiled = compile_schema(text, dialect)
+        if compiled.strict and (why := fits_together([*chosen, compiled])):
+            compiled = _loosened(text, dialect, f"#: schema is sent as not strict: {why}")
+        chosen.append(compiled)
+    return tuple(chosen)
+
+
+def fits_together(compiled: Sequence[Compiled]) -> str | None:
+    """Why these cannot be in one request; None when they can."""
+    strict = [one for one in compiled if one.strict]
+    for name in dict.fromkeys(one.dialect for one in strict):
+        spoken = dialect(name)
+        sizes = [_size(one.text, spoken) for one in strict if one.dialect == name]
+        limits = (
+            ("strict schemas", len(sizes), spoken.tools_max),
+            ("optional fields", sum(size.optional for size in sizes), spoken.optional_max),
+            ("unions", sum(size.unions for size in sizes), spoken.unions_max),
+        )
+        for what, count, most in limits:
+            if most is not None and count > most:
+                return (
+                    f"together they have {count} {what}, and {most} are the most; make fewer of them strict"
+                )
+    return None
+
+
+def restore(arguments_json: str, source: str, dialect: SchemaDialect) -> str:
+    """Arguments written to fit `source` as compiled for `dialect`, made to fit `source` itself."""
+    compiled = compile_schema(source, dialect)
+    nulls = compiled.strict and dialect.all_required and compiled.text != source
+    if not nulls and not compiled.renamed:
+        return arguments_json
+    return restored(arguments_json, source, _tree(source), compiled.renamed, nulls=nulls)
+
+
+def is_strict_ready(text: str, dialect: SchemaDialect | None = None) -> bool:
+    """Whether a schema may be marked as strict without any rewriting."""
+    try:
+        return is_ready(_tree(text), dialect or strict_reference())
+    except BadTool:
+        return False
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _compiled(text: str, spoken: SchemaDialect) -> Compiled:
+    tree = _tree(text)
+    if spoken.strict and is_ready(tree, spoken):
+        return Compiled(text=text, strict=True, dialect=spoken.name)
+    losses = Losses()
+    try:
+        source = Source(tree, losses)
+        top = top_of(source, spoken, losses)
+        writer = (
+            NarrowWriter(source, spoken, losses) if spoken.narrow else KeepingWriter(source, spoken, losses)
+        )
+        written = writer.document(top)
+        if why := too_large(written, spoken):
+            raise Unfit("#", "schema", why)
+    except Unfit as unfit:
+        return _loosened(text, spoken, str(unfit))
+    same = key_of(written) == key_of(tree)
+    return Compiled(
+        text=text if same else dumps(written).decode(),
+        losses=losses.listed(),
+        strict=spoken.strict,
+        dialect=spoken.name,
+        renamed=top.renamed,
+    )
+
+
+@lru_cache(maxsize=COMPILED_MAX)
+def _size(text: str, spoken: SchemaDialect) -> Size:
+    return size_of(loads(text), spoken)
+
+
+def _loosened(text: str, spoken: SchemaDialect, why: str) -> Compiled:
+    loose = compile_schema(text, dialect(spoken.fallback))
+    return replace(loose, losses=(why, *loose.losses))
+
+
+def _tree(text: str) -> Tree:
+    try:
+        tree = loads(text)
+    except ValueError as error:
+        raise BadTool(f"a schema is not JSON ({error}): give JSON Schema as text") from None
+    if not isinstance(tree, dict | bool):
+        raise BadTool("a schema must be a JSON object: give JSON Schema as text")
+    return tree

@@ -1,0 +1,134 @@
+"""Calls and results in a request's JSON that do not belong together, whatever the wire.
+
+Providers refuse a call without a result and a result without a call, so we answer the one and leave out
+the other.  To tell this from a loss, exactly these are set aside on both sides: results nobody asked for
+in the recorded request, and in ours the answers to calls that had none.  Everything else stays and is
+compared.
+
+Calls and results are known by their shape: each wire has one, and no two are alike.  Where they have no
+ids they go by their names; a result with neither belongs to some call, and nobody here can tell to which.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any, Literal, NamedTuple
+
+_CALLS = {"tool_use": "id", "function_call": "call_id", "custom_tool_call": "call_id"}
+_RESULTS = {
+    "tool_result": "tool_use_id",
+    "function_call_output": "call_id",
+    "custom_tool_call_output": "call_id",
+}
+"""Objects with a type, and where they have the id."""
+_HOLDERS: dict[str, tuple[Literal["call", "result"], tuple[str, ...]]] = {
+    "toolUse": ("call", ("toolUseId",)),
+    "toolResult": ("result", ("toolUseId",)),
+    "functionCall": ("call", ("id", "name")),
+    "function_call": ("call", ("id", "name")),
+    "functionResponse": ("result", ("id", "name")),
+    "function_response": ("result", ("id", "name")),
+}
+"""Objects that hold a call or a result under its kind."""
+
+
+class Unpaired(NamedTuple):
+    strangers: list[Any]
+    """Results of calls that nobody made, or that had one already."""
+    waiting: Counter[str]
+    """Calls without a result, by id."""
+
+
+def unpaired(body: Any) -> Unpaired:
+    waiting: Counter[str] = Counter()
+    strangers = []
+    for what, known, value in _found(body):
+        if what == "call":
+            waiting[known] += 1
+        elif waiting[known] > 0:
+            waiting[known] -= 1
+        elif known:
+            strangers.append(value)
+    return Unpaired(strangers, +waiting)
+
+
+def set_aside(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Both bodies without what does not belong together in theirs."""
+    strangers, waiting = unpaired(theirs)
+    if _refers(theirs):
+        strangers = []  # what answers no call here may answer one that the provider keeps
+    answers = _answers(theirs, ours, waiting)
+    return _without(theirs, strangers), _without(ours, answers)
+
+
+def _refers(body: Any) -> bool:
+    """Whether part of the conversation is with the provider and not in the body."""
+    if not isinstance(body, dict):
+        return False
+    items = body.get("input")
+    listed = items if isinstance(items, list) else []
+    kept = any(isinstance(item, dict) and item.get("type") == "item_reference" for item in listed)
+    return kept or bool(body.get("previous_response_id") or body.get("conversation"))
+
+
+def told(theirs: Any) -> str:
+    """What does not belong together, in words; empty when all does."""
+    strangers, waiting = unpaired(theirs)
+    ids = [known for what, known, value in _found(theirs) if any(value is each for each in strangers)]
+    words = [f"the result for {known!r} answers no call" for known in ids]
+    words += [f"the call {known!r} had no result" for known in waiting.elements()]
+    return "; ".join(words)
+
+
+def _answers(theirs: Any, ours: Any, waiting: Counter[str]) -> list[Any]:
+    """The results in ours of calls that had none: as many as were missing, and none that was there before."""
+    there = [value for what, _, value in _found(theirs) if what == "result"]
+    left, answers = Counter(waiting), []
+    for what, known, value in _found(ours):
+        if what == "result" and left[known] > 0 and value not in there:
+            left[known] -= 1
+            answers.append(value)
+    return answers
+
+
+def _found(value: Any) -> Iterator[tuple[str, str, Any]]:
+    """Calls and results in the order they stand: what it is, the id it goes by, and the object itself."""
+    if isinstance(value, list):
+        for each in value:
+            yield from _found(each)
+    elif isinstance(value, dict):
+        if (kind := _kind(value)) is not None:
+            yield *kind, value
+        else:
+            for each in value.values():
+                yield from _found(each)
+
+
+def _kind(value: dict[str, Any]) -> tuple[str, str] | None:
+    named, function = value.get("type"), value.get("function")
+    if value.get("role") == "tool":
+        return "result", _id(value, "tool_call_id")
+    if isinstance(function, dict) and "arguments" in function:
+        return "call", _id(value, "id")
+    if isinstance(named, str) and named in _CALLS:
+        return "call", _id(value, _CALLS[named])
+    if isinstance(named, str) and named in _RESULTS:
+        return "result", _id(value, _RESULTS[named])
+    for holder, (what, places) in _HOLDERS.items():
+        inner = value.get(holder)
+        if isinstance(inner, dict):
+            return what, next((known for place in places if (known := _id(inner, place))), "")
+    return None
+
+
+def _id(value: dict[str, Any], place: str) -> str:
+    found = value.get(place)
+    return found if isinstance(found, str) else "" if found is None else json.dumps(found)
+
+
+def _without(value: Any, gone: list[Any]) -> Any:
+    if isinstance(value, list):
+        return [_without(each, gone) for each in value if not any(each is other for other in gone)]
+    if isinstance(value, dict):
+        return {name: _without(each, gone) for name, each in value.items()}
+    return value
