@@ -48,6 +48,10 @@ def test_a_vendor_and_a_model():
         mode_efforts=(("between_tools", ("low", "medium", "high")),),
         system_messages=True,
         prefill=False,
+        cache="marks",
+        cache_minimum_tokens=512,
+        thinking_default="adaptive",
+        effort_default="high",
     )
 
 

@@ -151,7 +151,8 @@ SPOKEN = [
     (family, rule)
     for family in families()
     for rule in rules_of(family)
-    if not rule.offends.malformed and not rule.offends.size and rule.id not in SCALED
+    if not rule.offends.malformed and not rule.offends.size and not rule.offends.prompt_tokens
+    if rule.id not in SCALED
 ]
 EXAMPLES = ("some-model", "some.model-v1:0")
 """What the examples call the model they ask."""

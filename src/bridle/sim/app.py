@@ -26,8 +26,10 @@ from ..values.errors import Failure, MisuseError, ProviderError, UnknownModel
 from ..values.message import Reply
 from ..values.model import Abilities, Model
 from ..values.request import Request
+from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
+from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
 from .tokens import measured
@@ -45,6 +47,13 @@ class Heard(Value):
     asked: Asked
     request: Request | Failure
     """What it asks for, or why nobody can tell."""
+    prompt: Prompt | None = None
+    """How its family lays it out; None when the family does not say."""
+
+    @property
+    def counted(self) -> Usage | None:
+        """The prompt's tokens, none of them cached."""
+        return Usage(input=self.asked.prompt_tokens) if self.prompt else None
 
 
 def hear(outgoing: Outgoing) -> Heard:
@@ -52,17 +61,20 @@ def hear(outgoing: Outgoing) -> Heard:
     body, malformed = _parsed(outgoing.body)
     path = urlsplit(outgoing.url).path
     model = _model(path, body) if isinstance(request, Failure) else request.model.id
+    abilities = _abilities(codec.family, model, os.environ.get(TABLES, ""))
+    prompt = prompt_of(codec.family, body, abilities)
     asked = Asked(
         path=path,
         headers=_headers(outgoing.headers),
         body=body,
         size=len(outgoing.body),
         malformed=malformed,
-        abilities=_abilities(codec.family, model, os.environ.get(TABLES, "")),
+        abilities=abilities,
+        prompt_tokens=prompt.tokens if prompt else 0,
     )
     if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
-    return Heard(codec=codec, asked=asked, request=request)
+    return Heard(codec=codec, asked=asked, request=request, prompt=prompt)
 
 
 def objection(heard: Heard) -> Violation | None:
@@ -84,7 +96,7 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> H
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request)))
+    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request), heard.counted))
     return heard.codec.speak(reply, stream=request.stream)
 
 

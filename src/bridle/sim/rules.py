@@ -25,7 +25,7 @@ from ..values.errors import Failure, FailureKind
 from ..values.model import Abilities
 from ..values.value import Value
 
-PREFIX = "rules_"
+PREFIX, LIMITS = "rules_", "window_"
 Found = Mapping[str, object]
 """What a rule found wrong, by the names its wording uses."""
 
@@ -43,6 +43,7 @@ class Asked(Value):
     """Why the bytes were not a JSON object."""
     abilities: Abilities | None = None
     """Facts about the model asked for; None when nobody knows that model."""
+    prompt_tokens: int = 0
 
 
 class Rule(Value):
@@ -89,8 +90,15 @@ def families() -> tuple[str, ...]:
 
 
 def rules_of(family: str) -> tuple[Rule, ...]:
-    """The family's table; a family without one refuses nothing."""
-    name = f"{__package__}.{PREFIX}{family}"
+    """The family's tables; a family without any refuses nothing.
+
+    How long a prompt is comes last: nobody counts the tokens of a request that makes no sense.
+    """
+    return (*_table(PREFIX + family), *_table(LIMITS + family))
+
+
+def _table(module: str) -> tuple[Rule, ...]:
+    name = f"{__package__}.{module}"
     if find_spec(name) is None:
         return ()
     rules: tuple[Rule, ...] = import_module(name).RULES

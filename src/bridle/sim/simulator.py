@@ -3,7 +3,7 @@
 `answer` is the application behind `sim:` models and behind the HTTP server.  A request is
 heard by its family, checked against the family's rules, answered by the brain, measured,
 and delivered as a timeline.  What is remembered between two requests: what was refused,
-and which troubles a conversation has already met.
+which prompts are cached, and which troubles a conversation has already met.
 """
 
 from collections import Counter
@@ -24,18 +24,24 @@ from ..run.clock import SystemClock
 from ..transports.recorded import Recording
 from ..transports.recording import Exchanged, scrubbed
 from ..values.errors import Failure, MisuseError
+from ..values.message import Reply
 from ..values.request import Request
+from ..values.usage import Usage
 from ..values.value import Value
 from .app import SCHEME, Heard, families_at, hear, models, objection
 from .brain import perform
+from .cache import Cache, Layout
 from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
+from .prompt import reader_of
 from .seals import sealed
 from .side import House, Knock, find_door, plain, query_of, side_of
+from .telling import Diary, Told, retold, teller_of
 from .tokens import measured, prompt_tokens
 from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
+OK = 200
 REFUSALS_MAX = 1_000
 """More than anybody reads; a server that runs for weeks must not grow."""
 ATTEMPTS_MAX = 10_000
@@ -72,6 +78,7 @@ class Simulator:
         self.clock: Clock = clock or SystemClock()
         self.refusals: list[Refusal] = []
         self.keeping = Keeping()
+        self.cache, self.diary = Cache(), Diary()
         self.struck: list[str] = []
         """The faults that happened, in order."""
         self._plan = Plan(faults, seed)
@@ -145,9 +152,18 @@ class Simulator:
             )
             inner = hear(main)
             violation = objection(inner) if self.strict else None
-            return violation.failure if violation is not None else inner.request
+            # Whoever counts wants to know by how much it is too long.
+            if violation is not None and violation.rule.kind != "context":
+                return violation.failure
+            counts.append(inner.counted)
+            return inner.request
 
-        house = House(models=models(), keeping=self.keeping, read=read, count=prompt_tokens)
+        def count(request: Request) -> int:
+            usage = counts[-1] if counts else None
+            return usage.input if usage else prompt_tokens(request)
+
+        counts: list[Usage | None] = []
+        house = House(models=models(), keeping=self.keeping, read=read, count=count)
         knock = Knock(
             found=caught,
             query=query_of(outgoing.url),
@@ -174,21 +190,47 @@ class Simulator:
         decided = turn_of(self.brain(request))
         if isinstance(decided, Failure):
             return _whole(heard.codec.speak_failure(decided))
-        reply = sealed(heard.codec.family, heard.asked, measured(request, decided.reply))
         trouble = self._trouble(request, decided.troubles)
         if isinstance(trouble, Failure):
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
-        spoken = heard.codec.speak(reply, stream=request.stream)
+        layout = self._laid_out(heard, request)
+        reply, spoken = self._spoken(heard, request, decided.reply, layout)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
             Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
         )
+        if layout is not None and (struck is None or struck.status == OK):
+            # Only an answer that begins has its prompt cached.
+            self.cache.keep(layout, self.clock.now())
         if struck is not None:
             return struck
         if side.kept is not None and trouble is None:
             side.kept(self.keeping, body, spoken)
         return delivered(spoken, decided, trouble)
+
+    def _laid_out(self, heard: Heard, request: Request) -> Layout | None:
+        reader, model = reader_of(heard.codec.family), request.model
+        if heard.prompt is None or reader is None:
+            return None
+        account = f"{heard.codec.family} {reader.account(heard.asked.headers)}"
+        return Layout(heard.prompt, account, model.abilities, model.id)
+
+    def _spoken(
+        self, heard: Heard, request: Request, reply: Reply, layout: Layout | None
+    ) -> tuple[Reply, HttpReply]:
+        """The reply as it is measured, and on the wire with what is told of the cache."""
+        usage = self.cache.weighed(layout, self.clock.now()) if layout else None
+        reply = sealed(heard.codec.family, heard.asked, measured(request, reply, usage))
+        spoken = heard.codec.speak(reply, stream=request.stream)
+        teller = teller_of(heard.codec.family)
+        if layout is None or usage is None or teller is None:
+            return reply, spoken
+        earlier = teller.compared(heard.asked.body)
+        miss = self.diary.compare(earlier, layout) if earlier else None
+        self.diary.write(reply.id, layout)
+        told = Told(usage=usage, way=request.model.abilities.cache, miss=miss)
+        return reply, replace(spoken, frames=retold(spoken.frames, teller, told))
 
     def _strike(self, incident: Incident) -> Timeline | None:
         if not self._plan:

@@ -11,11 +11,13 @@ within 17 % and 50 %.  Prompts come out too small, because providers add hidden
 words of their own: a few dozen tokens, several hundred once there are tools.  Good
 enough for budgets and limits, never for an invoice.
 
-Cached tokens stay nought: nothing is cached here yet.
+A prompt is recounted at every step of a run, so texts are counted once: what was counted
+is remembered by its digest.
 """
 
 import re
 from collections.abc import Iterable
+from hashlib import blake2b
 
 from msgspec.structs import replace
 
@@ -40,18 +42,55 @@ PER_IMAGE = 1_500
 PER_FILE = 3_000
 
 
+REMEMBERED_MAX = 50_000
+"""How many texts are remembered; a few megabytes."""
+SHORT = 200
+"""A text this short is counted faster than it is remembered."""
+_remembered: dict[bytes, int] = {}
+
+
 def count(text: str) -> int:
     return len(PIECE.findall(text))
 
 
-def measured(request: Request, reply: Reply) -> Reply:
-    """The reply as it would come: cut where the allowance ends, with its usage on it."""
-    parts, stop = reply.parts, reply.stop
-    if request.max_tokens is not None and _total(parts) > request.max_tokens:
-        parts, stop = _shortened(parts, request.max_tokens), Stop.LENGTH
+def counted(text: str) -> int:
+    """The same, for texts that come again and again."""
+    if len(text) <= SHORT:
+        return count(text)
+    name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    known = _remembered.get(name)
+    if known is None:
+        if len(_remembered) >= REMEMBERED_MAX:
+            _remembered.clear()
+        known = _remembered[name] = count(text)
+    return known
+
+
+def measured(request: Request, reply: Reply, prompt: Usage | None = None) -> Reply:
+    """The reply as it would come: cut where the allowance or the window ends, with its usage on it.
+
+    `prompt` is what the provider made of the prompt; without it the request is counted.
+    """
+    usage = prompt if prompt is not None else Usage(input=prompt_tokens(request))
+    parts, stop, detail = reply.parts, reply.stop, reply.stop_detail
+    room, why = _room(request, usage.prompt)
+    if room is not None and _total(parts) > room:
+        parts, stop, detail = _shortened(parts, room), why, ""
     reasoning = _total(part for part in parts if isinstance(part, Reasoning))
-    usage = Usage(input=prompt_tokens(request), output=_total(parts), reasoning=reasoning)
-    return replace(reply, parts=parts, stop=stop, usage=usage)
+    usage = replace(usage, output=_total(parts), reasoning=reasoning)
+    return replace(reply, parts=parts, stop=stop, stop_detail=detail, usage=usage)
+
+
+def _room(request: Request, prompt: int) -> tuple[int | None, Stop]:
+    """How much may be said, and what it means when that ends.
+
+    A prompt that is longer than the window was refused already, unless nobody wanted it refused.
+    """
+    window = request.model.abilities.context_tokens - prompt
+    asked = request.max_tokens
+    if window > 0 and (asked is None or window < asked):
+        return window, Stop.CONTEXT
+    return asked, Stop.LENGTH
 
 
 def prompt_tokens(request: Request) -> int:
@@ -65,7 +104,7 @@ def prompt_tokens(request: Request) -> int:
 
 
 def _tool_tokens(tool: ToolSpec) -> int:
-    return PER_TOOL + count(tool.native or tool.name + tool.description + tool.parameters)
+    return PER_TOOL + counted(tool.native or tool.name + tool.description + tool.parameters)
 
 
 def _message_tokens(message: Message) -> int:
@@ -79,9 +118,9 @@ def _total(parts: Iterable[Part]) -> int:
 def _part_tokens(part: Part) -> int:
     match part:
         case Text() | Reasoning():
-            return count(part.text)
+            return counted(part.text)
         case ToolCall():
-            return PER_CALL + count(part.name) + count(part.arguments)
+            return PER_CALL + count(part.name) + counted(part.arguments)
         case ToolResult():
             return PER_MESSAGE + _total(part.parts)
         case Media():

@@ -16,6 +16,9 @@ ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
 StructuredOutput = Literal["native", "tool"]
 ANY_EFFORT = "any"
 """Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
+CacheWay = Literal["", "marks", "points", "prefix", "hits"]
+"""Where a provider keeps prompts: at marks, at marks and at ends of its choosing, or everywhere; or nowhere.
+`hits` is everywhere, and what was missed is told as well."""
 
 
 class Abilities(Value):
@@ -59,6 +62,18 @@ class Abilities(Value):
     """Whether operators may speak in the midst of a conversation, where the wire has a role for them."""
     prefill: bool = True
     """Whether a conversation may end in words of the model, which it then continues."""
+    cache: CacheWay = ""
+    cache_minimum_tokens: int = 0
+    """What is shorter is never kept."""
+    cache_step_tokens: int = 0
+    """Prompts are kept in multiples of this; 0 when they are kept as they come."""
+    cache_seconds: float = 300.0
+    """How long a prompt is kept when the request does not say."""
+    thoughts_kept: Literal["all", "turn"] = "all"
+    """Whether the model sees its thoughts of every turn again, or only of the last one."""
+    thinking_default: str = ""
+    """The thinking mode of a request that does not say."""
+    effort_default: str = ""
 
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts
