@@ -121,7 +121,7 @@ class Simulator:
                 return self._refuse(heard, whole)
             if whole is not body:
                 heard = hear(replace(outgoing, body=msgspec.json.encode(whole)))
-        violation = objection(heard) if self.strict else None
+        violation = objection(heard, self.profile) if self.strict else None
         if violation is not None:
             return self._refuse(heard, violation.failure, violation.rule.id)
         if isinstance(heard.request, Failure):
@@ -144,7 +144,7 @@ class Simulator:
                 body=msgspec.json.encode(body),
             )
             inner = hear(main)
-            violation = objection(inner) if self.strict else None
+            violation = objection(inner, self.profile) if self.strict else None
             return violation.failure if violation is not None else inner.request
 
         house = House(models=models(), keeping=self.keeping, read=read, count=prompt_tokens)
