@@ -24,7 +24,7 @@ from bridle.providers.catalogue import known
 from bridle.providers.schemas import SchemaDialect, dialects
 from bridle.sim.directives import DIRECTIVES
 from bridle.sim.faults import FAULTS
-from bridle.sim.rules import families, rules_of, table
+from bridle.sim.rules import families, profiles_of, rules_of, table
 from bridle.sim.seals import seal_rules_of, sealing_families
 from bridle.values.event import Event
 from bridle.values.message import Stop
@@ -139,8 +139,24 @@ def prices() -> str:
 
 
 def rules() -> str:
-    """Every family's rules, in the order they are asked."""
-    return "\n".join(f"### {family}\n\n{table(rules_of(family))}\n" for family in families())
+    """Every family's rules, in the order they are asked; those of other servers behind the provider's own."""
+    return "\n".join(_rules_by_profile(family) for family in families())
+
+
+def _rules_by_profile(family: str) -> str:
+    own, *others = profiles_of(family)
+    shown = {rule.id for rule in rules_of(family, own.name)}
+    parts = [f"### {family}\n\n{table(rules_of(family, own.name))}\n"]
+    for profile in others:
+        every = rules_of(family, profile.name)
+        fresh = [rule for rule in every if rule.id not in shown]
+        shared = _names([rule.id for rule in every if rule.id in shown])
+        parts.append(
+            f"#### {family}, {profile.name}\n\n{profile.about.capitalize()}.\nFrom above: {shared}.\n"
+        )
+        parts += [f"{table(fresh)}\n"] if fresh else []
+        shown |= {rule.id for rule in fresh}
+    return "\n".join(parts)
 
 
 def seals() -> str:

@@ -16,6 +16,8 @@ from bridle.ports.codec import Codec, HttpReply, HttpRequest
 from bridle.ports.transport import Outgoing
 from bridle.providers import load
 from bridle.run.line import Line
+from bridle.sim.profiles import ALTERNATION, COMPATIBLE, FIRST_PARTY, LOCAL, MUST_ECHO, STRIP
+from bridle.sim.rules import Asked, rules_of
 from bridle.testing.codec_samples import PIXEL
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Reply, Stop
@@ -39,6 +41,8 @@ class Profile:
     dialect: str = ""
     headers: tuple[tuple[str, str], ...] = ()
     abilities: Abilities = ABLE
+    manners: tuple[str, ...] = (FIRST_PARTY,)
+    """The simulator's profiles whose rules hold here."""
 
     def endpoint(self, name: str) -> Endpoint:
         return Endpoint(
@@ -67,13 +71,20 @@ PROFILES = (
         ),
     ),
     Profile(name="responses", family="openai_responses", reasoning="signed", demands=Demands()),
-    Profile(name="chat", family="openai_chat", reasoning="may_echo", demands=Demands(signed=False)),
+    Profile(
+        name="chat",
+        family="openai_chat",
+        reasoning="may_echo",
+        demands=Demands(signed=False),
+        manners=(FIRST_PARTY, COMPATIBLE, LOCAL),
+    ),
     Profile(name="gemini", family="gemini", reasoning="signed", demands=Demands()),
     Profile(
         name="must-echo",
         family="openai_chat",
         reasoning="must_echo",
         demands=Demands(signed=False, must_echo=True),
+        manners=(MUST_ECHO,),
     ),
     Profile(
         name="strict",
@@ -81,6 +92,7 @@ PROFILES = (
         reasoning="strip",
         demands=Demands(signed=False, strip=True, alternates=True),
         dialect='{"alternates": true}',
+        manners=(FIRST_PARTY, STRIP, ALTERNATION, LOCAL),
     ),
     Profile(name="bedrock", family="bedrock_converse", reasoning="signed", demands=Demands()),
 )
@@ -119,6 +131,7 @@ class Server:
             demands=self.profile.demands,
             abilities=self.profile.abilities,
         )
+        wrong += self._opinions(outgoing, body)
         wrong += self._leaks(outgoing.body)
         if not holds(turns_in(self.profile.family, body), self.own_turns):
             wrong.append("what this server said did not come back as it was")
@@ -131,6 +144,22 @@ class Server:
         whole = loaded(b"".join(self.codec.speak(reply, stream=False).frames))
         self.own_turns.append(spoken(self.profile, whole))
         return self.codec.speak(reply, stream=asked.stream)
+
+    def _opinions(self, outgoing: Outgoing, body: Block) -> list[str]:
+        """What the simulator's own tables say."""
+        asked = Asked(
+            path=outgoing.url,
+            headers={name.lower(): value for name, value in outgoing.headers},
+            body=body,
+            size=len(outgoing.body),
+            abilities=self.profile.abilities,
+        )
+        return [
+            f"simulator, {manners}: {rule.id}: {rule.wording.format(**found)}"
+            for manners in self.profile.manners
+            for rule in rules_of(self.profile.family, manners)
+            if (found := rule.find(asked)) is not None
+        ]
 
     def _leaks(self, body: bytes) -> list[str]:
         """What another endpoint made for itself; within one family ids of calls, which prove nothing, pass."""

@@ -7,43 +7,82 @@ import string
 
 import pytest
 
-from bridle.sim.rules import Asked, check, families, rules_of, table
+from bridle.sim.rules import Asked, check, families, profile_names, profiles_of, rules_of, table
+from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities
 
 FAMILIES = families()
-RULES = [(family, rule) for family in FAMILIES for rule in rules_of(family)]
-IDS = [f"{family}-{rule.id}" for family, rule in RULES]
+MANNERS = [(family, profile.name) for family in FAMILIES for profile in profiles_of(family)]
+RULES = [(family, profile, rule) for family, profile in MANNERS for rule in rules_of(family, profile)]
+IDS = [f"{family}-{profile}-{rule.id}" for family, profile, rule in RULES]
 
 
-@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
-def test_what_passes_passes_every_rule(family, rule):
-    violation = check(rules_of(family), rule.passes)
-    assert violation is None, violation.message
+def told(rules, asked):
+    """The rule that refuses a request and its words."""
+    violation = check(rules, asked)
+    return violation and (violation.rule.id, violation.message)
 
 
-@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
-def test_what_offends_is_refused_by_this_rule_in_these_words(family, rule):
-    violation = check(rules_of(family), rule.offends)
+@pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
+def test_what_passes_passes_every_rule(family, profile, rule):
+    assert told(rules_of(family, profile), rule.passes) is None
+
+
+@pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
+def test_what_offends_is_refused_by_this_rule_in_these_words(family, profile, rule):
+    violation = check(rules_of(family, profile), rule.offends)
     assert violation is not None
     assert (violation.rule.id, violation.message) == (rule.id, rule.says)
     failure = violation.failure
     assert (failure.status, failure.code, failure.message) == (rule.status, rule.type, rule.says)
 
 
-@pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
-def test_without_this_rule_the_offence_would_pass(family, rule):
+@pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
+def test_without_this_rule_the_offence_would_pass(family, profile, rule):
     """So no rule is there for nothing, and none hides behind another."""
-    others = [other for other in rules_of(family) if other.id != rule.id]
+    others = [other for other in rules_of(family, profile) if other.id != rule.id]
     violation = check(others, rule.offends)
     assert violation is None or violation.message != rule.says
+
+
+@pytest.mark.parametrize(
+    ("family", "profile", "rule"),
+    [row for row in RULES if row[2].also],
+    ids=[id_ for id_, row in zip(IDS, RULES, strict=True) if row[2].also],
+)
+def test_further_examples_fall_on_their_side_of_the_limit(family, profile, rule):
+    for asked, says in rule.also:
+        found = rule.find(asked)
+        assert (found is not None and rule.wording.format(**found)) == (says or False)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_rules_have_names_of_their_own_and_say_where_they_are_from(family):
     rules = rules_of(family)
     assert len({rule.id for rule in rules}) == len(rules) >= 25
-    assert {rule.evidence for rule in rules} <= set("SDFK")
-    assert all(rule.type for rule in rules)
+    everything = [rule for of, _, rule in RULES if of == family]
+    assert {rule.evidence for rule in everything} <= set("SDFK")
+    assert all(rule.type for rule in everything)
+
+
+def test_there_are_enough_of_them():
+    assert len({(family, rule.id) for family, _, rule in RULES}) >= 120
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_profiles_name_rules_there_are(family):
+    ids = {rule.id for of, _, rule in RULES if of == family}
+    for profile in profiles_of(family):
+        assert {*profile.only, *profile.without} <= ids
+        assert rules_of(family, profile.name)
+
+
+def test_a_profile_nobody_has_is_refused_and_one_of_another_family_is_not():
+    with pytest.raises(MisuseError, match="there are first-party"):
+        rules_of(FAMILIES[0], "lenient")
+    for family in FAMILIES:
+        for profile in profile_names():
+            assert rules_of(family, profile)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

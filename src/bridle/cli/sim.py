@@ -1,7 +1,7 @@
 """A simulated provider on a port of this machine, or the tables behind it.
 
     bridle sim --port 8090        all wire families at http://127.0.0.1:8090
-    bridle sim rules [FAMILY]     what is refused, and in which words
+    bridle sim rules [FAMILY]     what is refused, and in which words; --profile for one kind of server
     bridle sim faults             what can be made to go wrong
     bridle sim directives         what a prompt can make it say and do
 
@@ -23,7 +23,6 @@ from ..sim.brains import Adversarial, Scripted, echo
 from ..sim.directives import DIRECTIVES
 from ..sim.faults import FAULTS, parsed
 from ..sim.recordings import recorded_brain
-from ..sim.rules import families, rules_of, table
 from ..sim.scriptfile import read_script
 from ..sim.server import serving
 from ..sim.settings import exports
@@ -31,6 +30,7 @@ from ..sim.simulator import Simulator
 from ..sim.turn import Brain
 from ..transports.recording import Exchanged, written
 from ..values.errors import MisuseError
+from .rules_table import print_rules
 
 TABLES = ("rules", "faults", "directives")
 BRAINS: dict[str, Callable[[int], Brain]] = {
@@ -44,6 +44,7 @@ PORT_DEFAULT = 8090
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("table", nargs="?", choices=TABLES, help="print this table instead of answering")
     parser.add_argument("family", nargs="?", help="only the rules of this wire family")
+    parser.add_argument("--family", dest="only", metavar="F", help="the same")
     parser.add_argument(
         "--port",
         type=int,
@@ -124,21 +125,7 @@ def _logger(path: Path) -> Callable[[Exchanged], None]:
 
 def _print(options: argparse.Namespace) -> int:
     if options.table == "rules":
-        wanted = [options.family] if options.family else list(families())
-        if unknown := set(wanted) - set(families()):
-            raise MisuseError(
-                f"no rules are known for {sorted(unknown)[0]!r}; there are {', '.join(families())}"
-            )
-        if options.json:
-            rows = [
-                {"family": family, "id": rule.id, "models": rule.models, "status": rule.status,
-                 "message": rule.wording, "evidence": rule.evidence}
-                for family in wanted for rule in rules_of(family)
-            ]  # fmt: skip
-            print(msgspec.json.encode(rows).decode())
-        else:
-            print("\n\n".join(f"{family}\n\n{table(rules_of(family))}" for family in wanted))
-        return 0
+        return print_rules(options.only or options.family, options.profile, as_json=options.json)
     told = (
         [{"name": form, "meaning": meaning} for form, meaning in DIRECTIVES.values()]
         if options.table == "directives"

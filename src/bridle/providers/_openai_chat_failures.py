@@ -165,7 +165,9 @@ def failure_by_verdict(verdict: Mapping[str, Any], status: int) -> Failure:
 
 def speak_failure(failure: Failure) -> HttpReply:
     status, kind_word, code = _WIRE.get(failure.kind, _WIRE["server"])
-    if failure.code and failure.code != code:
+    if failure.code == kind_word:
+        code = ""
+    elif failure.code and failure.code != code:
         # A code nobody knows says nothing of the kind, so the type has to.
         kind_word, code = code or kind_word, failure.code
     error = {"message": failure.message, "type": kind_word, "param": None, "code": code or None}

@@ -123,7 +123,8 @@ def error_event(event: Mapping[str, Any]) -> Mapping[str, Any]:
 def speak_failure(failure: Failure) -> HttpReply:
     status, kind_word, code = _WIRE.get(failure.kind, _WIRE["server"])
     error: dict[str, Any] = {"message": failure.message, "type": kind_word, "param": None}
-    error["code"] = failure.code or code
+    # What has no code of its own is known by its type, and then the code is null.
+    error["code"] = None if failure.code == kind_word else failure.code or code
     return spoken(failure, status, {"error": error})
 
 

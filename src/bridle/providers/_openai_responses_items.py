@@ -102,6 +102,7 @@ def items_of(
     are a refusal unless they say otherwise.  Without ids no item can be taken for a stored one.
     """
     items: list[Block | Raw] = []
+    names: set[str] = set()
     message: Block | None = None
     for part in parts:
         native: Block = loads(part.native) if own and part.native is not None else {}
@@ -117,6 +118,10 @@ def items_of(
             case ToolCall():
                 custom = native.get("type") == CUSTOM_CALL
                 fields = _going_back(CALL, native, with_ids=with_ids)
+                # A call that came twice, id and all, is two calls, and no two items may have one id.
+                if fields.get("id") in names:
+                    del fields["id"]
+                names.add(word(fields.get("id")))
                 items.append({**_call_item(part, own=own, custom=custom, id_=sent_id(part)), **fields})
             case Reasoning():
                 fields = _going_back(REASONING, native, with_ids=with_ids)

@@ -53,6 +53,7 @@ class EndpointRow(Value):
     price_factor: Decimal = Decimal(1)
     app: str = ""
     simulated: bool = False
+    profile: str = ""
     default: str = ""
 
 

@@ -100,6 +100,15 @@ def known(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
     )
 
 
+def profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
+    """Whose manners a simulator shows for this model: of the first endpoint that serves it in this wire."""
+    tables = _tables(environ)
+    for row in tables.endpoints.values():
+        if row.family == family and tables.entry(row, model):
+            return row.profile
+    return ""
+
+
 def preferred(environ: Mapping[str, str]) -> str:
     """The model to use when nobody named one: of the first vendor there is a key for, or a simulated one."""
     tables = _tables(environ)

@@ -9,6 +9,7 @@ family is that family's codec (`providers/`) and its table of rules
     simulator.py   everything that has state; `answer` is the application behind `sim:`
     server.py      the same on a port of this machine
     rules.py       what a rule is; `rules_<family>.py` the rules with the providers' own words
+    profiles.py    which of a family's rules a server has
     side.py        what is offered beside the main endpoint; `side_<family>.py` by family
     keeping.py     what a provider keeps between two requests
     brain.py       what to reply: directives first, then the skills, then a plain sentence

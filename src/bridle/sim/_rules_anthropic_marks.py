@@ -17,6 +17,7 @@ from ._rules_anthropic_shape import (
     marked,
     messages,
     placed_blocks,
+    result,
     rule,
     text,
     to,
@@ -99,10 +100,10 @@ def _marked_nothing(request: Asked) -> Found | None:
 def _ttl_order(request: Asked) -> Found | None:
     short = False
     for place, block in _marks(request):
-        ttl = mapping(block.get("cache_control")).get("ttl") or "5m"
-        if ttl == "1h" and short:
+        long = mapping(block.get("cache_control")).get("ttl") == "1h"
+        if long and short:
             return {"at": place}
-        short = short or ttl == "5m"
+        short = not long
     return None
 
 
@@ -177,6 +178,7 @@ MARK_RULES = (
         evidence="S",
         passes=asked(system=[text("Be brief.", **marked())]),
         offends=asked(system=[text("", **marked())]),
+        also=((asked(messages=[user({"type": "image", "text": "", **marked()})]), ""),),
         says="system.0: cache_control cannot be set for empty text blocks",
     ),
     rule(
@@ -187,6 +189,13 @@ MARK_RULES = (
         passes=asked(system=[text("Rule", **marked()) for _ in range(3)], **marked()),
         offends=asked(system=[text("Rule", **marked()) for _ in range(4)], **marked()),
         says="A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        also=(
+            (
+                asked(messages=[user(result(content=[text("seen", **marked()) for _ in range(5)]))]),
+                "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+            ),
+            (asked(messages=[user({"type": "document", "content": [text("a", **marked())] * 5})]), ""),
+        ),
     ),
     rule(
         "mark-ttl-order",
@@ -196,5 +205,13 @@ MARK_RULES = (
         passes=asked(system=[text("Rule", **marked("1h"))], messages=[user(text("Hello", **marked("5m")))]),
         offends=asked(system=[text("Rule", **marked("5m"))], messages=[user(text("Hello", **marked("1h")))]),
         says=_TTL_ORDER.format(at="messages.0.content.0"),
+        also=(
+            (
+                asked(
+                    system=[text("Rule", cache_control={"type": "ephemeral"}), text("Rule", **marked("1h"))]
+                ),
+                _TTL_ORDER.format(at="system.1"),
+            ),
+        ),
     ),
 )

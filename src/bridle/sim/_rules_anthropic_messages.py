@@ -178,6 +178,9 @@ def _answers(block: Block) -> str:
     return str(block.get("tool_use_id")) if block.get("type") == "tool_result" else ""
 
 
+_SAID_NOTHING = (
+    "messages.1: all messages must have non-empty content except for the optional final assistant message"
+)
 _LOOK = {"tools": [tool()]}
 _PAIR = (assistant(call()), user(result()))
 
@@ -198,8 +201,12 @@ MESSAGE_RULES = (
         evidence="S",
         passes=asked(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
         offends=asked(messages=[user("Hello"), assistant(), user("Bye")]),
-        says="messages.1: all messages must have non-empty content except for the optional final"
-        " assistant message",
+        says=_SAID_NOTHING,
+        also=(
+            (asked(messages=[user("Hello"), assistant()]), ""),
+            (asked(messages=[user("Hello"), {"role": "system", "content": []}, user("Bye")]), ""),
+            (asked(messages=[assistant("Hello"), user()]), _SAID_NOTHING),
+        ),
     ),
     rule(
         "text-empty",
@@ -208,6 +215,11 @@ MESSAGE_RULES = (
         evidence="S",
         passes=asked(messages=[user(text("."))]),
         offends=asked(messages=[user(text("Hello"), text(""))]),
+        also=(
+            (asked(messages=[user({"type": "image", "text": ""})]), ""),
+            (asked(messages=[user("Hello"), assistant(""), user("Bye")]), ""),
+            (asked(messages=[assistant({"type": "server_tool_use"}, text(""))]), ""),
+        ),
     ),
     rule(
         "text-blank",
@@ -216,6 +228,7 @@ MESSAGE_RULES = (
         evidence="S",
         passes=asked(messages=[user(text(" . "))]),
         offends=asked(messages=[user(text(" \n"))]),
+        also=((asked(messages=[user({"type": "image", "text": " "})]), ""),),
     ),
     rule(
         "prefill-space",
@@ -225,6 +238,10 @@ MESSAGE_RULES = (
         models="that take a prefill",
         passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One,")])),
         offends=to(PREFILLS, asked(messages=[user("Count"), assistant("One, ")])),
+        also=(
+            (to(PREFILLS, asked(messages=[user("Count"), assistant()])), ""),
+            (to(PREFILLS, asked(messages=[user("Count"), assistant(text("One, "), text("two"))])), ""),
+        ),
     ),
     rule(
         "call-id",
@@ -259,6 +276,21 @@ MESSAGE_RULES = (
             **_LOOK,
         ),
         says=_UNANSWERED.format(index=1, ids="a, b"),
+        also=(
+            (asked(messages=[assistant(call("a")), user("And?")]), _UNANSWERED.format(index=1, ids="a")),
+            (asked(messages=[user("Look"), assistant(call("a"))]), _UNANSWERED.format(index=1, ids="a")),
+            (
+                asked(
+                    messages=[
+                        user("Look"),
+                        assistant(call("a")),
+                        assistant(call("b")),
+                        user(result("a"), result("b")),
+                    ]
+                ),
+                "",
+            ),
+        ),
     ),
     rule(
         "result-first",
@@ -268,6 +300,7 @@ MESSAGE_RULES = (
         passes=asked(messages=[user("Look"), assistant(call()), user(result(), text("So?"))], **_LOOK),
         offends=asked(messages=[user("Look"), assistant(call()), user(text("So?"), result())], **_LOOK),
         says=_UNANSWERED.format(index=1, ids="toolu_1"),
+        also=((asked(messages=[user("Look"), assistant(call()), user("So?")]), ""),),
     ),
     rule(
         "call-last",

@@ -1,5 +1,7 @@
 """What one model takes and another does not: sampling, effort, thinking, forced calls, prefill."""
 
+from msgspec.structs import replace
+
 from ..values.model import Abilities
 from ._rules_anthropic_shape import (
     ALWAYS_THINKS,
@@ -144,6 +146,12 @@ def _prefill(request: Asked) -> Found | None:
     return None if any(block.get("type") == "server_tool_use" for block in blocks(said[-1])) else {}
 
 
+_FIRST = (
+    "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{type}`."
+    " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+    " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
+    " thinking blocks from previous turns. To avoid this requirement, disable `thinking`."
+)
 _LOOK = {"tools": [tool()]}
 _LOOKED = [user("Look"), assistant(call()), user(result())]
 _THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
@@ -207,6 +215,7 @@ MODEL_RULES = (
         passes=to(BUDGETS, asked(output_config={"effort": "max"})),
         offends=to(BUDGETS, asked(output_config={"effort": "xhigh"})),
         says="This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
+        also=((to(PREFILLS, asked(output_config={"effort": "low"})), ""),),
     ),
     _thinking_refused(
         "enabled",
@@ -242,6 +251,7 @@ MODEL_RULES = (
         evidence="F",
         passes=to(PREFILLS, asked(thinking={"type": "enabled", "budget_tokens": 1024})),
         offends=to(PREFILLS, asked(thinking={"type": "enabled", "budget_tokens": 1023})),
+        also=((asked(thinking={"type": "adaptive", "budget_tokens": 5}), ""),),
     ),
     rule(
         "thinking-room",
@@ -250,6 +260,15 @@ MODEL_RULES = (
         evidence="F",
         passes=to(PREFILLS, asked(thinking=_BUDGET, max_tokens=2049)),
         offends=to(PREFILLS, asked(thinking=_BUDGET, max_tokens=2048)),
+        also=(
+            (
+                replace(
+                    to(PREFILLS, asked(thinking=_BUDGET, max_tokens=2048)),
+                    headers={"anthropic-beta": "interleaved-thinking-2025-05-14"},
+                ),
+                "",
+            ),
+        ),
     ),
     rule(
         "thinking-forced",
@@ -262,10 +281,7 @@ MODEL_RULES = (
     rule(
         "thinking-first",
         _thoughtless,
-        "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{type}`."
-        " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
-        " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
-        " thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
+        _FIRST,
         evidence="S",
         passes=to(
             PREFILLS,
@@ -276,10 +292,15 @@ MODEL_RULES = (
             ),
         ),
         offends=to(PREFILLS, asked(thinking=_BUDGET, messages=_LOOKED, **_LOOK)),
-        says="messages.1.content.0.type: Expected `thinking` or `redacted_thinking`, but found `tool_use`."
-        " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
-        " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
-        " thinking blocks from previous turns. To avoid this requirement, disable `thinking`.",
+        says=_FIRST.format(index=1, type="tool_use"),
+        also=(
+            (
+                to(PREFILLS, asked(thinking=_BUDGET, messages=[assistant(call()), user(result())])),
+                _FIRST.format(index=0, type="tool_use"),
+            ),
+            (to(PREFILLS, asked(thinking=_BUDGET, messages=[user("Look"), user(result())])), ""),
+            (to(PREFILLS, asked(thinking=_BUDGET, messages=[assistant("Hm."), user("Bye")])), ""),
+        ),
     ),
     rule(
         "forced-tools",
@@ -299,5 +320,10 @@ MODEL_RULES = (
         models="that take no prefill",
         passes=to(PREFILLS, asked(messages=[user("Count"), assistant("One")])),
         offends=asked(messages=[user("Count"), assistant(text("One"))]),
+        also=(
+            (asked(messages=[]), ""),
+            (asked(messages=[user("Count"), assistant({"type": "server_tool_use"}, text("One"))]), ""),
+            (asked(messages=[assistant({"type": "server_tool_use"}), user("Go on")]), ""),
+        ),
     ),
 )

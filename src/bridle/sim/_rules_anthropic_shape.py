@@ -87,7 +87,7 @@ def custom_tools(request: Asked) -> Iterator[tuple[str, Block]]:
 
 
 def thinking_type(request: Asked) -> str:
-    return str(mapping(field(request, "thinking")).get("type") or "")
+    return str(mapping(field(request, "thinking")).get("type", ""))
 
 
 def forced(request: Asked) -> bool:

@@ -333,6 +333,7 @@ TOOL_RULES = (
         evidence="S",
         passes=asked(**_answer_in(_CLOSED)),
         offends=asked(**_answer_in({**_CLOSED, "properties": {"inner": {"type": "object"}}})),
+        also=((asked(**_answer_in({**_CLOSED, "properties": {"inner": {"type": "string"}}})), ""),),
     ),
     rule(
         "format-bounds",

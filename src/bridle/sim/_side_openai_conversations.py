@@ -6,11 +6,17 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from ..values.errors import Failure
+from ._rules_openai_responses_talk import PREFIXES
 from .keeping import KeptConversation
 from .side import Door, House, Json, Knock
 
 ITEMS_MAX = 20
 """How many items may be added at once."""
+
+
+def prefix_of(item: Mapping[str, object]) -> str:
+    """How the id of such an item begins; a client that sends it back is held to it."""
+    return PREFIXES.get(str(item.get("type", "message")), "item")
 
 
 def conversation_of(body: Mapping[str, object]) -> str:
@@ -43,7 +49,7 @@ def create(house: House, knock: Knock) -> Json | Failure:
         id=house.keeping.new_id("conv"),
         at=knock.now,
         metadata=metadata if isinstance(metadata, dict) else {},
-        items=tuple(house.keeping.named(item, "item") for item in items),
+        items=tuple(house.keeping.named(item, prefix_of(item)) for item in items),
     )
     house.keeping.hold(made)
     return _about(made)
@@ -82,7 +88,7 @@ def add_items(house: House, knock: Knock) -> Json | Failure:
     found = house.keeping.conversations.get(knock.found["id"])
     if found is None:
         return no_conversation(knock.found["id"])
-    added = tuple(house.keeping.named(item, "item") for item in listed(knock.body.get("items")))
+    added = tuple(house.keeping.named(item, prefix_of(item)) for item in listed(knock.body.get("items")))
     if len(added) > ITEMS_MAX:
         return _too_many(len(added))
     house.keeping.hold(replace(found, items=(*found.items, *added)))

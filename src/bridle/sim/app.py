@@ -29,6 +29,7 @@ from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
+from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
@@ -47,6 +48,8 @@ class Heard(Value):
     asked: Asked
     request: Request | Failure
     """What it asks for, or why nobody can tell."""
+    manners: str
+    """The profile that the tables give whoever serves the model asked for."""
     prompt: Prompt | None = None
     """How its family lays it out; None when the family does not say."""
 
@@ -61,7 +64,8 @@ def hear(outgoing: Outgoing) -> Heard:
     body, malformed = _parsed(outgoing.body)
     path = urlsplit(outgoing.url).path
     model = _model(path, body) if isinstance(request, Failure) else request.model.id
-    abilities = _abilities(codec.family, model, os.environ.get(TABLES, ""))
+    tables = os.environ.get(TABLES, "")
+    abilities = _abilities(codec.family, model, tables)
     prompt = prompt_of(codec.family, body, abilities)
     asked = Asked(
         path=path,
@@ -74,24 +78,25 @@ def hear(outgoing: Outgoing) -> Heard:
     )
     if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
-    return Heard(codec=codec, asked=asked, request=request, prompt=prompt)
+    manners = profile_of(codec.family, model, tables)
+    return Heard(codec=codec, asked=asked, request=request, manners=manners, prompt=prompt)
 
 
-def objection(heard: Heard) -> Violation | None:
-    """The first rule of the provider that this request breaks."""
-    return check(_rules(heard.codec.family), heard.asked)
+def objection(heard: Heard, profile: str = "") -> Violation | None:
+    """The first rule that this request breaks; a profile that is named goes before the tables'."""
+    return check(_rules(heard.codec.family, profile or heard.manners), heard.asked)
 
 
 @lru_cache(maxsize=64)
-def _rules(family: str) -> tuple[Rule, ...]:
+def _rules(family: str, profile: str) -> tuple[Rule, ...]:
     """Finding a table means searching the folder: too slow for every request."""
-    return (*rules_of(family), *seal_rules_of(family))
+    return (*rules_of(family, profile), *seal_rules_of(family))
 
 
-def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide) -> HttpReply:
+def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, profile: str = "") -> HttpReply:
     """The whole road without any memory: rules, brain, wire."""
     heard = hear(outgoing)
-    violation, request = objection(heard), heard.request
+    violation, request = objection(heard, profile), heard.request
     if violation is not None:
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):

@@ -16,14 +16,17 @@ so a rule without examples cannot be written.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import iter_modules
+from types import ModuleType
 
-from ..values.errors import Failure, FailureKind
+from ..values.errors import Failure, FailureKind, MisuseError
 from ..values.model import Abilities
 from ..values.value import Value
+from .profiles import FIRST_PARTY, Profile
 
 PREFIX, LIMITS = "rules_", "window_"
 Found = Mapping[str, object]
@@ -89,29 +92,55 @@ def families() -> tuple[str, ...]:
     return tuple(sorted(name.removeprefix(PREFIX) for name in names if name.startswith(PREFIX)))
 
 
-def rules_of(family: str) -> tuple[Rule, ...]:
-    """The family's tables; a family without any refuses nothing.
+def profiles_of(family: str) -> tuple[Profile, ...]:
+    """The manners a server of this family may have; the first ones are the provider's own."""
+    table = _table_of(PREFIX + family)
+    listed: tuple[Profile, ...] = getattr(table, "PROFILES", ())
+    return listed or (Profile(name=FIRST_PARTY, about="the provider itself"),)
+
+
+def rules_of(family: str, profile: str = "") -> tuple[Rule, ...]:
+    """What a server of this family with these manners refuses; a family without a table refuses nothing.
 
     How long a prompt is comes last: nobody counts the tokens of a request that makes no sense.
+    A family that has no such manners shows its own, as it does when none are named: one name serves all
+    families of a simulator.
+    Raises `MisuseError` for manners that no family has.
     """
-    return (*_table(PREFIX + family), *_table(LIMITS + family))
-
-
-def _table(module: str) -> tuple[Rule, ...]:
-    name = f"{__package__}.{module}"
-    if find_spec(name) is None:
+    table, limits = _table_of(PREFIX + family), _table_of(LIMITS + family)
+    if table is None:
         return ()
-    rules: tuple[Rule, ...] = import_module(name).RULES
-    return rules
+    manners = {each.name: each for each in profiles_of(family)}
+    if profile and profile not in manners and profile not in profile_names():
+        raise MisuseError(f"there is no profile {profile!r}; there are {', '.join(profile_names())}")
+    chosen = manners.get(profile, profiles_of(family)[0])
+    rules: tuple[Rule, ...] = table.RULES
+    length: tuple[Rule, ...] = limits.RULES if limits is not None else ()
+    return (*(rule for rule in rules if chosen.has(rule.id)), *length)
+
+
+def profile_names() -> tuple[str, ...]:
+    return tuple(dict.fromkeys(each.name for family in families() for each in profiles_of(family)))
+
+
+@cache
+def _table_of(module: str) -> ModuleType | None:
+    name = f"{__package__}.{module}"
+    return import_module(name) if find_spec(name) else None
 
 
 def table(rules: Sequence[Rule]) -> str:
     """The rules as Markdown."""
     lines = ["| rule | models | status | message | evidence |", "|---|---|---|---|---|"]
     for rule in rules:
-        words = " ".join(rule.wording.format_map(_Blanks()).split()).replace("|", "\\|")
+        words = blanks_shown(rule).replace("|", "\\|")
         lines.append(f"| `{rule.id}` | {rule.models} | {rule.status} | {words} | {rule.evidence} |")
     return "\n".join(lines)
+
+
+def blanks_shown(rule: Rule) -> str:
+    """A rule's wording on one line, each blank by its name."""
+    return " ".join(rule.wording.format_map(_Blanks()).split())
 
 
 class _Blanks(dict[str, str]):

@@ -15,7 +15,14 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.request import Request
-from ._side_openai_conversations import CONVERSATION_DOORS, conversation_of, listed, no_conversation
+from ._rules_openai_responses_talk import PREFIXES
+from ._side_openai_conversations import (
+    CONVERSATION_DOORS,
+    conversation_of,
+    listed,
+    no_conversation,
+    prefix_of,
+)
 from .keeping import Keeping, KeptReply
 from .seals_openai_responses import summary
 from .side import Door, House, Json, Knock, Side
@@ -28,6 +35,12 @@ ECHOED = (
 ECHO_DEFAULTS: Json = {"store": True, "temperature": 1.0, "top_p": 1.0, "truncation": "disabled"}
 SSE = re.compile(rb"event: [^\n]*\ndata: (.*)\n\n", re.DOTALL)
 NAMELESS = re.compile(rb'"item_id":"item_(\d+)"')
+PIECES = (
+    (b"function_call", PREFIXES["function_call"]),
+    (b"reasoning", PREFIXES["reasoning"]),
+    (b"custom_tool_call", PREFIXES["custom_tool_call"]),
+)
+"""Words in the names of events, and how the ids of the items begin that they are about."""
 TOLD = (b"event: response.created\n", b"event: response.in_progress\n")
 ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
@@ -76,12 +89,12 @@ def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None
     held = keeping.conversations.get(conversation) if conversation else None
     if held is not None:
         grown = (*listed(body.get("input")), *KeptReply(response=response, given=()).output)
-        items = tuple(keeping.named(item, "item") for item in grown)
+        items = tuple(keeping.named(item, prefix_of(item)) for item in grown)
         keeping.hold(replace(held, items=(*held.items, *items)))
     if body.get("store") is not False:
         previous = body.get("previous_response_id")
         before = keeping.replies[previous].line if isinstance(previous, str) and previous else ()
-        given = tuple(keeping.named(item, "msg") for item in listed(body.get("input")))
+        given = tuple(keeping.named(item, prefix_of(item)) for item in listed(body.get("input")))
         before = held.items if held is not None else before
         keeping.keep(str(response["id"]), KeptReply(response=response, given=given, before=before))
 
@@ -138,7 +151,7 @@ def compact(house: House, knock: Knock) -> Json | Failure:
         "id": house.keeping.new_id("resp"),
         "object": "response.compaction",
         "created_at": int(knock.now),
-        "output": [*(house.keeping.named(item, "msg") for item in said), sealed],
+        "output": [*(house.keeping.named(item, prefix_of(item)) for item in said), sealed],
         "usage": {
             "input_tokens": counted,
             "input_tokens_details": {"cached_tokens": 0},
@@ -166,7 +179,7 @@ def _echoing(frame: bytes, echo: Json, name: str) -> bytes:
         item = event["item"]
         event["item"] = _identified(item, name, event["output_index"]) if isinstance(item, dict) else item
     elif found := NAMELESS.search(data):
-        made = f"item_{name}_{int(found[1])}".encode()
+        made = f"{_prefix_in(head)}_{name}_{int(found[1])}".encode()
         return frame.replace(found[0], b'"item_id":"%b"' % made)
     else:
         return frame
@@ -182,7 +195,12 @@ def _named(response: Json) -> Json:
 
 
 def _identified(item: Json, name: str, at: object) -> Json:
-    return item if item.get("id") else {"id": f"item_{name}_{at}", **item}
+    return item if item.get("id") else {"id": f"{prefix_of(item)}_{name}_{at}", **item}
+
+
+def _prefix_in(head: bytes) -> str:
+    """The same for a piece of an item, which only its event tells the kind of."""
+    return next((prefix for piece, prefix in PIECES if piece in head), PREFIXES["message"])
 
 
 def _response_in(reply: HttpReply) -> Json | None:

@@ -128,7 +128,7 @@ class Simulator:
                 return self._refuse(heard, whole)
             if whole is not body:
                 heard = hear(replace(outgoing, body=msgspec.json.encode(whole)))
-        violation = objection(heard) if self.strict else None
+        violation = objection(heard, self.profile) if self.strict else None
         if violation is not None:
             return self._refuse(heard, violation.failure, violation.rule.id)
         if isinstance(heard.request, Failure):
@@ -151,7 +151,7 @@ class Simulator:
                 body=msgspec.json.encode(body),
             )
             inner = hear(main)
-            violation = objection(inner) if self.strict else None
+            violation = objection(inner, self.profile) if self.strict else None
             # Whoever counts wants to know by how much it is too long.
             if violation is not None and violation.rule.kind != "context":
                 return violation.failure

@@ -1,0 +1,251 @@
+"""Tools of the Chat Completions wire, the choice among them, and the shape of an answer."""
+
+from collections.abc import Iterator, Mapping
+
+from ._rules_openai_chat_messages import NAME
+from ._rules_openai_chat_shape import asked, messages, shaped, tool, tools, user
+from ._rules_openai_schema import Shape, demands
+from ._rules_openai_shape import (
+    Example,
+    fewer,
+    field,
+    mapping,
+    matching,
+    one_of,
+    required,
+    rule,
+    shorter,
+    some,
+    typed,
+)
+from .rules import Asked, Found
+
+
+def _functions(request: Asked) -> Iterator[Shape]:
+    for item in tools(request):
+        function = mapping(item.get("function"))
+        # Without parameters it takes none, and a strict one has to say so.
+        schema = function.get("parameters") or {"type": "object"}
+        yield Shape(str(function.get("name")), schema, function.get("strict") is True)
+
+
+def _answers(request: Asked) -> Iterator[Shape]:
+    shape = mapping(mapping(field(request, "response_format")).get("json_schema"))
+    if "schema" in shape:
+        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+
+
+def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
+    return asked(tools=[tool(parameters=schema, strict=strict)])
+
+
+def _with_answer(schema: Mapping[str, object], strict: object) -> Asked:
+    return asked(**shaped(schema=schema, strict=strict))
+
+
+def _choice_alone(request: Asked) -> Found | None:
+    return {} if field(request, "tool_choice") is not None and not field(request, "tools") else None
+
+
+def _parallel_alone(request: Asked) -> Found | None:
+    return {} if field(request, "parallel_tool_calls") is not None and not field(request, "tools") else None
+
+
+def _unknown_choice(request: Asked) -> Found | None:
+    choice = mapping(mapping(field(request, "tool_choice")).get("function"))
+    names = [mapping(item.get("function")).get("name") for item in tools(request)]
+    return {"name": choice.get("name")} if choice and choice.get("name") not in names else None
+
+
+def _unsaid_json(request: Asked) -> Found | None:
+    wanted = mapping(field(request, "response_format")).get("type") == "json_object"
+    return {} if wanted and "json" not in str(messages(request)).lower() else None
+
+
+_BARE = (
+    (
+        asked(tools=[tool(parameters=None, strict=True)]),
+        "In context=(), 'additionalProperties' is required to be supplied and to be false.",
+    ),
+)
+
+TOOL_RULES = (
+    typed(
+        "tools-type",
+        "tools",
+        ("an array", "null"),
+        "an array of objects",
+        Example(
+            asked(tools=[tool()]),
+            asked(tools="look"),
+            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
+        ),
+    ),
+    some(
+        "tools-some",
+        "tools",
+        Example(
+            asked(tools=[tool()]),
+            asked(tools=[]),
+            "Invalid 'tools': empty array. Expected an array with minimum length 1,"
+            " but got an empty array instead.",
+        ),
+    ),
+    fewer(
+        "tools-most",
+        "tools",
+        128,
+        Example(
+            asked(tools=[tool(f"t{n}") for n in range(128)]),
+            asked(tools=[tool(f"t{n}") for n in range(129)]),
+            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
+            " but got an array with length 129 instead.",
+        ),
+    ),
+    required(
+        "tool-function-required",
+        "tools[].function",
+        Example(
+            asked(tools=[tool()]),
+            asked(tools=[{"type": "function", "name": "look"}]),
+            "Missing required parameter: 'tools[0].function'.",
+        ),
+        which=lambda item: item.get("type") == "function",
+    ),
+    required(
+        "tool-name-required",
+        "tools[].function.name",
+        Example(
+            asked(tools=[tool()]),
+            asked(tools=[tool(), tool(None)]),
+            "Missing required parameter: 'tools[1].function.name'.",
+        ),
+    ),
+    matching(
+        "tool-name",
+        "tools[].function.name",
+        NAME,
+        Example(
+            asked(tools=[tool("look-up_2")]),
+            asked(tools=[tool("look up")]),
+            "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches"
+            " the pattern '^[a-zA-Z0-9_-]+$'.",
+        ),
+    ),
+    shorter(
+        "tool-name-length",
+        "tools[].function.name",
+        64,
+        Example(
+            asked(tools=[tool("t" * 64)]),
+            asked(tools=[tool("t" * 65)]),
+            "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64,"
+            " but got a string with length 65 instead.",
+        ),
+    ),
+    *demands(
+        "tool-schema",
+        "function",
+        "invalid_function_parameters",
+        _functions,
+        _with_tool,
+        also={"closed": _BARE},
+    ),
+    one_of(
+        "choice-word",
+        "tool_choice",
+        ("none", "auto", "required"),
+        Example(
+            asked(tools=[tool()], tool_choice="required"),
+            asked(tools=[tool()], tool_choice="any"),
+            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
+        ),
+    ),
+    rule(
+        "choice-without-tools",
+        _choice_alone,
+        "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
+        evidence="S",
+        passes=asked(tools=[tool()], tool_choice="auto"),
+        offends=asked(tool_choice="auto"),
+    ),
+    rule(
+        "parallel-without-tools",
+        _parallel_alone,
+        "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are"
+        " specified.",
+        evidence="S",
+        passes=asked(tools=[tool()], parallel_tool_calls=False),
+        offends=asked(parallel_tool_calls=False),
+    ),
+    required(
+        "choice-name-required",
+        "tool_choice.function.name",
+        Example(
+            asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
+            asked(tools=[tool()], tool_choice={"type": "function", "function": {}}),
+            "Missing required parameter: 'tool_choice.function.name'.",
+        ),
+    ),
+    rule(
+        "choice-known",
+        _unknown_choice,
+        "Invalid value for 'tool_choice': no function named {name} was specified in the 'tools' parameter.",
+        evidence="F",
+        passes=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
+        offends=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "find"}}),
+        says="Invalid value for 'tool_choice': no function named find was specified in the 'tools'"
+        " parameter.",
+    ),
+)
+
+FORMAT_RULES = (
+    required(
+        "format-type-required",
+        "response_format.type",
+        Example(
+            asked(response_format={"type": "text"}),
+            asked(response_format={}),
+            "Missing required parameter: 'response_format.type'.",
+        ),
+    ),
+    one_of(
+        "format-type",
+        "response_format.type",
+        ("json_object", "json_schema", "text"),
+        Example(
+            asked(response_format={"type": "text"}),
+            asked(response_format={"type": "json"}),
+            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
+        ),
+    ),
+    required(
+        "format-shape-required",
+        "response_format.json_schema",
+        Example(
+            asked(**shaped()),
+            asked(response_format={"type": "json_schema"}),
+            "Missing required parameter: 'response_format.json_schema'.",
+        ),
+        which=lambda shape: shape.get("type") == "json_schema",
+    ),
+    required(
+        "format-name-required",
+        "response_format.json_schema.name",
+        Example(
+            asked(**shaped()),
+            asked(**shaped(name=None)),
+            "Missing required parameter: 'response_format.json_schema.name'.",
+        ),
+    ),
+    *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
+    rule(
+        "format-json-said",
+        _unsaid_json,
+        "'messages' must contain the word 'json' in some form, to use 'response_format' of type"
+        " 'json_object'.",
+        evidence="S",
+        passes=asked(messages=[user("Answer in JSON.")], response_format={"type": "json_object"}),
+        offends=asked(response_format={"type": "json_object"}),
+    ),
+)

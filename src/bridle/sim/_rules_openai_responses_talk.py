@@ -1,0 +1,168 @@
+"""Input of the Responses wire: ids, calls with their outputs, and thoughts with what they led to."""
+
+from ._rules_openai_responses_items import is_call, is_message, is_output
+from ._rules_openai_responses_shape import asked, call, items, output, thought, user
+from ._rules_openai_shape import Block, field, rule
+from .rules import Asked, Found
+
+PREFIXES = {
+    "function_call": "fc",
+    "message": "msg",
+    "reasoning": "rs",
+    "custom_tool_call": "ctc",
+    "web_search_call": "ws",
+}
+"""How the id of an item begins, by its type."""
+
+
+def _bad_id(request: Asked) -> Found | None:
+    for index, item in enumerate(items(request)):
+        prefix, id_ = PREFIXES.get(str(item.get("type"))), item.get("id")
+        if prefix and isinstance(id_, str) and not id_.startswith(prefix):
+            return {"index": index, "id": id_, "prefix": prefix}
+    return None
+
+
+def _same_id(request: Asked) -> Found | None:
+    seen: set[object] = set()
+    for item in items(request):
+        id_ = item.get("id")
+        if isinstance(id_, str) and id_ in seen:
+            return {"id": id_}
+        seen.add(str(id_))
+    return None
+
+
+def _elsewhere(request: Asked) -> bool:
+    """Whether part of the conversation is with the provider, where a rule about one request cannot look."""
+    kept = field(request, "previous_response_id") or field(request, "conversation")
+    return bool(kept) or any(item.get("type") == "item_reference" for item in items(request))
+
+
+def _orphan(request: Asked) -> Found | None:
+    """An output answers a call before it that nothing has answered yet."""
+    open_calls: set[object] = set()
+    for item in items(request):
+        if is_call(item):
+            open_calls.add(str(item.get("call_id")))
+        elif is_output(item):
+            if str(item.get("call_id")) not in open_calls and not _elsewhere(request):
+                return {"id": item.get("call_id")}
+            open_calls.discard(str(item.get("call_id")))
+    return None
+
+
+def _unanswered(request: Asked) -> Found | None:
+    answered = [str(item.get("call_id")) for item in items(request) if is_output(item)]
+    for item in items(request):
+        late = item.get("async") is True or _elsewhere(request)
+        if is_call(item) and str(item.get("call_id")) not in answered and not late:
+            return {"id": item.get("call_id")}
+    return None
+
+
+def _dangling(request: Asked) -> Found | None:
+    """Thoughts led to something the model did; that has to come right behind them."""
+    said = items(request)
+    for index, item in enumerate(said):
+        if item.get("type") != "reasoning" or not item.get("id"):
+            continue
+        following = next((other for other in said[index:] if other.get("type") != "reasoning"), None)
+        if following is None or _theirs(following):
+            return {"id": item.get("id")}
+    return None
+
+
+def _theirs(item: Block) -> bool:
+    """Whether it comes from the caller's side."""
+    if is_message(item):
+        return item.get("role") != "assistant"
+    return str(item.get("type")).endswith("_output")
+
+
+_DANGLING = "Item '{id}' of type 'reasoning' was provided without its required following item."
+_LOOKED = [user("Look"), call(), output()]
+
+TALK_RULES = (
+    rule(
+        "item-id-prefix",
+        _bad_id,
+        "Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{prefix}'.",
+        evidence="S",
+        passes=asked(input=[user("Look"), thought(), call(id="fc_1"), output()]),
+        offends=asked(input=[user("Look"), thought(), call(id="call_1"), output()]),
+        says="Invalid 'input[2].id': 'call_1'. Expected an ID that begins with 'fc'.",
+        code="invalid_value",
+        also=(
+            (asked(input=[{"type": "item_reference", "id": "msg_1"}, user("Hello")]), ""),
+            (asked(input=_LOOKED), ""),
+        ),
+    ),
+    rule(
+        "item-ids-unique",
+        _same_id,
+        "Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
+        evidence="S",
+        passes=asked(input=[user("Look"), thought("rs_1"), thought("rs_2"), call(), output()]),
+        offends=asked(input=[user("Look"), thought("rs_1"), thought("rs_1"), call(), output()]),
+        says="Duplicate item found with id rs_1. Remove duplicate items from your input and try again.",
+    ),
+    rule(
+        "output-orphan",
+        _orphan,
+        "No tool call found for function call output with call_id {id}.",
+        evidence="S",
+        passes=asked(input=_LOOKED),
+        offends=asked(input=[user("Look"), output()]),
+        says="No tool call found for function call output with call_id call_1.",
+        also=(
+            (asked(input=[output()], previous_response_id="resp_1"), ""),
+            (asked(input=[output()], conversation="conv_1"), ""),
+            (asked(input=[{"type": "item_reference", "id": "fc_1"}, output()]), ""),
+            (
+                asked(input=[user("Look"), output(), call()]),
+                "No tool call found for function call output with call_id call_1.",
+            ),
+            (
+                asked(input=[user("Look"), call(), output(), output()]),
+                "No tool call found for function call output with call_id call_1.",
+            ),
+        ),
+    ),
+    rule(
+        "call-unanswered",
+        _unanswered,
+        "No tool output found for function call {id}.",
+        evidence="S",
+        passes=asked(
+            input=[user("Look"), call("call_1"), call("call_2"), output("call_2"), output("call_1")]
+        ),
+        offends=asked(input=[user("Look"), call("call_1"), call("call_2"), output("call_1"), user("Well?")]),
+        says="No tool output found for function call call_2.",
+        also=(
+            (asked(input=[user("Look"), {**call(), "async": True}, user("Well?")]), ""),
+            (asked(input=[call(), {"type": "item_reference", "id": "fc_1"}]), ""),
+            (
+                asked(input=[user("Look"), {**call(), "async": False}]),
+                "No tool output found for function call call_1.",
+            ),
+        ),
+    ),
+    rule(
+        "reasoning-followed",
+        _dangling,
+        _DANGLING,
+        evidence="S",
+        passes=asked(input=[user("Look"), thought(), call(), output()]),
+        offends=asked(input=[user("Look"), thought(), user("Well?")]),
+        says=_DANGLING.format(id="rs_1"),
+        also=(
+            (asked(input=[user("Look"), thought()]), _DANGLING.format(id="rs_1")),
+            (asked(input=[call(), thought(), output()]), _DANGLING.format(id="rs_1")),
+            (asked(input=[user("Look"), {**thought(), "id": None}, user("Well?")]), ""),
+            (asked(input=[{"role": "assistant", "id": "msg_1", "content": "Hm."}, user("Well?")]), ""),
+            (asked(input=[thought(), {"role": "assistant", "content": "Hm."}]), ""),
+            (asked(input=[{"role": "user", "id": "msg_1", "content": "Hm."}]), ""),
+        ),
+    ),
+)

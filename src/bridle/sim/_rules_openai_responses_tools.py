@@ -1,0 +1,263 @@
+"""Tools of the Responses wire, the choice among them, and the shape of an answer."""
+
+from collections.abc import Iterator, Mapping
+
+from ._rules_openai_responses_shape import asked, shaped, text, tool, tools, user
+from ._rules_openai_schema import Shape, demands
+from ._rules_openai_shape import (
+    Block,
+    Example,
+    fewer,
+    field,
+    listed,
+    mapping,
+    matching,
+    one_of,
+    required,
+    rule,
+    shorter,
+    typed,
+)
+from .rules import Asked, Found
+
+NAMED = ("function", "custom")
+"""Kinds of tools somebody defined themselves and gave a name."""
+
+
+def _is_named(tool_: Block) -> bool:
+    return tool_.get("type") in NAMED
+
+
+def _functions(request: Asked) -> Iterator[Shape]:
+    for item in tools(request):
+        schema = item.get("parameters")
+        if schema is not None:
+            yield Shape(str(item.get("name")), schema, item.get("strict") is True)
+
+
+def _format(request: Asked) -> Block:
+    return mapping(mapping(field(request, "text")).get("format"))
+
+
+def _answers(request: Asked) -> Iterator[Shape]:
+    shape = _format(request)
+    if shape.get("schema") is not None:
+        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+
+
+def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
+    return asked(tools=[tool(parameters=schema, strict=strict)])
+
+
+def _with_answer(schema: Mapping[str, object], strict: object) -> Asked:
+    return asked(**shaped(schema=schema, strict=strict))
+
+
+def _choice_alone(request: Asked) -> Found | None:
+    choice = field(request, "tool_choice")
+    return {"choice": choice} if choice == "required" and not _offered(request) else None
+
+
+def _offered(request: Asked) -> bool:
+    """Tools may also be kept with a prompt, or come in the middle of the input."""
+    items = [mapping(item) for item in listed(field(request, "input"))]
+    return bool(tools(request) or field(request, "prompt")) or any("tools" in item for item in items)
+
+
+def _unknown_choice(request: Asked) -> Found | None:
+    choice = mapping(field(request, "tool_choice"))
+    type_, name = choice.get("type"), choice.get("name")
+    if type_ not in NAMED or name is None:
+        return None
+    names = [item.get("name") for item in tools(request) if item.get("type") == type_]
+    return None if name in names or _hidden(request) else {"type": type_}
+
+
+def _hidden(request: Asked) -> bool:
+    """Tools inside other tools, or looked up later, have names that do not stand at the top."""
+    kinds = {item.get("type") for item in tools(request)}
+    return bool(kinds & {"namespace", "tool_search", "mcp"}) or (_offered(request) and not tools(request))
+
+
+def _unsaid_json(request: Asked) -> Found | None:
+    if _format(request).get("type") != "json_object":
+        return None
+    if field(request, "previous_response_id") or field(request, "conversation") or field(request, "prompt"):
+        return None
+    return None if "json" in str(field(request, "input")).lower() else {}
+
+
+_FIND = {"type": "function", "name": "find"}
+_LATER = {"type": "additional_tools", "role": "developer", "tools": [tool("find")]}
+
+TOOL_RULES = (
+    fewer(
+        "tools-most",
+        "tools",
+        128,
+        Example(
+            asked(tools=[tool(f"t{n}") for n in range(128)]),
+            asked(tools=[tool(f"t{n}") for n in range(129)]),
+            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
+            " but got an array with length 129 instead.",
+        ),
+    ),
+    typed(
+        "tools-type",
+        "tools",
+        ("an array", "null"),
+        "an array of objects",
+        Example(
+            asked(tools=[]),
+            asked(tools="look"),
+            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
+        ),
+    ),
+    required(
+        "tool-type-required",
+        "tools[].type",
+        Example(
+            asked(tools=[tool()]),
+            asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
+            "Missing required parameter: 'tools[1].type'.",
+        ),
+    ),
+    required(
+        "tool-name-required",
+        "tools[].name",
+        Example(
+            asked(tools=[tool(), {"type": "web_search"}]),
+            asked(tools=[{"type": "function", "function": {"name": "look"}}]),
+            "Missing required parameter: 'tools[0].name'.",
+        ),
+        which=_is_named,
+    ),
+    matching(
+        "tool-name",
+        "tools[].name",
+        "^[a-zA-Z0-9_-]+$",
+        Example(
+            asked(tools=[tool("look-up_2")]),
+            asked(tools=[tool("look.up")]),
+            "Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the"
+            " pattern '^[a-zA-Z0-9_-]+$'.",
+        ),
+    ),
+    shorter(
+        "tool-name-length",
+        "tools[].name",
+        128,
+        Example(
+            asked(tools=[tool("t" * 128)]),
+            asked(tools=[tool("t" * 129)]),
+            "Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
+            " but got a string with length 129 instead.",
+        ),
+        evidence="D",
+    ),
+    *demands("tool-schema", "function", "invalid_function_parameters", _functions, _with_tool),
+    one_of(
+        "choice-word",
+        "tool_choice",
+        ("none", "auto", "required"),
+        Example(
+            asked(tools=[tool()], tool_choice="required"),
+            asked(tools=[tool()], tool_choice="any"),
+            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
+        ),
+    ),
+    rule(
+        "choice-without-tools",
+        _choice_alone,
+        "Tool choice '{choice}' must be specified with 'tools' parameter.",
+        evidence="S",
+        passes=asked(tools=[tool()], tool_choice="required"),
+        offends=asked(tool_choice="required"),
+        says="Tool choice 'required' must be specified with 'tools' parameter.",
+        also=(
+            (asked(), ""),
+            (asked(tool_choice="required", prompt={"id": "pmpt_1"}), ""),
+            (asked(tool_choice="required", input=[_LATER]), ""),
+            (
+                asked(tool_choice="required", input=[user("Hello")]),
+                "Tool choice 'required' must be specified with 'tools' parameter.",
+            ),
+        ),
+    ),
+    rule(
+        "choice-known",
+        _unknown_choice,
+        "Tool choice '{type}' not found in 'tools' parameter.",
+        evidence="S",
+        passes=asked(tools=[tool()], tool_choice={"type": "function", "name": "look"}),
+        offends=asked(tools=[tool()], tool_choice={"type": "function", "name": "find"}),
+        says="Tool choice 'function' not found in 'tools' parameter.",
+        also=(
+            (asked(tool_choice={"type": "web_search"}, tools=[{"type": "web_search"}]), ""),
+            (asked(tool_choice={"type": "mcp", "name": "find"}), ""),
+            (asked(tool_choice={"type": "function"}), ""),
+            (asked(tool_choice=_FIND, prompt={"id": "pmpt_1"}), ""),
+            (asked(tool_choice=_FIND, tools=[{"type": "namespace", "name": "n", "tools": []}]), ""),
+            (asked(tool_choice=_FIND, input=[_LATER]), ""),
+            (asked(tool_choice=_FIND), "Tool choice 'function' not found in 'tools' parameter."),
+        ),
+    ),
+)
+
+FORMAT_RULES = (
+    one_of(
+        "format-type",
+        "text.format.type",
+        ("json_object", "json_schema", "text"),
+        Example(
+            asked(text={"format": {"type": "text"}}),
+            asked(text={"format": {"type": "json"}}),
+            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
+        ),
+    ),
+    required(
+        "format-name-required",
+        "text.format.name",
+        Example(
+            asked(**shaped()),
+            asked(**shaped(name=None)),
+            "Missing required parameter: 'text.format.name'.",
+        ),
+        which=lambda shape: shape.get("type") == "json_schema",
+    ),
+    required(
+        "format-schema-required",
+        "text.format.schema",
+        Example(
+            asked(**shaped()),
+            asked(**shaped(schema=None)),
+            "Missing required parameter: 'text.format.schema'.",
+        ),
+        which=lambda shape: shape.get("type") == "json_schema",
+    ),
+    *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
+    one_of(
+        "verbosity",
+        "text.verbosity",
+        ("low", "medium", "high"),
+        Example(
+            asked(text={"verbosity": "low"}),
+            asked(text={"verbosity": "tiny"}),
+            "Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
+        ),
+    ),
+    rule(
+        "format-json-said",
+        _unsaid_json,
+        "Response input messages must contain the word 'json' in some form to use 'text.format' of type"
+        " 'json_object'.",
+        evidence="S",
+        passes=asked(input=[user(text("Answer in JSON."))], text={"format": {"type": "json_object"}}),
+        offends=asked(instructions="Answer in JSON.", text={"format": {"type": "json_object"}}),
+        also=(
+            (asked(text={"format": {"type": "json_object"}}, previous_response_id="resp_1"), ""),
+            (asked(text={"format": {"type": "json_object"}}, conversation="conv_1"), ""),
+            (asked(text={"format": {"type": "json_object"}}, prompt={"id": "pmpt_1"}), ""),
+        ),
+    ),
+)

@@ -1,0 +1,49 @@
+"""Manners: which of a family's rules a server has.
+
+Many servers speak one wire and refuse different things on it.  A family's table holds the rules of all of
+them; a profile says which ones a server has, by their ids.  The profiles of a family stand beside its
+rules (`PROFILES` in `rules_<family>.py`); a family that lists none has one manner, the provider's own.
+
+Whose manners a simulated model has stands in the table of endpoints (`profile`).  Whoever starts a
+simulator may name others.
+"""
+
+from functools import lru_cache
+
+from ..providers.catalogue import profile as profile_in_tables
+from ..values.value import Value
+
+FIRST_PARTY = "first-party"
+"""The provider that the wire is from, at its strictest."""
+COMPATIBLE = "compatible"
+"""Servers that took the wire over, with the few rules that all of them have."""
+ALTERNATION = "alternation"
+"""Templates that want user and assistant to take turns."""
+MUST_ECHO = "must-echo"
+"""Reasoning has to come back with the calls it led to."""
+STRIP = "strip"
+"""Reasoning must not come back."""
+SHORT_IDS = "short-ids"
+"""The same, and ids of calls are nine letters and digits."""
+LOCAL = "local"
+"""A server on one's own machine: it takes nearly everything, and fails inside its template."""
+
+
+class Profile(Value):
+    name: str
+    about: str
+    only: tuple[str, ...] = ()
+    """Ids of the rules it has; empty for all but `without`."""
+    without: tuple[str, ...] = ()
+
+    def has(self, rule: str) -> bool:
+        return rule not in self.without and (not self.only or rule in self.only)
+
+
+@lru_cache(maxsize=256)
+def profile_of(family: str, model: str, tables: str = "") -> str:
+    """The manners of whoever serves this model in this wire; the first party's when nothing else is said.
+
+    `tables` is a file laid over the built-in tables.
+    """
+    return profile_in_tables(family, model, environ={"BRIDLE_MODELS": tables}) or FIRST_PARTY

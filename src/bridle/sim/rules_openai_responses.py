@@ -1,0 +1,261 @@
+"""What the Responses API refuses, in its own words.
+
+The order is the provider's as far as it is known: what has to be there, what nobody knows, each field by
+itself, input, tools, the shape of the answer, and last what one model cannot do.
+
+What a model can do is never decided by its name: its abilities in the model table say it.  What depends on
+what the provider keeps (responses, conversations, sealed reasoning) is not a matter of one request and is
+not judged here.
+"""
+
+from msgspec.structs import replace
+
+from ._rules_openai_responses_items import ITEM_RULES
+from ._rules_openai_responses_settings import SETTING_RULES
+from ._rules_openai_responses_shape import PLAIN, asked, effort, reasons, to, user
+from ._rules_openai_responses_talk import TALK_RULES
+from ._rules_openai_responses_tools import FORMAT_RULES, TOOL_RULES
+from ._rules_openai_shape import (
+    Example,
+    field,
+    known,
+    listing,
+    required,
+    rule,
+    typed,
+)
+from .rules import Asked, Found
+
+FIELDS = ("access_programs", "background", "client_metadata", "context_management", "conversation", "image",
+          "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
+          "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+          "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
+          "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools",
+          "top_logprobs", "top_p", "truncation", "user")  # fmt: skip
+MOVED = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+"""Fields of the older wire and where they are in this one."""
+
+
+def _malformed(request: Asked) -> Found | None:
+    return {} if request.malformed else None
+
+
+def _unknown_model(request: Asked) -> Found | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def _no_input(request: Asked) -> Found | None:
+    given = ("input", "previous_response_id", "prompt", "conversation")
+    return {} if all(field(request, name) is None for name in given) else None
+
+
+def _moved(request: Asked) -> Found | None:
+    return next(
+        ({"name": name, "place": place} for name, place in MOVED.items() if name in request.body), None
+    )
+
+
+def _temperature(request: Asked) -> Found | None:
+    able = request.abilities
+    if able is None or able.sampling or effort(request) == "none":
+        return None
+    return {} if field(request, "temperature") not in (None, 1) else None
+
+
+def _top_p(request: Asked) -> Found | None:
+    able = request.abilities
+    if able is None or able.sampling or effort(request) == "none":
+        return None
+    return {} if field(request, "top_p") is not None else None
+
+
+def _logprobs(request: Asked) -> Found | None:
+    wanted = field(request, "top_logprobs")
+    return {} if reasons(request) and isinstance(wanted, int) and wanted > 0 else None
+
+
+def _no_effort(request: Asked) -> Found | None:
+    return {} if effort(request) and request.abilities and not request.abilities.efforts else None
+
+
+def _bad_effort(request: Asked) -> Found | None:
+    able, wanted = request.abilities, effort(request)
+    if able is None or not able.efforts or not isinstance(wanted, str) or wanted in able.efforts:
+        return None
+    return {"effort": wanted, "model": field(request, "model"), "efforts": listing(able.efforts)}
+
+
+ENVELOPE_RULES = (
+    rule(
+        "json",
+        _malformed,
+        "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your"
+        " HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid"
+        " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
+        " at help.openai.com.)",
+        evidence="S",
+        passes=asked(),
+        offends=replace(asked(), malformed="Expecting value: line 1 column 1 (char 0)"),
+    ),
+    required(
+        "model-required",
+        "model",
+        Example(
+            asked(),
+            asked(model=None),
+            "Missing required parameter: 'model'.",
+            also=((asked(model=None, input=None, prompt={"id": "pmpt_1"}), ""),),
+        ),
+        which=lambda body: "prompt" not in body,
+    ),
+    replace(
+        rule(
+            "model-known",
+            _unknown_model,
+            "The requested model '{model}' does not exist.",
+            evidence="S",
+            passes=asked(),
+            offends=to(None, asked(model="no-such-model")),
+            says="The requested model 'no-such-model' does not exist.",
+            code="model_not_found",
+        ),
+        kind="not_found",
+    ),
+    rule(
+        "field-moved",
+        _moved,
+        "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{place}'."
+        " Try again with the new parameter. See the API documentation for more information:"
+        " https://platform.openai.com/docs/quickstart?api-mode=responses.",
+        evidence="S",
+        passes=asked(max_output_tokens=100),
+        offends=asked(max_tokens=100),
+        says="Unsupported parameter: 'max_tokens'. In the Responses API, this parameter has moved to"
+        " 'max_output_tokens'. Try again with the new parameter. See the API documentation for more"
+        " information: https://platform.openai.com/docs/quickstart?api-mode=responses.",
+        code="unsupported_parameter",
+    ),
+    known(
+        "fields",
+        "",
+        FIELDS,
+        Example(
+            asked(store=False, include=["reasoning.encrypted_content"]),
+            asked(stop=["END"]),
+            "Unknown parameter: 'stop'.",
+        ),
+    ),
+    rule(
+        "input-required",
+        _no_input,
+        "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
+        evidence="S",
+        passes=asked(input=None, previous_response_id="resp_1"),
+        offends=asked(input=None, instructions="Be brief."),
+        code="missing_required_parameter",
+    ),
+    typed(
+        "input-type",
+        "input",
+        ("a string", "an array", "null"),
+        "one of an array of objects or string",
+        Example(
+            asked(input=[user("Hello")]),
+            asked(input=7),
+            "Invalid type for 'input': expected one of an array of objects or string,"
+            " but got an integer instead.",
+        ),
+        evidence="F",
+    ),
+    typed(
+        "item-type",
+        "input[]",
+        ("an object",),
+        "an object",
+        Example(
+            asked(input=[user("Hello")]),
+            asked(input=["Hello"]),
+            "Invalid type for 'input[0]': expected an object, but got a string instead.",
+        ),
+        evidence="F",
+    ),
+)
+
+MODEL_RULES = (
+    rule(
+        "temperature-model",
+        _temperature,
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=asked(temperature=1),
+        offends=asked(temperature=0.2),
+        also=(
+            (to(PLAIN, asked(temperature=0.2)), ""),
+            (asked(temperature=0.2, reasoning={"effort": "none"}), ""),
+        ),
+    ),
+    rule(
+        "top-p-model",
+        _top_p,
+        "Unsupported parameter: 'top_p' is not supported with this model.",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=to(PLAIN, asked(top_p=0.5)),
+        offends=asked(top_p=1),
+        also=((asked(), ""), (asked(top_p=0.5, reasoning={"effort": "none"}), "")),
+    ),
+    rule(
+        "logprobs-model",
+        _logprobs,
+        "logprobs are not supported with reasoning models.",
+        evidence="S",
+        models="that reason",
+        passes=to(PLAIN, asked(top_logprobs=5)),
+        offends=asked(top_logprobs=1),
+        code="unsupported_parameter",
+        also=((asked(top_logprobs=0), ""), (asked(top_logprobs=2, reasoning={"effort": "none"}), "")),
+    ),
+    rule(
+        "effort-model",
+        _no_effort,
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        evidence="S",
+        models="without efforts",
+        passes=asked(reasoning={"effort": "low"}),
+        offends=to(PLAIN, asked(reasoning={"effort": "low"})),
+        code="unsupported_parameter",
+        also=((to(PLAIN, asked(reasoning={"summary": "auto"})), ""),),
+    ),
+    rule(
+        "effort-level",
+        _bad_effort,
+        "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are:"
+        " {efforts}.",
+        evidence="S",
+        models="with efforts",
+        passes=asked(reasoning={"effort": "none"}),
+        offends=asked(reasoning={"effort": "minimal"}),
+        says="Unsupported value: 'minimal' is not supported with the 'some-model' model. Supported values"
+        " are: 'none', 'low', 'medium', and 'high'.",
+        code="unsupported_value",
+        also=((asked(), ""), (to(PLAIN, asked(reasoning={"effort": "low"})), "")),
+    ),
+)
+
+RULES = (
+    *ENVELOPE_RULES,
+    *ITEM_RULES,
+    *TOOL_RULES,
+    *SETTING_RULES,
+    *FORMAT_RULES,
+    *MODEL_RULES,
+    *TALK_RULES,
+)
