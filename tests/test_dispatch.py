@@ -4,6 +4,7 @@ import asyncio
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from bridle import Agent, CallContext, tool
 from bridle.stores.memory import MemoryStore
@@ -263,3 +264,16 @@ def test_a_second_doubt_is_a_second_question():
     agent, result = resumed(bank, made, again)
     (second,) = asyncio.run(agent.approvals("s"))
     assert (result.stop, second.id == first.id, bank.tries) == ("waiting", False, [])
+
+
+def test_a_call_that_came_twice_in_one_reply_is_run_once():
+    bank = Bank()
+    made = bank.tool()
+    reply = calls(("pay", {"amount": 7}), ("pay", {"amount": 8}))
+    first, second = reply.parts
+    doubled = replace(reply, parts=(first, first, second))
+    result = run(Agent(scripted(doubled, "ok"), tools=[made]))
+    assert sorted(bank.done.values()) == [7, 8]
+    told = [r.text for m in result.messages for r in m.results]
+    assert (told[0], told[2]) == ("paid 7", "paid 8")
+    assert told[1].endswith("run once. Its result: paid 7")

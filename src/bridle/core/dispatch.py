@@ -38,6 +38,7 @@ IN_DOUBT = (
 DENIED = "This call is not allowed here ({rule}). It was not run."
 REJECTED = "A person declined this call. It was not run."
 IN_DOUBT_RULE = "nobody knows whether it took effect"
+TWICE = "This call came twice in one reply and was run once. Its result:"
 EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 
 
@@ -141,6 +142,14 @@ class _Batch:
         if _is_running(item):
             self._unfinished.append((item, spec))
             return
+        twin = self._twin(item, spec)
+        if twin is not None:
+            if twin.result is not None:
+                told = twin.result.text or twin.result.outcome
+                self._wanted.append(
+                    Excuse(call=item.call, outcome=twin.result.outcome, why=f"{TWICE} {told}")
+                )
+            return
         decision = permitted(self._state, item, spec)
         if item.in_doubt and spec.on_unknown != "retry":
             self._resolve(item, spec)
@@ -151,6 +160,18 @@ class _Batch:
             self._ask(item, spec, decision.rule)
         else:
             self._start(item, spec, decision.rule)
+
+    def _twin(self, item: OpenCall, spec: ToolSpec) -> OpenCall | None:
+        """The same call earlier in the reply, id and all: said twice, not wanted twice."""
+        if spec.effect == "read" or not item.call.wire_id:
+            return None
+        same = (item.call.wire_id, item.call.name, item.call.arguments)
+        for other in self._state.calls:
+            if other is item:
+                return None
+            if (other.call.wire_id, other.call.name, other.call.arguments) == same:
+                return other
+        return None
 
     def _resolve(self, item: OpenCall, spec: ToolSpec) -> None:
         """What to do about a call that was started by a driver that is gone."""
