@@ -131,8 +131,10 @@ class MessageWriter:
             sent = self._send(part, kinship) if isinstance(part, ToolCall) else _Sent(id="", name="")
             block = block_of(part, kinship, name=sent.name, sent_id=sent.id)
             if isinstance(part, ToolCall) and isinstance(block, dict):
-                if not is_object(part.arguments.strip() or "{}"):
-                    block.pop(SIGNATURE, None)  # it was made for arguments that broke off and cannot be sent
+                if not part.name or not is_object(part.arguments.strip() or "{}"):
+                    block.pop(
+                        SIGNATURE, None
+                    )  # made for what cannot be sent: no name, arguments that broke off
                 first_call = first_call or block
                 signed = signed or SIGNATURE in block
             if block is not None:
