@@ -9,13 +9,18 @@ import threading
 
 import pytest
 
+from bridle import Agent
 from bridle.ports.tool import CallContext
-from bridle.tools import tool
+from bridle.testing import scripted
+from bridle.testing.script import calls
+from bridle.tools import threads, tool
 from bridle.tools.threads import _Pool, in_thread
+from bridle.values.event import ToolFinished
 
 CONTEXT = CallContext(session="s", call_id="c", key="k")
 WAIT_SECONDS = 30.0
 """Far more than anything here takes; it only turns a hang into a failure."""
+WAITS_MAX = 1_000_000
 
 
 class Gate:
@@ -81,12 +86,16 @@ class Answers:
 
     def __init__(self, work):
         self.work = work
-        self.running = False
-        self.left = False
+        self.started = self.running = self.left = self.stuck = False
         self.done = threading.Event()
+        self.refused = None
 
     def run(self):
         self.work()
+        self.done.set()
+
+    def refuse(self, error):
+        self.refused = error
         self.done.set()
 
 
@@ -102,12 +111,72 @@ def test_a_function_that_never_returns_costs_a_thread_but_not_a_place():
     assert next_gate.entered.wait(WAIT_SECONDS)
     third = Answers(lambda: None)
     pool.take(third)
-    pool.leave(second)  # no more places are given away: the third has to wait
     assert not third.done.is_set()
     next_gate.opened.set()
     assert third.done.wait(WAIT_SECONDS)
     stuck.opened.set()
     assert first.done.wait(WAIT_SECONDS)
+
+
+def test_when_given_up_functions_hold_every_place_nobody_waits_for_one():
+    pool = _Pool(limit=2, left_max=1)
+    gates = [Gate() for _ in range(3)]
+    held = [Answers(gate) for gate in gates]
+    for gate, job in zip(gates, held, strict=True):
+        pool.take(job)
+        assert gate.entered.wait(WAIT_SECONDS)
+        if job is held[0]:
+            assert pool.leave(job)  # the only place that is given away
+    assert pool.leave(held[1])
+    waiting = Answers(lambda: None)
+    pool.take(waiting)
+    assert not waiting.done.is_set(), "one place is held by a call that somebody waits for"
+    assert pool.leave(held[2])
+    assert waiting.done.wait(WAIT_SECONDS)
+    assert "hold all 2 threads" in str(waiting.refused)
+    with pytest.raises(RuntimeError, match=r"not run: .* hold all 2 threads"):
+        pool.take(Answers(lambda: None))
+    gates[2].opened.set()
+    assert held[2].done.wait(WAIT_SECONDS)
+    for _ in range(WAITS_MAX):  # its place is free once its thread has said so
+        try:
+            pool.take(after := Answers(lambda: None))
+            break
+        except RuntimeError:
+            os.sched_yield()
+    assert after.done.wait(WAIT_SECONDS)
+    assert after.refused is None
+    for gate in gates:
+        gate.opened.set()
+
+
+def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypatch):
+    monkeypatch.setattr(threads, "_pools", {os.getpid(): _Pool(limit=1, left_max=1)})
+    gate, ran = Gate(), []
+
+    @tool(effect="read", timeout=None)
+    def holds() -> str:
+        """Hold the only thread."""
+        return gate()
+
+    @tool(effect="read", timeout=0.01)
+    def waits() -> str:
+        """Wait for it."""
+        ran.append(1)
+        return "ran"
+
+    class LetGo:
+        def saw(self, session, happening):
+            if isinstance(getattr(happening, "event", None), ToolFinished):
+                gate.opened.set()
+
+    script = scripted(calls(("holds", {}), ("waits", {})), "done")
+    result = Agent(script, tools=[holds, waits], watchers=[LetGo()]).run_sync("?")
+    first, second = result.messages[2].results
+    assert (first.outcome, first.text) == ("ok", "through")
+    assert second.outcome == "timeout"
+    assert "never started" in second.text
+    assert ran == []
 
 
 def test_work_that_was_given_up_while_it_waited_is_never_started():

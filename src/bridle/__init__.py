@@ -16,8 +16,11 @@ if TYPE_CHECKING:
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
     from .run.stream import Stream as Stream
+    from .tools.command import CommandTool as CommandTool
     from .tools.conduct import ToolOptions as ToolOptions
     from .tools.function import tool as tool
+    from .tools.process import ProcessResult as ProcessResult
+    from .tools.process import run_process as run_process
     from .tools.raw import RawTool as RawTool
     from .tools.typed import TypedTool as TypedTool
     from .values.approval import PendingApproval as PendingApproval
@@ -88,8 +91,10 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
     "run.stream": ("Stream",),
+    "tools.command": ("CommandTool",),
     "tools.conduct": ("ToolOptions",),
     "tools.function": ("tool",),
+    "tools.process": ("ProcessResult", "run_process"),
     "tools.raw": ("RawTool",),
     "tools.typed": ("TypedTool",),
     "values.approval": ("PendingApproval", "Verdict"),

@@ -176,7 +176,15 @@ class _Batch:
     def _resolve(self, item: OpenCall, spec: ToolSpec) -> None:
         """What to do about a call that was started by a driver that is gone."""
         if spec.on_unknown == "probe":
-            self._wanted.append(ProbeTool(call=item.call, key=self._key(item), attempt=item.attempt))
+            self._wanted.append(
+                ProbeTool(
+                    call=item.call,
+                    key=self._key(item),
+                    attempt=item.attempt,
+                    timeout_seconds=spec.timeout_seconds,
+                    deadline=deadline(self._state),
+                )
+            )
             self._unfinished.append((item, spec))
         elif spec.on_unknown == "ask":
             self._ask(item, spec, IN_DOUBT_RULE, "in_doubt")

@@ -61,6 +61,8 @@ class ProbeTool(Value):
     call: ToolCall
     key: str
     attempt: int
+    timeout_seconds: float | None = None
+    deadline: float | None = None
 
     @property
     def name(self) -> str:

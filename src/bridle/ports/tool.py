@@ -3,8 +3,12 @@
 `run` gets arguments that satisfy `spec.parameters` and returns parts for the model.
 It may raise anything: the caller turns an exception into an error result.  It must
 not block the event loop, and should stop when it is cancelled.
+
+When it is cancelled because its time is up (`time_is_up`), it may raise what it knows
+of how far it came: the result is a timeout, with these words.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
@@ -13,6 +17,15 @@ from ..values.request import ToolSpec
 from ..values.value import Value
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
+
+
+TIME_IS_UP = "the tool's time is up"
+"""What a tool is cancelled with at its deadline."""
+
+
+def time_is_up(error: asyncio.CancelledError) -> bool:
+    """Whether a tool was cancelled because of its deadline, and not with its run."""
+    return error.args == (TIME_IS_UP,)
 
 
 class CallContext(Value):

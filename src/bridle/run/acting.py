@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..core.dispatch import IN_DOUBT
 from ..core.effects import ProbeTool, RunTool
-from ..ports.tool import CallContext, Claiming, Json, Probing, Tool
+from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Tool
 from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.text import sound
@@ -27,6 +27,8 @@ ERROR_CHARACTERS_MAX = 2_000
 NOTHING: tuple[Text | Media, ...] = ()
 GRACE_SECONDS = 2.0
 """How long a cancelled tool may clean up before it is left behind."""
+UNKNOWN = "it may still take effect"
+NO_TIME = "the run's time was up before it could start; it was not run"
 
 
 async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) -> ToolResult:
@@ -38,14 +40,13 @@ async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) 
     return ToolResult(call_id=call.id, parts=ended)
 
 
-async def look_up(tool: Tool, effect: ProbeTool, session: str) -> ToolResult | None:
+async def look_up(tool: Tool, effect: ProbeTool, session: str, seconds: float | None) -> ToolResult | None:
     """What became of a call in doubt, as its tool finds out; None when it surely never took effect.
 
     A tool that cannot find out leaves the call in doubt for ever: the model is told.
     """
     call = effect.call
     context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
-    seconds = tool.spec.timeout_seconds
     probing = tool if isinstance(tool, Probing) else None
     if probing is None:
         return _failed(call.id, "unknown", f"{IN_DOUBT} Its tool has no way to look for it.")
@@ -75,19 +76,23 @@ class Failed(NamedTuple):
 async def _within(
     seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]]
 ) -> tuple[Text | Media, ...] | Failed:
+    if seconds is not None and seconds <= 0:
+        return Failed("timeout", NO_TIME)  # begun only to be cancelled, it might do half of what it does
     running = asyncio.create_task(_run(work))
     try:
         await asyncio.wait((running,), timeout=seconds)
     except asyncio.CancelledError:
         await _stop(running)
         raise
-    if not running.done():
-        await _stop(running)
-        if not running.done() or running.cancelled():
-            return Failed("timeout", f"no result within {seconds:g} seconds; it may still take effect")
-    if running.cancelled():
-        return Failed("error", "the tool cancelled itself")
-    return running.result()
+    if running.done():
+        return Failed("error", "the tool cancelled itself") if running.cancelled() else running.result()
+    await _stop(running, TIME_IS_UP)
+    ended = running.result() if running.done() and not running.cancelled() else Failed("timeout", UNKNOWN)
+    if isinstance(ended, Failed):
+        # What a tool raises when it is told to stop is about its end, not an error of the call.
+        words = ended.words.removeprefix(f"{TimeoutError.__name__}: ")
+        return Failed("timeout", f"no result within {seconds:g} seconds; {words}")
+    return ended  # it came in the grace: what has happened is not denied
 
 
 async def _run(work: Callable[[], Awaitable[Sequence[Text | Media]]]) -> tuple[Text | Media, ...] | Failed:
@@ -114,8 +119,8 @@ def _arguments(call: ToolCall) -> dict[str, Json]:
     return arguments
 
 
-async def _stop(running: "asyncio.Task[tuple[Text | Media, ...] | Failed]") -> None:
-    running.cancel()
+async def _stop(running: "asyncio.Task[tuple[Text | Media, ...] | Failed]", why: str | None = None) -> None:
+    running.cancel(why)
     await asyncio.wait((running,), timeout=GRACE_SECONDS)
 
 

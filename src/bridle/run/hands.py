@@ -52,7 +52,8 @@ class Hands:
             self.ahead.start(effect, self._act(effect))
 
     async def probe(self, effect: ProbeTool) -> None:
-        found = await look_up(self._tools[effect.call.name], effect, self._session)
+        tool = self._tools[effect.call.name]
+        found = await look_up(tool, effect, self._session, self._seconds(effect))
         if found is None:
             await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
         else:
@@ -92,7 +93,10 @@ class Hands:
         return tuple(item for item in found if item is not None)
 
     async def _act(self, effect: RunTool) -> ToolResult:
+        return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
+
+    def _seconds(self, effect: RunTool | ProbeTool) -> float | None:
+        """The tool's time, or what is left of the run's."""
         left = None if effect.deadline is None else max(0.0, effect.deadline - self._clock.now())
         limits = (effect.timeout_seconds, left)
-        seconds = min((limit for limit in limits if limit is not None), default=None)
-        return await act(self._tools[effect.call.name], effect, self._session, seconds)
+        return min((limit for limit in limits if limit is not None), default=None)

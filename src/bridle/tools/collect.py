@@ -12,6 +12,7 @@ from typing import cast
 from ..ports.tool import Tool
 from ..values.errors import BadTool
 from ..values.request import ToolSpec
+from .command import CommandTool
 from .conduct import Conduct
 from .function import FunctionTool, needs_object
 from .given import given_parameters
@@ -19,7 +20,7 @@ from .names import check_name
 from .raw import RawTool
 from .typed import TypedTool
 
-_OWN = (FunctionTool, RawTool, TypedTool)
+_OWN = (CommandTool, FunctionTool, RawTool, TypedTool)
 
 
 def collect(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:

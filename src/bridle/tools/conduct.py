@@ -83,6 +83,11 @@ class Conduct:
             compensation=self._compensation(effect),
         )
 
+    @property
+    def arguments(self) -> Mapping[str, object]:
+        """What the tool takes, by name, each with its default or None."""
+        return self._properties
+
     def claim(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
         """Raises whatever the functions raise."""
         resource: str | None = None

@@ -8,7 +8,9 @@ keeps its place for ever.
 A thread cannot be killed.  When nobody waits for its answer any more (the deadline
 passed, the run was cancelled), the thread is left alone: its place goes to a new
 thread, its answer is dropped, and it ends when its function does.  At most `LEFT_MAX`
-places are given away like that; beyond it, functions that never return fill the pool.
+places are given away like that; beyond it, functions that never return keep theirs.
+When they have all the places, whoever comes is told so at once, and whoever waits too:
+nobody waits for a place that will never be free.
 
 Context variables are those of the caller.
 """
@@ -19,11 +21,19 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from contextvars import Context, copy_context
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
+
+from ..ports.tool import time_is_up
 
 THREADS_MAX = 32
 LEFT_MAX = 256
+
+NEVER_STARTED = "it never started, because all {places} threads for tools were busy; nothing was done"
+STUCK = (
+    "not run: functions that were given up and never returned hold all {places} threads for tools;"
+    " give what they wait for a timeout of its own, or make them async"
+)
 
 T = TypeVar("T")
 
@@ -36,14 +46,15 @@ async def in_thread(function: Callable[[], T]) -> T:
     pool.take(job)
     try:
         answer: T = await job.answer
-    except asyncio.CancelledError:
-        pool.leave(job)
+    except asyncio.CancelledError as error:
+        if not pool.leave(job) and time_is_up(error):
+            raise TimeoutError(NEVER_STARTED.format(places=THREADS_MAX)) from None
         raise
     return answer
 
 
 class _Job:
-    __slots__ = ("answer", "context", "function", "left", "loop", "running")
+    __slots__ = ("answer", "context", "function", "left", "loop", "running", "started", "stuck")
 
     def __init__(
         self, function: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop
@@ -52,8 +63,11 @@ class _Job:
         self.context = context
         self.loop = loop
         self.answer: asyncio.Future[Any] = loop.create_future()
+        self.started = False
         self.running = False
         self.left = False
+        self.stuck = False
+        """Nobody waits for it any more, and its place could not be given away."""
 
     def run(self) -> None:
         value, error = None, None
@@ -61,6 +75,12 @@ class _Job:
             value = self.context.run(self.function)
         except BaseException as raised:  # noqa: BLE001 - a worker must survive whatever a tool raises
             error = fit_to_raise(raised)
+        self._tell(value, error)
+
+    def refuse(self, error: Exception) -> None:
+        self._tell(None, error)
+
+    def _tell(self, value: Any, error: Exception | None) -> None:
         try:
             self.loop.call_soon_threadsafe(self._settle, value, error)
         except RuntimeError:
@@ -97,11 +117,14 @@ class _Pool:
         self._lock = threading.Lock()
         self._workers = 0
         self._left = 0
+        self._stuck = 0
         self._spare = 0
         """Workers without a job minus jobs without a worker."""
 
     def take(self, job: _Job) -> None:
         with self._lock:
+            if self._stuck >= self._limit:
+                raise self._refusal()
             self._spare -= 1
             self._jobs.put(job)
             try:
@@ -112,15 +135,34 @@ class _Pool:
                 )
                 raise
 
-    def leave(self, job: _Job) -> None:
+    def leave(self, job: _Job) -> bool:
+        """Nobody waits for it any more; false when it was never started, and never will be."""
         with self._lock:
-            if not job.running or self._left < self._left_max:
+            if not job.running:
                 job.left = True
-            if job.running and job.left:
+                return job.started
+            if self._left < self._left_max:
+                job.left = True
                 self._workers -= 1
                 self._left += 1
                 with suppress(RuntimeError):  # no thread can be started: who waits for one goes on waiting
                     self._grow()
+            else:
+                job.stuck = True
+                self._stuck += 1
+                if self._stuck >= self._limit:
+                    self._refuse_all()
+            return True
+
+    def _refuse_all(self) -> None:
+        with suppress(Empty):
+            while True:
+                waiting = self._jobs.get_nowait()
+                self._spare += 1
+                waiting.refuse(self._refusal())
+
+    def _refusal(self) -> RuntimeError:
+        return RuntimeError(STUCK.format(places=self._limit))
 
     def _grow(self) -> None:
         if self._spare < 0 and self._workers < self._limit:
@@ -132,13 +174,15 @@ class _Pool:
         while True:
             job = self._jobs.get()
             with self._lock:
-                job.running = not job.left
+                job.started = job.running = not job.left
             if job.running:
                 job.run()
             with self._lock:
                 if job.running and job.left:
                     self._left -= 1
                     return
+                if job.stuck:
+                    self._stuck -= 1
                 job.running = False
                 self._spare += 1
             del job  # a worker that waits must not keep the last caller's data alive
