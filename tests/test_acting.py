@@ -5,9 +5,11 @@ import asyncio
 import pytest
 
 from bridle import Agent, Budget, Text, tool
+from bridle.ports.tool import time_is_up
 from bridle.run import acting
-from bridle.testing import scripted
+from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
+from bridle.values.approval import Verdict
 from bridle.values.request import ToolSpec
 
 
@@ -103,3 +105,55 @@ def test_the_runs_time_is_up_for_stubborn_tools_too(monkeypatch):
         await asyncio.gather(*(asyncio.all_tasks() - {asyncio.current_task()}))
 
     asyncio.run(main())
+
+
+def test_nothing_is_begun_when_there_is_no_time_left():
+    ran = []
+
+    async def slow_person(question):
+        clock.advance(100.0)
+        return Verdict(answer="approve")
+
+    @tool(effect="write", approve=True)
+    def pay() -> str:
+        """Pay."""
+        ran.append(1)
+        return "paid"
+
+    clock = FakeClock()
+    agent = Agent(
+        scripted(calls(("pay", {})), "x"), tools=[pay], clock=clock, approver=slow_person,
+        budget=Budget(seconds=50),
+    )  # fmt: skip
+    result = agent.run_sync("?")
+    assert (result.stop, ran) == ("seconds", [])
+    assert result.messages[2].results[0].text == acting.NO_TIME
+
+
+def test_words_of_a_tool_about_its_end_are_kept():
+    @tool(timeout=0.01)
+    async def counting() -> str:
+        """Count."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError as error:
+            assert time_is_up(error)
+            raise TimeoutError("it had come to 7") from None
+
+    result = Agent(scripted(calls(("counting", {})), "x"), tools=[counting]).run_sync("?")
+    told = result.messages[2].results[0]
+    assert (told.outcome, told.text) == ("timeout", "no result within 0.01 seconds; it had come to 7")
+
+
+def test_what_came_just_after_the_deadline_has_happened():
+    @tool(timeout=0.01)
+    async def late() -> str:
+        """Finish while being stopped."""
+        try:
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            return "booked after all"
+
+    result = Agent(scripted(calls(("late", {})), "x"), tools=[late]).run_sync("?")
+    told = result.messages[2].results[0]
+    assert (told.outcome, told.text) == ("ok", "booked after all")

@@ -213,3 +213,22 @@ def test_streamed_with_early_tools_leaves_the_same_log():
         assert logs[0] == logs[1]
 
     asyncio.run(main())
+
+
+def test_the_time_of_a_tool_is_counted_from_its_early_start():
+    async def main():
+        provider = Holding("scripted", [calls(("look", {})), says("went on")])
+
+        @tool(effect="read", timeout=0.01)
+        async def look() -> str:
+            """Look until told to stop; only then can the reply end."""
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                provider.gate.set()
+
+        seen = await streamed(Agent(provider.line(), tools=[look]))
+        result = seen[-1].result
+        assert (result.text, result.messages[2].results[0].outcome) == ("went on", "timeout")
+
+    asyncio.run(main())

@@ -3,9 +3,11 @@
 import asyncio
 import contextvars
 import os
+import signal
 import subprocess
 import sys
 import threading
+import time
 
 import pytest
 
@@ -341,3 +343,67 @@ def test_when_no_thread_can_be_started_the_caller_hears_it_and_nothing_runs_late
     assert later.done.wait(WAIT_SECONDS)
     gate.opened.set()
     assert started == ["later"]
+
+
+def longest_gap(agent):
+    """The longest time the loop did not get to a task that always wants to run, while a tool slept."""
+
+    async def main():
+        longest, last = 0.0, time.perf_counter()
+        running = asyncio.create_task(agent.run("?"))
+        while not running.done():
+            await asyncio.sleep(0.001)
+            now = time.perf_counter()
+            longest, last = max(longest, now - last), now
+        assert all(result.outcome == "ok" for result in running.result().messages[2].results)
+        return longest
+
+    return asyncio.run(main())
+
+
+def test_sleeping_functions_never_stall_the_loop():
+    @tool(effect="read")
+    def sleeps() -> str:
+        """Sleep, as a blocking call does."""
+        time.sleep(0.2)
+        return "slept"
+
+    def agent():
+        return Agent(scripted(calls(*[("sleeps", {})] * 8), "done"), tools=[sleeps])
+
+    # Whoever else uses the machine may stop us as well; a tool that stalls the loop does so every time.
+    assert min(longest_gap(agent()) for _ in range(3)) < 0.05
+
+
+CTRL_C = """
+import asyncio, signal, sys, time
+from bridle import Agent, tool
+from bridle.testing import scripted
+from bridle.testing.script import calls
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
+
+@tool(timeout=None)
+def sleeps() -> str:
+    "Sleep for a long time."
+    print("asleep", flush=True)
+    time.sleep(1000)
+
+agent = Agent(scripted(calls(("sleeps", {})), "done"), tools=[sleeps])
+if sys.argv[1] == "run":
+    asyncio.run(agent.run("?"))
+else:
+    agent.run_sync("?")
+"""
+
+
+@pytest.mark.parametrize("how", ["run", "run_sync"])
+def test_ctrl_c_does_not_wait_for_a_sleeping_function(how):
+    child = subprocess.Popen(
+        [sys.executable, "-c", CTRL_C, how], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert child.stdout.readline() == "asleep\n"
+    child.send_signal(signal.SIGINT)
+    _, error = child.communicate(timeout=WAIT_SECONDS)
+    assert child.returncode == -signal.SIGINT
+    assert error.strip().endswith("KeyboardInterrupt")
