@@ -157,6 +157,19 @@ def test_when_it_is_cancelled_the_whole_family_goes(tmp_path, script, times):
     wait_until(lambda: zombies() == [])
 
 
+def test_a_cancelled_program_is_asked_before_it_is_killed(tmp_path):
+    script = f"trap 'echo tidied > {tmp_path / 'tidied'}; exit' TERM; echo 1 2 3 >&3; sleep 1000 & wait"
+
+    async def main():
+        running = asyncio.create_task(run_process(family(tmp_path / "pids", script), grace=WAIT_SECONDS))
+        await until(lambda: pids_in(tmp_path / "pids"))
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(main())
+    assert (tmp_path / "tidied").read_text() == "tidied\n"
+
+
 def test_what_a_program_leaves_behind_goes_with_it(tmp_path):
     script = "sleep 1000 & echo $! >&3; echo words"
     ended = asyncio.run(run_process(family(tmp_path / "pids", script)))
