@@ -44,6 +44,7 @@ class Telling:
         self._colour = colour
         self._calls: dict[str, ToolCall] = {}
         self._started: dict[str, float] = {}
+        self._finished: set[str] = set()
         self._began = 0.0
 
     def tell(self, session: str, records: Sequence[Record]) -> None:
@@ -73,12 +74,13 @@ class Telling:
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Resumed():
-                return [("resumed", "by a new driver")]
+                return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked(attempt=attempt, notes=notes):
+                self._calls = {}
                 again = [("retry", f"attempt {attempt}")] if attempt > 1 else []
                 return again + [("note", note) for note in notes]
             case e.ModelReplied(reply=reply, usd=usd):
-                self._calls.update((call.id, call) for call in reply.calls)
+                self._calls = {call.id: call for call in reply.calls}
                 cost = dollars(None if usd is None else float(usd))
                 said = [("model", reply.text)] if reply.text.strip() else []
                 asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
@@ -96,10 +98,13 @@ class Telling:
                 marks += [rule] if rule else []
                 return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
             case e.ToolProbed(call_id=call_id):
+                del self._started[call_id]
                 return [("probe", f"{call_id} never took effect; it may be run")]
             case e.ToolFinished(result=result, rule=rule, how=how):
                 started = self._started.get(result.call_id)
+                self._finished.add(result.call_id)
                 took = "not run" if started is None else duration(record.at - started)
+                took = "in doubt" if result.outcome == "unknown" else took
                 known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[how]
                 about = f"{known}; {rule}" if rule else known
                 return [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
@@ -117,7 +122,20 @@ class Telling:
             case e.Nudged(why=why, words=words):
                 return [("nudge", f"{why}: {words}")]
             case e.RunEnded(stop=stop, reason=reason):
+                self._calls = self._calls if stop == "waiting" else {}
                 return [("ended", f"{stop} {reason}".strip())]
+
+    def _taken_over(self) -> list[tuple[str, str]]:
+        """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""
+        told = []
+        for call in self._calls.values():
+            if call.id in self._finished:
+                told.append(
+                    ("receipt", f"{call.id} {call.name} has its result, which is used; it is not run again")
+                )
+            elif call.id in self._started:
+                told.append(("in doubt", f"{call.id} {call.name} was started and never finished"))
+        return told
 
     def _print(self, at: float, label: str, words: str) -> None:
         first, *rest = [clean(part) for part in words.splitlines()] or [""]
