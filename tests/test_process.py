@@ -14,6 +14,7 @@ from bridle import Agent, Budget, MisuseError, run_process, tool
 from bridle.testing import scripted
 from bridle.testing.script import calls
 from bridle.tools.process import Program
+from bridle.tools.tree import _guard
 
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 WAIT_SECONDS = 30.0
@@ -113,6 +114,7 @@ def test_a_command_line_is_no_program(argv):
 
 def test_a_program_that_cannot_be_started_leaves_nothing_behind(tmp_path):
     async def main():
+        await run_process(["true"])
         before = fds()
         for argv, options in ((["no-such-program"], {}), (["true"], {"cwd": tmp_path / "none"})):
             with pytest.raises(FileNotFoundError):
@@ -229,6 +231,7 @@ def test_without_a_way_to_watch_a_process_a_thread_waits_for_it(monkeypatch, tmp
 
 PROGRAM = """
 import asyncio, signal, sys, threading
+from pathlib import Path
 from bridle import Agent, CommandTool, run_process, tool
 from bridle.testing import scripted
 from bridle.testing.script import calls
@@ -242,6 +245,14 @@ if how == "run_sync":
     agent.run_sync("?")
 elif how == "run":
     asyncio.run(agent.run("?"))
+elif how == "killed":
+    async def main():
+        running = asyncio.create_task(agent.run("?"))
+        while not Path(pids).exists() or len(Path(pids).read_text().split()) < 3:
+            await asyncio.sleep(0.005)
+        print("running", flush=True)
+        await running
+    asyncio.run(main())
 else:
     # The interpreter ends with the loop in the middle of it, in a thread nobody waits for.
     threading.Thread(target=asyncio.run, args=(run_process(FAMILY),), daemon=True).start()
@@ -263,6 +274,33 @@ def test_ctrl_c_and_the_end_of_the_interpreter_end_the_family(tmp_path, how, scr
     _, error = child.communicate(timeout=WAIT_SECONDS)
     assert child.returncode == (0 if how == "exit" else -signal.SIGINT), error.decode()
     assert [pid for pid in pids_in(tmp_path / "pids") if alive(pid)] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_when_we_are_killed_the_family_goes_too(tmp_path, number):
+    command = [sys.executable, "-c", PROGRAM, "killed", str(tmp_path / "pids"), DEAF]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout.readline() == "running\n"
+        child.send_signal(number)
+        assert child.wait(WAIT_SECONDS) == -number
+    wait_until(lambda: not any(alive(pid) for pid in pids_in(tmp_path / "pids")))
+
+
+def test_a_guard_that_was_killed_is_replaced(tmp_path):
+    async def main():
+        running = asyncio.create_task(run_process(family(tmp_path / "pids")))
+        await until(lambda: pids_in(tmp_path / "pids"))
+        guard = _guard()
+        os.kill(guard._shell.pid, signal.SIGKILL)
+        await until(lambda: not alive(guard._shell.pid))
+        assert (await run_process(["true"])).ok
+        assert alive(guard._shell.pid)
+        assert alive(pids_in(tmp_path / "pids")[0])
+        running.cancel()
+        await asyncio.wait((running,))
+
+    asyncio.run(main())
+    assert zombies() == []
 
 
 def test_a_tool_of_ones_own_may_run_programs(tmp_path):

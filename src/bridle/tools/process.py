@@ -120,8 +120,8 @@ class Program:
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[None] = self._loop.create_future()
         self._pidfd = -1
-        self._popen = _started(argv, stdin, cwd, environment)
-        self._tree = Tree(self._popen)
+        self._tree = Tree(lambda: _started(argv, stdin, cwd, environment))
+        self._popen = self._tree.leader
         self._streams = {
             pipe.fileno(): Captured(output_bytes_max)
             for pipe in (self._popen.stdout, self._popen.stderr)

@@ -8,7 +8,8 @@ system lists its processes.  What makes itself a session of its own is a service
 A number is only signalled while it must be theirs: the program is not reaped before its
 group was told to end, and after that a group's number stays taken while anybody is in it.
 
-Trees that are alive when the interpreter ends are ended with it.  Nothing here awaits.
+Trees that are alive when the interpreter ends are ended with it; when it is killed, by its
+guard (guard.py).  Nothing here awaits.
 """
 
 import atexit
@@ -17,10 +18,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
+
+from .guard import Guard
 
 POLL_SECONDS = 0.01
 EXIT_GRACE_SECONDS = 1.0
@@ -37,17 +40,21 @@ class Member(NamedTuple):
 
 
 class Tree:
-    def __init__(self, leader: "subprocess.Popen[bytes]") -> None:
-        self._leader = leader
+    def __init__(self, start: Callable[[], "subprocess.Popen[bytes]"]) -> None:
+        """`start` makes the leader, of a session of its own."""
+        guard = _guard()
+        guard.ready()
+        self.leader = leader = start()
         self._owner = os.getpid()
         self._groups = {leader.pid}
         self._gone = False
-        _remember(self)
+        _live.add(self)
+        guard.add(leader.pid)
 
     @property
     def exit_code(self) -> int | None:
         """The leader's, once it was reaped; minus a signal's number if one ended it."""
-        return self._leader.returncode
+        return self.leader.returncode
 
     @property
     def owned(self) -> bool:
@@ -62,7 +69,7 @@ class Tree:
         if self._gone:
             return
         if look:
-            self._groups = {self._leader.pid, *(member.group for member in self._members())}
+            self._groups = {self.leader.pid, *(member.group for member in self._members())}
         for group in self._groups:
             with suppress(ProcessLookupError, PermissionError):
                 # Not permitted: only the dead are left (on some systems), or it became another user.
@@ -70,10 +77,11 @@ class Tree:
 
     def gone(self) -> bool:
         """Reaps the leader if it has ended; true when nobody is left."""
-        if not self._gone and self._leader.poll() is not None:
+        if not self._gone and self.leader.poll() is not None:
             self._gone = not self._is_there()
             if self._gone:
                 _live.discard(self)
+                _guard().remove(self.leader.pid)
         return self._gone
 
     def abandon(self) -> None:
@@ -81,11 +89,11 @@ class Tree:
         if self.gone():
             return
         self.signal(signal.SIGKILL)
-        if not self.gone() and self._leader.returncode is None:
+        if not self.gone() and self.leader.returncode is None:
             threading.Thread(target=self._reap, name="bridle-reaper", daemon=True).start()
 
     def _reap(self) -> None:
-        self._leader.wait()
+        self.leader.wait()
         self.gone()
 
     def _is_there(self) -> bool:
@@ -105,7 +113,7 @@ class Tree:
 
     def _members(self) -> Iterator[Member]:
         """Whoever else is in the session, where the system says so."""
-        leader = self._leader.pid
+        leader = self.leader.pid
         with suppress(OSError):
             for entry in PROC.iterdir():
                 if not entry.name.isdigit() or int(entry.name) == leader:
@@ -129,14 +137,16 @@ def _answers(group: int) -> bool:
 
 
 _live: set[Tree] = set()
-_watching: set[int] = set()
+_guards: dict[int, Guard] = {}
 
 
-def _remember(tree: Tree) -> None:
-    _live.add(tree)
-    if os.getpid() not in _watching:  # not when the module is loaded: that does nothing
-        _watching.add(os.getpid())
+def _guard() -> Guard:
+    """This process's; what a forked child inherits is its parent's business."""
+    pid = os.getpid()
+    if pid not in _guards:  # not when the module is loaded: that does nothing
+        _guards[pid] = Guard()
         atexit.register(end_all)
+    return _guards[pid]
 
 
 def end_all() -> None:
@@ -150,3 +160,6 @@ def end_all() -> None:
             if time.monotonic() > until:
                 break
             time.sleep(POLL_SECONDS)
+    guard = _guards.get(os.getpid())
+    if guard is not None:
+        guard.close()
