@@ -1,11 +1,14 @@
 """Programs as tools: what is filled in stays within its word, and every end is told as what it is."""
 
 import asyncio
+import json
 import sys
+from pathlib import Path
 
 import pytest
 
 from bridle import Agent, BadTool, Budget, CommandTool
+from bridle.cli.main import main
 from bridle.ports.tool import CallContext
 from bridle.testing import check_tool, scripted
 from bridle.testing.script import calls
@@ -154,3 +157,14 @@ def test_what_is_captured_keeps_whole_characters(size):
     exact = Captured(len(data))
     exact.take(data)
     assert exact.text() == text
+
+
+def test_the_example_works(capsys, tmp_path):
+    example = Path(__file__).parent.parent / "examples" / "commands.py"
+    prompt = '!call search {"word": "library"}\n!call count_words {"note": "library.txt"}\n!then\n!say done'
+    command = ["run", prompt, "--tools", str(example), "--store", str(tmp_path / "log.db"), "--json"]
+    assert main([*command, "--model", "sim:"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    found, counted = (part for part in told["messages"][2]["parts"] if part["type"] == "tool_result")
+    assert "notes/library.txt:" in found["parts"][0]["text"]
+    assert int(counted["parts"][0]["text"]) > 10
