@@ -31,7 +31,15 @@ from .document import schema_text
 from .given import given_parameters
 from .names import check_name
 from .plain import json_text
-from .process import GRACE_SECONDS, OUTPUT_BYTES_MAX, PASSED, ProcessResult, Program, environment
+from .process import (
+    GRACE_SECONDS,
+    OUTPUT_BYTES_MAX,
+    PASSED,
+    ProcessResult,
+    Program,
+    environment,
+    taking_turns,
+)
 from .results import parts_of
 
 ERROR_STDERR_CHARACTERS = 1_200
@@ -82,14 +90,15 @@ class CommandTool:
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
         given = {**self.conduct.arguments, **arguments}
         argv = self.words(given)
-        program = Program(
-            argv,
-            stdin=self._stdin.format_map({name: _text(value) for name, value in given.items()}),
-            cwd=self._cwd,
-            environment=environment(self._pass_env, self._env),
-            output_bytes_max=self._output_bytes_max,
-            grace=self._grace,
-        )
+        async with taking_turns():
+            program = Program(
+                argv,
+                stdin=self._stdin.format_map({name: _text(value) for name, value in given.items()}),
+                cwd=self._cwd,
+                environment=environment(self._pass_env, self._env),
+                output_bytes_max=self._output_bytes_max,
+                grace=self._grace,
+            )
         try:
             ended = await program.end(None)
         except asyncio.CancelledError as error:

@@ -20,8 +20,9 @@ import signal
 import subprocess
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from weakref import WeakKeyDictionary
 
 from ..values.errors import MisuseError
 from ..values.value import Value
@@ -84,15 +85,31 @@ async def run_process(
     `env` is set for it, besides what `pass_env` names of ours.  Raises OSError when the program cannot be
     started.  When this is cancelled, the program and all it started have been stopped before it returns.
     """
-    program = Program(
-        argv,
-        stdin=stdin,
-        cwd=cwd,
-        environment=environment(pass_env, env or {}),
-        output_bytes_max=output_bytes_max,
-        grace=grace,
-    )
+    async with taking_turns():
+        program = Program(
+            argv,
+            stdin=stdin,
+            cwd=cwd,
+            environment=environment(pass_env, env or {}),
+            output_bytes_max=output_bytes_max,
+            grace=grace,
+        )
     return await program.end(timeout)
+
+
+@asynccontextmanager
+async def taking_turns() -> AsyncGenerator[None]:
+    """One start in a turn of the event loop: each takes milliseconds, and a batch may want thirty at once.
+
+    Nothing is awaited after the start: who is cancelled there would leave a program that nobody ends.
+    """
+    lock = _starting.setdefault(asyncio.get_running_loop(), asyncio.Lock())
+    async with lock:
+        await asyncio.sleep(0)
+        yield
+
+
+_starting: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]" = WeakKeyDictionary()
 
 
 def environment(names: Sequence[str], values: Mapping[str, str]) -> dict[str, str]:
