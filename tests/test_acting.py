@@ -9,7 +9,7 @@ from bridle.ports.tool import time_is_up
 from bridle.run import acting
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
-from bridle.values.approval import Verdict
+from bridle.values.event import ToolStarted
 from bridle.values.request import ToolSpec
 
 
@@ -110,11 +110,14 @@ def test_the_runs_time_is_up_for_stubborn_tools_too(monkeypatch):
 def test_nothing_is_begun_when_there_is_no_time_left():
     ran = []
 
-    async def slow_person(question):
-        clock.advance(100.0)
-        return Verdict(answer="approve")
+    class SlowStore:
+        """Writing the intent took as long as there was."""
 
-    @tool(effect="write", approve=True)
+        def saw(self, session, happening):
+            if isinstance(getattr(happening, "event", None), ToolStarted):
+                clock.advance(100.0)
+
+    @tool(effect="write")
     def pay() -> str:
         """Pay."""
         ran.append(1)
@@ -122,7 +125,7 @@ def test_nothing_is_begun_when_there_is_no_time_left():
 
     clock = FakeClock()
     agent = Agent(
-        scripted(calls(("pay", {})), "x"), tools=[pay], clock=clock, approver=slow_person,
+        scripted(calls(("pay", {})), "x"), tools=[pay], clock=clock, watchers=[SlowStore()],
         budget=Budget(seconds=50),
     )  # fmt: skip
     result = agent.run_sync("?")

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from bridle import Agent, RawTool, tool
+from bridle import Agent, Budget, RawTool, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
@@ -277,6 +277,32 @@ def test_speaking_to_a_session_that_waits_closes_the_question():
     result = agent.run_sync("forget it", session="s")
     assert (result.stop, result.text, ran) == ("done", "never mind then", [])
     assert [r.outcome for m in result.messages for r in m.results] == ["cancelled"]
+
+
+@pytest.mark.parametrize("where", ["same process", "new process", "code redeployed"])
+def test_a_persons_time_is_not_the_runs(where):
+    pay, ran = paying(approve=True)
+    clock, store, line = FakeClock(), MemoryStore(), scripted(calls(("pay", {"amount": 1})), "ok")
+
+    async def slow(question):
+        clock.advance(3600.0)
+        return Verdict(answer="approve")
+
+    def agent(**options):
+        return Agent(line, tools=[pay], store=store, clock=clock, budget=Budget(seconds=50), **options)
+
+    async def main():
+        if where == "same process":
+            return await agent(approver=slow).run("?", session="s")
+        await agent().run("?", session="s")
+        clock.advance(3600.0)
+        later = agent(instructions="Changed." if where == "code redeployed" else None)
+        await later.approve("s", "c1_0")
+        clock.advance(3600.0)
+        return await later.resume("s")
+
+    result = asyncio.run(main())
+    assert (result.stop, ran) == ("done", [(1, "shop")]), result.reason
 
 
 PROGRAM = """

@@ -20,6 +20,7 @@ CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 WAIT_SECONDS = 30.0
 """Far more than anything here takes; it only turns a hang into a failure."""
 POLL_SECONDS = 0.005
+TRIES = 6
 PROC = Path("/proc")
 
 pytestmark = pytest.mark.skipif(not PROC.is_dir(), reason="looks processes up where Linux lists them")
@@ -233,7 +234,7 @@ def test_many_programs_at_once_do_not_stall_the_loop():
         return longest
 
     # Whoever else uses the machine may stop us as well; what stalls the loop does so every time.
-    assert min(asyncio.run(longest_gap()) for _ in range(3)) < 0.05
+    assert any(asyncio.run(longest_gap()) < 0.05 for _ in range(TRIES))
 
 
 def test_a_program_that_is_cancelled_before_its_turn_never_starts(tmp_path):

@@ -23,6 +23,7 @@ CONTEXT = CallContext(session="s", call_id="c", key="k")
 WAIT_SECONDS = 30.0
 """Far more than anything here takes; it only turns a hang into a failure."""
 WAITS_MAX = 1_000_000
+TRIES = 6
 
 
 class Gate:
@@ -372,7 +373,7 @@ def test_sleeping_functions_never_stall_the_loop():
         return Agent(scripted(calls(*[("sleeps", {})] * 8), "done"), tools=[sleeps])
 
     # Whoever else uses the machine may stop us as well; a tool that stalls the loop does so every time.
-    assert min(longest_gap(agent()) for _ in range(3)) < 0.05
+    assert any(longest_gap(agent()) < 0.05 for _ in range(TRIES))
 
 
 CTRL_C = """

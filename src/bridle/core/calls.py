@@ -61,7 +61,14 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         problem = problem_with(edited, callable_tools(state.settings))
         if problem:
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
-    return _with(state, event.call_id, answer=event)
+    waited = state if any(item.running and item.result is None for item in state.calls) else paused(state, at)
+    return _with(waited, event.call_id, answer=event)
+
+
+def paused(state: State, at: float) -> State:
+    """Since the last event nothing went on but waiting for a person or for a driver: not the run's time."""
+    started_at = state.run.started_at + max(0.0, at - state.now)
+    return replace(state, run=replace(state.run, started_at=started_at))
 
 
 def closed(state: State, at: float) -> State:

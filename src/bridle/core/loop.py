@@ -27,6 +27,7 @@ from .calls import (
     approval_asked,
     checked_again,
     given_up,
+    paused,
     results_message,
     tool_finished,
     tool_probed,
@@ -105,7 +106,8 @@ def _ask_or_end(state: State) -> Effect:
 def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
     session = state.session or event.session
-    after = replace(state, phase=phase, settings=event.settings, session=session)
+    # Only a driver that takes over brings other settings: until it came, nobody was driving.
+    after = replace(paused(state, at), phase=phase, settings=event.settings, session=session)
     if event.settings.tools != state.settings.tools:
         after = replace(after, calls=checked_again(after))
     return viewed(after)
