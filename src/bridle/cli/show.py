@@ -72,6 +72,8 @@ class Telling:
                 return [("imported", told), *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
+            case e.ToolsShown(names=names, why=why):
+                return [("tools", f"{', '.join(names)} from here on: {why}")]
             case e.Resumed():
                 return [("resumed", "by a new driver")]
             case e.ModelAsked(attempt=attempt, notes=notes):

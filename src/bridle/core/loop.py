@@ -31,6 +31,7 @@ from .calls import (
     tool_finished,
     tool_probed,
     tool_started,
+    tools_shown,
 )
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
@@ -106,7 +107,7 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
     session = state.session or event.session
     after = replace(state, phase=phase, settings=event.settings, session=session)
-    if event.settings.tools != state.settings.tools:
+    if event.settings.every_tool != state.settings.every_tool:
         after = replace(after, calls=checked_again(after))
     return viewed(after)
 
@@ -202,9 +203,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(reply, state.settings, event.objection, event.claims, forbidden=run.forbidden)
-        if acting
-        else (),
+        calls=opened(reply, state, event.objection, event.claims, forbidden=run.forbidden) if acting else (),
         run=replace(run, nudges=0, said="") if acting else run,
         total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
@@ -305,16 +304,19 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelReplied): _replied,
     (Phase.ASKING, e.ModelFailed): _failed,
     (Phase.ASKING, e.ViewChanged): _view_changed,
+    (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
     (Phase.JUDGING, e.Resumed): _resumed,
     (Phase.JUDGING, e.ModelAsked): _asked,
     (Phase.JUDGING, e.ViewChanged): _view_changed,
+    (Phase.JUDGING, e.ToolsShown): tools_shown,
     (Phase.JUDGING, e.Nudged): _nudged,
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,
     (Phase.ACTING, e.Resumed): _resumed,
+    (Phase.ACTING, e.ToolsShown): tools_shown,
     (Phase.ACTING, e.ToolStarted): tool_started,
     (Phase.ACTING, e.ToolProbed): tool_probed,
     (Phase.ACTING, e.ToolFinished): tool_finished,

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..values.message import Message
 from ..values.parts import Media, Part, Text, ToolResult
+from ..values.request import ToolSpec
 from .fitting import unfit_in
 from .handoff import pictures_in
 from .state import State
@@ -70,9 +71,14 @@ def said(state: State, message: Message) -> State:
 def _overhead(state: State) -> int:
     settings = state.settings
     texts = [settings.instructions, settings.output.parameters if settings.output else ""]
-    for spec in settings.tools:
-        texts += (spec.name, spec.description, spec.parameters)
-    return sum(text_tokens(text) for text in texts) + MESSAGE_TOKENS
+    told = sum(text_tokens(text) for text in texts) + tools_tokens(settings.tools)
+    shown = tuple(spec for spec in settings.hidden if spec.name in state.shown)
+    return told + tools_tokens(shown) + MESSAGE_TOKENS
+
+
+def tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
+    texts = [text for spec in tools for text in (spec.name, spec.description, spec.parameters)]
+    return sum(map(text_tokens, texts))
 
 
 def text_tokens(text: str) -> int:

@@ -141,6 +141,8 @@ class State(Value):
     """What of the transcript is changed in the view."""
     unfit: tuple[Unfit, ...] = ()
     """What in the view the current model cannot take."""
+    shown: tuple[str, ...] = ()
+    """The hidden tools that were shown since, in that order; some may be gone from the settings."""
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""

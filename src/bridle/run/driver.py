@@ -25,6 +25,7 @@ from ..core.effects import (
     ProbeTool,
     RunTool,
     SeekApproval,
+    ShowTools,
 )
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
@@ -173,6 +174,8 @@ class Driver:
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why, seat=seat):
                 await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
+            case ShowTools(names=names, why=why):
+                await self.record(e.ToolsShown(names=names, why=why))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 

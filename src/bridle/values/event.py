@@ -99,6 +99,17 @@ class ViewChanged(_Quiet, tag="view_changed"):
     """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
 
 
+class ToolsShown(_Quiet, tag="tools_shown"):
+    """Tools that were hidden (`Settings.hidden`) are in every request from here on, after all others.
+
+    Once shown, a tool stays, and stays where it is: whoever takes it away again, or puts it anywhere
+    but at the end, moves the whole prefix.
+    """
+
+    names: tuple[str, ...]
+    why: str
+
+
 class Resumed(_Quiet, tag="resumed"):
     """A new driver took the session over; whatever was under way in the old one is in doubt."""
 
@@ -261,6 +272,7 @@ Event = (
     | Imported
     | Prompted
     | ViewChanged
+    | ToolsShown
     | Resumed
     | ModelAsked
     | ModelReplied

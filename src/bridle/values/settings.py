@@ -17,6 +17,9 @@ class Settings(Value):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    """What is shown to the model from the beginning."""
+    hidden: tuple[ToolSpec, ...] = ()
+    """What may be shown to it later, by `ToolsShown`; until then it is not there for the model."""
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
     output: OutputSpec | None = None
@@ -31,3 +34,7 @@ class Settings(Value):
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()
+
+    @property
+    def every_tool(self) -> tuple[ToolSpec, ...]:
+        return (*self.tools, *self.hidden)
