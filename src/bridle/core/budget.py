@@ -4,8 +4,6 @@ Asked before every request.  A limit that is only looked at afterwards is a limi
 that was broken: the worst case of the next call (the prompt as estimated, plus every
 output token it may produce) has to fit in what is left, so the output is clamped to
 what can be paid for, and a call that could not say anything useful is not made.
-
-What came of it is added up here too (`charged`, `plus`).
 """
 
 from decimal import Decimal
@@ -50,26 +48,6 @@ def room(state: State) -> int:
             return 0  # what a call costs is unknown, so no limit on it can be held
         rooms.append(_affordable(price, run.budget.usd - spent, state.prompt_tokens))
     return min(rooms)
-
-
-def charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
-    """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
-    if usage is None:
-        return state
-    if not usage.total:
-        usage = Usage(input=state.prompt_tokens, incomplete=True)
-        price = state.settings.model.price
-        usd = price.cost(usage) if price else None
-    return replace(
-        state,
-        run=replace(state.run, spent=plus(state.run.spent, usage, usd)),
-        total=plus(state.total, usage, usd),
-    )
-
-
-def plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:
-    known = None if spent.usd is None or usd is None else spent.usd + usd
-    return Spent(steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
 
 
 def _affordable(price: Price, left: Decimal, prompt_tokens: int) -> int:

@@ -36,7 +36,9 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 
 
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    after = _with(state, event.result.call_id, result=event.result, running=False)
+    wholes = (event.whole,) if event.whole is not None and event.whole not in state.wholes else ()
+    before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
+    after = _with(before, event.result.call_id, result=event.result, running=False)
     item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
     return closed(remembered(after, item) if item is not None else after, at)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
-from ..values.parts import Part, Reasoning, Text, ToolCall
+from ..values.parts import Text, ToolCall
 from .budget import charged, exhausted, plus
 from .calls import (
     approval_answered,
@@ -36,11 +36,12 @@ from .calls import (
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
+from .excerpt import reader_wanted
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import SENT_OTHERWISE, wait_before_next
-from .saying import added, said
+from .saying import added, counts, said
 from .state import Phase, Run, State
 from .undoing import compensation_finished, compensation_started, undone_note
 
@@ -89,6 +90,9 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
+    reader = reader_wanted(state)
+    if reader:
+        return reader
     change = wanted(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
@@ -211,7 +215,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
-    if not any(_counts(part) for part in parts):
+    if not any(counts(part) for part in parts):
         return after
     message = Message(
         role="assistant",
@@ -272,13 +276,6 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         after.run, stop=event.stop, reason=event.reason, answer=answer, output=output, reply=None, said=""
     )
     return replace(after, phase=Phase.RESTING, run=run)
-
-
-def _counts(part: Part) -> bool:
-    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
-    if isinstance(part, Text):
-        return bool(part.text.strip())
-    return not isinstance(part, Reasoning)
 
 
 def _last_calls(state: State) -> tuple[ToolCall, ...]:

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ..values.message import Message
-from ..values.parts import Media, Part, Text, ToolResult
+from ..values.parts import Media, Part, Reasoning, Text, ToolResult
 from ..values.request import ToolSpec
 from .fitting import unfit_in
 from .handoff import pictures_in
@@ -66,6 +66,13 @@ def _told_fully(message: Message, home: str) -> Message:
 def said(state: State, message: Message) -> State:
     estimate = (state.prompt_tokens or _overhead(state)) + _tokens(message.parts) + MESSAGE_TOKENS
     return replace(added(state, message), prompt_tokens=estimate)
+
+
+def counts(part: Part) -> bool:
+    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
+    if isinstance(part, Text):
+        return bool(part.text.strip())
+    return not isinstance(part, Reasoning)
 
 
 def _overhead(state: State) -> int:

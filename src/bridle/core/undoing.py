@@ -22,7 +22,7 @@ TOLD = "Since then these completed actions of yours were undone: {names}. They n
 def remembered(state: State, item: OpenCall) -> State:
     """The state after a call has its result: what can be undone is written down."""
     result = item.result
-    spec = next((spec for spec in state.settings.tools if spec.name == item.call.name), None)
+    spec = next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
     if result is None or spec is None or not spec.compensation or result.outcome not in ("ok", *MAYBE):
         return state
     done = Compensation(

@@ -46,6 +46,7 @@ from ..values.usage import Usage
 from .approving import Approver
 from .asking import Exchange
 from .hands import Hands
+from .keeping import Keeping
 from .line import Line
 
 LOG = logging.getLogger("bridle")
@@ -81,7 +82,8 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: Kept = line.codec.keep()
         self._exchange: Exchange | None = None
-        self._hands = Hands(session, tools, clock, self.record, approver)
+        keeping = Keeping(store, lambda: self.state)
+        self._hands = Hands(session, {**keeping.tools, **tools}, clock, self.record, keeping.fit, approver)
         self.answer = self._hands.answer
 
     @property
@@ -161,7 +163,7 @@ class Driver:
                 await self._hands.probe(effect)
             case Excuse(call=call, outcome=outcome, why=why, rule=rule, how=how):
                 result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
-                await self.record(e.ToolFinished(result=result, rule=rule, how=how))
+                await self._hands.finish(result, rule, how)
             case SeekApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
                 await self.record(
                     e.ApprovalAsked(

@@ -22,11 +22,13 @@ from .request import ToolChoice
 from .settings import Settings
 from .usage import Budget, Usage
 from .value import Value
+from .whole import Whole
 
 RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
 ]
 
+How = Literal["run", "probe", "person"]
 Question = Literal["run", "in_doubt"]
 Answer = Literal["approve", "reject", "done"]
 """`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
@@ -42,6 +44,11 @@ class _Quiet(Value):
     @property
     def once(self) -> str | None:
         return None
+
+    @property
+    def refers(self) -> tuple[str, ...]:
+        """Hashes of what must be in the store before this is; see `Store.put_blob`."""
+        return ()
 
 
 class Configured(_Quiet, tag="configured"):
@@ -214,12 +221,18 @@ class ToolFinished(_Quiet, tag="tool_finished"):
     result: ToolResult
     rule: str = ""
     """What denied it, where a policy or a person did."""
-    how: Literal["run", "probe", "person"] = "run"
+    how: How = "run"
     """How the result is known, when not from running it."""
+    whole: Whole | None = None
+    """Where all of it is, when the result is an excerpt."""
 
     @property
     def once(self) -> str | None:
         return f"receipt:{self.result.call_id}"
+
+    @property
+    def refers(self) -> tuple[str, ...]:
+        return (self.whole.hash,) if self.whole else ()
 
 
 class CompensationStarted(_Quiet, tag="compensation_started"):

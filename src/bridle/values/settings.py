@@ -11,6 +11,8 @@ from .value import Value
 
 REPEATS_DEFAULT = 5
 TOOLS_AT_ONCE_DEFAULT = 32
+RESULT_CHARACTERS_DEFAULT = 30_000
+"""Some ten thousand tokens: much for one answer, little beside a context."""
 
 
 class Settings(Value):
@@ -31,6 +33,8 @@ class Settings(Value):
     approval_seconds: float | None = None
     """How long a question to a person stays open; None for as long as it takes."""
     tools_at_once_max: int = TOOLS_AT_ONCE_DEFAULT
+    result_characters: int | None = RESULT_CHARACTERS_DEFAULT
+    """The most words of one tool result that are sent; None for all of them, however many."""
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()

@@ -1,0 +1,82 @@
+"""What a tool brought, as it is kept: whole, or as an excerpt with the whole put by.
+
+The bytes are durable before the record that refers to them.  A crash in between leaves bytes
+that nobody refers to, which costs room and nothing else; the other way round it would leave a
+handle to nothing.
+
+`ReadResult` is the tool for the rest.  It reads what this session's log refers to: a hash that
+a model knows from elsewhere opens nothing here.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+
+from ..core.excerpt import PAGE_CHARACTERS_DEFAULT, READ_RESULT, excerpt, is_long, whole_text
+from ..core.paging import LEAD_CHARACTERS_MAX, page, places
+from ..core.state import State
+from ..ports.store import Store
+from ..ports.tool import CallContext, Json, Tool
+from ..values.errors import MisuseError
+from ..values.parts import Text, ToolResult
+from ..values.request import ToolSpec
+from ..values.settings import RESULT_CHARACTERS_DEFAULT
+from ..values.whole import HANDLE_LENGTH, Whole
+
+HANDLES_TOLD_MAX = 10
+
+
+class Keeping:
+    """`state` is asked anew every time: what may be read grows with the log."""
+
+    def __init__(self, store: Store, state: Callable[[], State]) -> None:
+        self._store, self._state = store, state
+        self.tools: Mapping[str, Tool] = {READ_RESULT.name: ReadResult(store, state)}
+
+    async def fit(self, result: ToolResult) -> tuple[ToolResult, Whole | None]:
+        """The result to record, and where the whole is if that is not all of it."""
+        state = self._state()
+        limit, readable = state.settings.result_characters, READ_RESULT in state.settings.hidden
+        if limit is None or not is_long(result, limit):
+            return result, None
+        call = next((item.call for item in state.calls if item.call.id == result.call_id), None)
+        if readable and call is not None and call.name == READ_RESULT.name:
+            return result, None  # a page of a page would never end
+        text = whole_text(result)
+        whole = Whole(hash=await self._store.put_blob(text.encode()), characters=len(text))
+        return excerpt(result, text, whole, limit, readable=readable), whole
+
+
+class ReadResult:
+    def __init__(self, store: Store, state: Callable[[], State]) -> None:
+        self._store, self._state = store, state
+
+    @property
+    def spec(self) -> ToolSpec:
+        return READ_RESULT
+
+    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text]:
+        handle, words = str(arguments["handle"]).strip(), str(arguments.get("search", ""))
+        offset, limit = arguments.get("offset", 0), arguments.get("limit", PAGE_CHARACTERS_DEFAULT)
+        assert isinstance(offset, int)
+        assert isinstance(limit, int)
+        state = self._state()
+        whole = self._found(handle, state.wholes)
+        data = await self._store.get_blob(whole.hash)
+        if data is None:
+            raise MisuseError(f"the text of {handle} is no longer in the store; ask for it anew")
+        longest = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
+        most = min(limit, longest)
+        # In a thread: of a long text, even decoding it takes longer than others should wait.
+        return (Text(text=await asyncio.to_thread(_page, data, words, offset, most)),)
+
+    def _found(self, handle: str, wholes: Sequence[Whole]) -> Whole:
+        for whole in wholes:
+            if len(handle) >= HANDLE_LENGTH and whole.hash.startswith(handle):
+                return whole
+        known = ", ".join(whole.handle for whole in wholes[-HANDLES_TOLD_MAX:]) or "none so far"
+        raise MisuseError(f"no result of this conversation has the handle {handle!r}; there are: {known}")
+
+
+def _page(data: bytes, words: str, offset: int, limit: int) -> str:
+    text = data.decode()
+    return places(text, words, offset, limit) if words else page(text, offset, limit)
