@@ -23,6 +23,7 @@ from ..values.settings import RESULT_CHARACTERS_DEFAULT
 from ..values.whole import HANDLE_LENGTH, Whole
 
 HANDLES_TOLD_MAX = 10
+PIECE_CHARACTERS = 1 << 18
 
 
 class Keeping:
@@ -42,7 +43,9 @@ class Keeping:
         if readable and call is not None and call.name == READ_RESULT.name:
             return result, None  # a page of a page would never end
         text = whole_text(result)
-        whole = Whole(hash=await self._store.put_blob(text.encode()), characters=len(text))
+        # In a thread, piece by piece: megabytes at one go are longer than others should wait.
+        data = await asyncio.to_thread(_encoded, text) if len(text) > PIECE_CHARACTERS else text.encode()
+        whole = Whole(hash=await self._store.put_blob(data), characters=len(text))
         return excerpt(result, text, whole, limit, readable=readable), whole
 
 
@@ -66,7 +69,6 @@ class ReadResult:
             raise MisuseError(f"the text of {handle} is no longer in the store; ask for it anew")
         longest = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
         most = min(limit, longest)
-        # In a thread: of a long text, even decoding it takes longer than others should wait.
         return (Text(text=await asyncio.to_thread(_page, data, words, offset, most)),)
 
     def _found(self, handle: str, wholes: Sequence[Whole]) -> Whole:
@@ -75,6 +77,11 @@ class ReadResult:
                 return whole
         known = ", ".join(whole.handle for whole in wholes[-HANDLES_TOLD_MAX:]) or "none so far"
         raise MisuseError(f"no result of this conversation has the handle {handle!r}; there are: {known}")
+
+
+def _encoded(text: str) -> bytes:
+    starts = range(0, len(text), PIECE_CHARACTERS)
+    return b"".join(text[at : at + PIECE_CHARACTERS].encode() for at in starts)
 
 
 def _page(data: bytes, words: str, offset: int, limit: int) -> str:

@@ -9,6 +9,7 @@ A lock, and not the event loop, keeps two appends apart: agents are driven from
 several loops and threads at once, and check-then-extend is two steps.
 """
 
+import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -19,6 +20,9 @@ from ..values.errors import SessionNotFound
 from ..values.record import GENESIS, Record
 from .holding import held
 from .refusals import behind, beyond, check_name, dangling, diverged, once_names, repeated, taken
+
+LONG_BYTES = 1 << 20
+"""From here on a hash takes long enough to be made beside the event loop."""
 
 
 class MemoryStore:
@@ -73,7 +77,7 @@ class MemoryStore:
             self._touch(_Line(new, parent, at, last.hash if last else GENESIS))
 
     async def put_blob(self, data: bytes) -> str:
-        hash_ = sha256(data).hexdigest()
+        hash_ = await asyncio.to_thread(_hash, data) if len(data) > LONG_BYTES else _hash(data)
         with self._lock:
             self._blobs.setdefault(hash_, bytes(data))
         return hash_
@@ -97,6 +101,10 @@ class MemoryStore:
         self._touches += 1
         line.touched = self._touches
         self._lines[line.id] = line
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
 
 
 class _Line:
