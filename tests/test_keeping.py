@@ -36,6 +36,10 @@ def handle_of(text):
 HANDLE = handle_of(LINES)
 
 
+class Crash(Exception):
+    pass
+
+
 @tool(effect="read")
 async def dump() -> str:
     """Everything there is."""
@@ -118,6 +122,48 @@ def test_the_reader_is_shown_from_then_on_at_the_end_and_nothing_else_moves():
     assert names == [["dump", "peek"]] * 2 + [["dump", "peek", "read_result"]] * 3
     for earlier, later in pairwise(asked):
         assert later.messages[: len(earlier.messages)] == earlier.messages
+
+
+def test_numbers_spelled_with_a_point_are_numbers():
+    line, store = scripted(calls(("dump", {})), reads(offset=700.0, limit=100.0), "Read."), MemoryStore()
+
+    async def main():
+        await agent(line, store).run("go", session="s")
+        assert body((await receipts(store))[-1])[1] == 700
+
+    asyncio.run(main())
+
+
+def test_what_a_person_tells_of_a_call_is_shortened_like_any_result():
+    class Dying(MemoryStore):
+        dying = True
+
+        async def append(self, session, after, records):
+            if self.dying and isinstance(records[0].event, e.ToolFinished):
+                raise Crash
+            await super().append(session, after, records)
+
+    @tool(on_unknown="ask")
+    async def send() -> str:
+        """Send it."""
+        return "sent"
+
+    async def main():
+        store = Dying()
+        subject = agent(scripted(calls(("send", {})), "ok"), store, tools=(send,))
+        with pytest.raises(Crash):
+            await subject.run("go", session="s")
+        store.dying = False
+        assert (await subject.resume("s")).stop == "waiting"
+        (question,) = await subject.approvals("s")
+        await subject.settle("s", question.id, LINES)
+        assert (await subject.resume("s")).text == "ok"
+        (receipt,) = await receipts(store)
+        assert receipt.how == "person"
+        assert len(receipt.result.text) <= LIMIT
+        assert (await store.get_blob(receipt.whole.hash)).decode() == LINES
+
+    asyncio.run(main())
 
 
 def test_without_a_limit_everything_is_sent():
@@ -296,10 +342,6 @@ def test_another_limit_later_changes_nothing_that_was_decided():
         assert (await store.read("s"))[: len(before)] == before
 
     asyncio.run(main())
-
-
-class Crash(Exception):
-    pass
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -40,7 +40,7 @@ def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) ->
     before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
     after = _with(before, event.result.call_id, result=event.result, running=False)
     item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
-    return closed(remembered(after, item) if item is not None else after, at)
+    return closed(remembered(after, item, event.whole) if item is not None else after, at)
 
 
 def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> State:

@@ -82,8 +82,9 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: Kept = line.codec.keep()
         self._exchange: Exchange | None = None
-        keeping = Keeping(store, lambda: self.state)
-        self._hands = Hands(session, {**keeping.tools, **tools}, clock, self.record, keeping.fit, approver)
+        self.keeping = Keeping(store, lambda: self.state)
+        known = {**self.keeping.tools, **tools}
+        self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver)
         self.answer = self._hands.answer
 
     @property

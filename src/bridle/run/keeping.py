@@ -16,7 +16,7 @@ from ..core.paging import LEAD_CHARACTERS_MAX, page, places
 from ..core.state import State
 from ..ports.store import Store
 from ..ports.tool import CallContext, Json, Tool
-from ..values.errors import MisuseError
+from ..values.errors import Corrupt, MisuseError
 from ..values.parts import Text, ToolResult
 from ..values.request import ToolSpec
 from ..values.settings import RESULT_CHARACTERS_DEFAULT
@@ -48,6 +48,9 @@ class Keeping:
         whole = Whole(hash=await self._store.put_blob(data), characters=len(text))
         return excerpt(result, text, whole, limit, readable=readable), whole
 
+    async def text_of(self, whole: Whole) -> str:
+        return (await _kept(self._store, whole)).decode()
+
 
 class ReadResult:
     def __init__(self, store: Store, state: Callable[[], State]) -> None:
@@ -59,14 +62,10 @@ class ReadResult:
 
     async def run(self, arguments: Mapping[str, Json], context: CallContext) -> Sequence[Text]:
         handle, words = str(arguments["handle"]).strip(), str(arguments.get("search", ""))
-        offset, limit = arguments.get("offset", 0), arguments.get("limit", PAGE_CHARACTERS_DEFAULT)
-        assert isinstance(offset, int)
-        assert isinstance(limit, int)
+        offset, limit = _number(arguments, "offset", 0), _number(arguments, "limit", PAGE_CHARACTERS_DEFAULT)
         state = self._state()
         whole = self._found(handle, state.wholes)
-        data = await self._store.get_blob(whole.hash)
-        if data is None:
-            raise MisuseError(f"the text of {handle} is no longer in the store; ask for it anew")
+        data = await _kept(self._store, whole)
         longest = (state.settings.result_characters or RESULT_CHARACTERS_DEFAULT) - LEAD_CHARACTERS_MAX
         most = min(limit, longest)
         return (Text(text=await asyncio.to_thread(_page, data, words, offset, most)),)
@@ -77,6 +76,21 @@ class ReadResult:
                 return whole
         known = ", ".join(whole.handle for whole in wholes[-HANDLES_TOLD_MAX:]) or "none so far"
         raise MisuseError(f"no result of this conversation has the handle {handle!r}; there are: {known}")
+
+
+def _number(arguments: Mapping[str, Json], name: str, otherwise: int) -> int:
+    """JSON knows one kind of number: 5.0 is a whole one too."""
+    given = arguments.get(name, otherwise)
+    return int(given) if isinstance(given, int | float) else otherwise
+
+
+async def _kept(store: Store, whole: Whole) -> bytes:
+    data = await store.get_blob(whole.hash)
+    if data is None:
+        raise Corrupt(
+            f"the store no longer has {whole.hash}, to which its log refers; restore it from a backup"
+        )
+    return data
 
 
 def _encoded(text: str) -> bytes:
