@@ -474,6 +474,45 @@ def test_words_pictures_and_files_go_out_legally(profile):
     assert "read_result" in last
 
 
+SIMULATED = (
+    "sim:",
+    "sim:gemini/gemini-3.5-flash",
+    "sim:openai/gpt-5.5",
+    "sim:openai-chat/gpt-5.5",
+    "sim:bedrock/anthropic.claude-sonnet-5-5",
+)
+
+
+@pytest.mark.parametrize("model", SIMULATED)
+def test_every_simulated_provider_takes_the_excerpt_and_the_tool_that_came_later(model):
+    call = json.dumps({"handle": HANDLE, "offset": 700, "limit": 300})
+    prompt = f"!call dump {{}}\n!then\n!call read_result {call}\n!then\n!say Read."
+    store = MemoryStore()
+
+    async def main():
+        result = await agent(model, store).run(prompt, session="s")
+        assert (result.stop, result.text) == ("done", "Read.")
+        assert body((await receipts(store))[-1])[1] == 700
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("model", SIMULATED)
+def test_every_simulated_provider_takes_pictures_and_files_from_a_tool(model):
+    @tool(effect="read")
+    async def photo() -> tuple[Text | Media, ...]:
+        """Take a picture."""
+        image = Media(kind="image", media_type="image/png", data=PIXEL)
+        file = Media(kind="document", media_type="application/pdf", data="JVBERi0xLjQK", name="report.pdf")
+        return Text(text=LINES), image, file, Text(text="the end")
+
+    async def main():
+        result = await agent(model, tools=(photo,)).run("!call photo {}\n!then\n!say Seen.")
+        assert (result.stop, result.failure) == ("done", None)
+
+    asyncio.run(main())
+
+
 # Five megabytes, by the simulator's rules, from one process to the next.
 
 CHILD = """if True:
