@@ -6,6 +6,7 @@ import random
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
 
@@ -13,6 +14,7 @@ import pytest
 
 from bridle import Agent, tool
 from bridle.core.excerpt import READ_RESULT
+from bridle.sim.profiles import LOCAL
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
@@ -436,7 +438,16 @@ def test_streamed_or_not_the_log_is_the_same():
 # Pictures and files among the words, on every wire.
 
 
-@pytest.mark.parametrize("profile", PROFILES, ids=lambda one: one.name)
+def variants():
+    """Servers that take files, and local ones, which the tables of endpoints say do not."""
+    for profile in PROFILES:
+        yield replace(profile, manners=tuple(one for one in profile.manners if one != LOCAL))
+        if LOCAL in profile.manners:
+            dialect = {**json.loads(profile.dialect or "{}"), "documents": "omit"}
+            yield replace(profile, dialect=json.dumps(dialect))
+
+
+@pytest.mark.parametrize("profile", list(variants()), ids=lambda one: f"{one.name} {one.dialect}")
 def test_words_pictures_and_files_go_out_legally(profile):
     server = Server(profile, "here")
     document = Media(kind="document", media_type="application/pdf", data="JVBERi0xLjQK", name="report.pdf")
@@ -457,7 +468,7 @@ def test_words_pictures_and_files_go_out_legally(profile):
         subject = agent(server.line(), store, tools=(look, photo), instructions="Be brief.", max_tokens=1_000)
         for _ in range(2):
             result = await subject.run("Look?", session="s")
-            assert result.stop == "done"
+            assert result.stop == "done", result.reason
         assert server.problems == []
         kept = [receipt for receipt in await receipts(store) if receipt.whole]
         assert kept
