@@ -355,6 +355,23 @@ def test_ask_answer_and_resume(capsys, home, answer):
     assert {"approve": "approve by", "edit": "approve by ann", "reject": "too much"}[answer] in shown
 
 
+def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
+    (home / "long.py").write_text(
+        "from bridle import tool\n@tool\ndef dump() -> str:\n    'Everything.'\n    return 'a line\\x1b[1m\\n' * 10_000\n"
+    )
+    assert main(["run", "!call dump {}\n!then\n!say ok", "--tools", "long.py", "--yes", "--json"]) == 0
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["show", session]) == 0
+    shown = told(capsys)[0]
+    assert "excerpt  of 110,000 characters; --result " in shown
+    assert "read_result from here on" in shown
+    handle = shown.split("--result ")[1].split()[0]
+    assert main(["show", session, "--result", handle]) == 0
+    assert told(capsys)[0] == "a line\x1b[1m\n" * 10_000
+    assert main(["show", session, "--result", "0000"]) == 2
+    assert handle in told(capsys)[1]
+
+
 def test_wrong_answers_are_one_line(capsys, home):
     assert main(["approve", "nothing"]) == 2
     assert "there is no log" in told(capsys)[1]

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.core.dispatch import FORBIDDEN, IN_DOUBT, call_key, numbered
-from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool
+from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool, ShowTools
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
 from bridle.core.retry import ATTEMPTS_MAX, SENT_OTHERWISE, TRANSIENT, wait_before_next
@@ -85,6 +85,8 @@ class Story:
                     return effects[0]
                 case ChangeView(changes=changes, why=why, seat=seat):
                     self.tell(e.ViewChanged(changes=changes, why=why, seat=seat))
+                case ShowTools(names=names, why=why):
+                    self.tell(e.ToolsShown(names=names, why=why))
                 case Nudge(why=why, words=words):
                     self.tell(e.Nudged(why=why, words=words))
                 case Excuse(call=c, outcome=outcome, why=why):
@@ -127,6 +129,7 @@ ONE_OF_EACH = (
     e.Imported(messages=()),
     e.Prompted(parts=()),
     e.ViewChanged(changes=(), why=""),
+    e.ToolsShown(names=(), why=""),
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),
@@ -559,3 +562,59 @@ def test_a_call_that_was_not_to_be_made_is_not_run():
     story.finish("c1_0", excuse.why, excuse.outcome)
     story.reply(says("", call("pay")))
     assert isinstance(story.effect(), RunTool)
+
+
+FIND = ToolSpec(name="find", effect="read", parameters=NUMBER)
+SEND = ToolSpec(name="send", parameters=NUMBER)
+
+
+def test_a_hidden_tool_is_not_there_until_it_is_shown():
+    story = Story(replace(SETTINGS, hidden=(FIND, SEND)))
+    assert story.effect().request.tools == (READ, WRITE)
+    story.reply(says("", call("find")))
+    (excuse,) = next_effects(story.state)
+    assert isinstance(excuse, Excuse)
+    story.finish("c1_0", "no such tool", "invalid")
+    story.tell(e.ToolsShown(names=("find",), why="wanted"))
+    assert story.effect().request.tools == (READ, WRITE, FIND)
+    story.reply(says("", call("find"), call("send")))
+    run, excuse = sorted(next_effects(story.state), key=lambda effect: effect.call.id)
+    assert isinstance(run, RunTool)
+    assert isinstance(excuse, Excuse)
+
+
+def test_what_is_shown_later_stands_behind_everything_and_stays_there():
+    answer = OutputSpec(name="answer", parameters=NUMBER, mode="tool")
+    story = Story(replace(SETTINGS, output=answer, hidden=(FIND, SEND)))
+    first = story.effect().request.tools
+    story.tell(e.ToolsShown(names=("send",), why="wanted"))
+    second = story.effect().request.tools
+    story.tell(e.ToolsShown(names=("send", "find", "find"), why="wanted"))
+    third = story.effect().request.tools
+    assert [spec.name for spec in third] == ["look", "pay", "answer", "send", "find"]
+    assert third[: len(second)] == second
+    assert second[: len(first)] == first
+
+
+def test_only_a_hidden_tool_can_be_shown():
+    story = Story(replace(SETTINGS, hidden=(FIND,)))
+    for name in ("look", "nobody"):
+        with pytest.raises(MisuseError, match=name):
+            story.tell(e.ToolsShown(names=(name,), why="wanted"))
+
+
+def test_a_shown_tool_that_the_agent_no_longer_has_is_not_sent():
+    story = Story(replace(SETTINGS, hidden=(FIND, SEND)))
+    story.tell(e.ToolsShown(names=("find", "send"), why="wanted"))
+    story.tell(e.Configured(settings=replace(SETTINGS, hidden=(SEND,))))
+    assert story.effect().request.tools == (READ, WRITE, SEND)
+    story.tell(e.Configured(settings=SETTINGS))
+    assert story.effect().request.tools == (READ, WRITE)
+
+
+def test_with_nothing_but_shown_tools_a_forced_choice_is_kept():
+    settings = replace(SETTINGS, tools=(), hidden=(FIND,), tool_choice=ToolChoice(mode="any"))
+    story = Story(settings)
+    assert story.effect().request.tool_choice.mode == "auto"
+    story.tell(e.ToolsShown(names=("find",), why="wanted"))
+    assert story.effect().request.tool_choice.mode == "any"

@@ -97,6 +97,32 @@ def test_content_that_was_damaged_is_healed_by_writing_it_again(path):
     assert using(path, lambda store: store.read("a")) == tuple(line)
 
 
+def test_a_blob_and_the_content_of_a_long_event_are_kept_in_one_place(path):
+    (long,) = line_of(said("x" * BLOB_BYTES))
+    fill(path, a=[long])
+    hash_ = using(path, lambda store: store.put_blob(long.data))
+    assert sql(path, "SELECT hash FROM blobs") == [(hash_,)]
+    assert using(path, lambda store: store.get_blob(hash_)) == long.data
+
+
+def test_a_damaged_blob_is_reported_and_healed_by_putting_it_again(path):
+    hash_ = using(path, lambda store: store.put_blob(b"whole"))
+    sql(path, "UPDATE blobs SET bytes = x'00'")
+    with pytest.raises(Corrupt, match=hash_):
+        using(path, lambda store: store.get_blob(hash_))
+    using(path, lambda store: store.put_blob(b"whole"))
+    assert using(path, lambda store: store.get_blob(hash_)) == b"whole"
+
+
+def test_a_file_without_a_place_for_blobs_gets_one(path):
+    line = line_of(said("x"))
+    fill(path, a=line)
+    sql(path, "DROP TABLE blobs")
+    hash_ = using(path, lambda store: store.put_blob(b"new"))
+    assert using(path, lambda store: store.get_blob(hash_)) == b"new"
+    assert using(path, lambda store: store.read("a")) == tuple(line)
+
+
 def test_a_fork_is_one_row(path):
     fill(path, a=line_of(*(said(f"{n}") for n in range(50))))
     using(path, lambda store: store.fork("a", 40, "b"))

@@ -23,9 +23,10 @@ APPENDER = """if True:
     import asyncio, os, random, sys
     from bridle.stores.sqlite import SqliteStore
     from bridle.values.errors import Conflict
-    from bridle.values.event import Prompted
-    from bridle.values.parts import Text
+    from bridle.values.event import Prompted, ToolFinished
+    from bridle.values.parts import Text, ToolResult
     from bridle.values.record import GENESIS, seal
+    from bridle.values.whole import Whole
 
     path, seed, count, sessions = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     chance = random.Random(seed)
@@ -39,7 +40,12 @@ APPENDER = """if True:
             for _ in range(chance.randint(1, 3)):
                 text = chance.choice("abc") * chance.choice(SIZES)
                 seq += 1
-                records.append(seal(seq, float(seq), Prompted(parts=(Text(text=text),)), prev))
+                event = Prompted(parts=(Text(text=text),))
+                if chance.random() < 0.3:
+                    whole = f"{seq} {text}"
+                    kept = Whole(hash=await store.put_blob(whole.encode()), characters=len(whole))
+                    event = ToolFinished(result=ToolResult(call_id=f"{os.getpid()}.{seq}"), whole=kept)
+                records.append(seal(seq, float(seq), event, prev))
                 prev = records[-1].hash
             try:
                 await store.append(session, records[0].seq - 1, records)
@@ -66,12 +72,15 @@ def appender(path, seed, count, *sessions):
 
 
 def check_kept(path, acknowledged):
-    """Every acknowledged record is there, every line reads back whole, and the file is sound."""
+    """Every acknowledged record is there, with what it refers to; lines read back whole; the file is sound."""
 
     async def main():
         store = SqliteStore(path)
         for session in {session for session, _, _ in acknowledged}:
-            kept = {(record.seq, record.hash) for record in await store.read(session)}
+            line = await store.read(session)
+            kept = {(record.seq, record.hash) for record in line}
+            for hash_ in (hash_ for record in line for hash_ in record.event.refers):
+                assert await store.get_blob(hash_) is not None, "a record refers to what is not there"
             lost = {(int(seq), hash_) for name, seq, hash_ in acknowledged if name == session} - kept
             assert not lost, f"{len(lost)} acknowledged records of {session} are gone"
         await store.close()

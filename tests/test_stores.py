@@ -8,6 +8,7 @@ import asyncio
 import os
 import subprocess
 import sys
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,6 +26,7 @@ from hypothesis.stateful import (
 from bridle.ports.store import SessionInfo, Store
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
+from bridle.testing.blobs import excerpt_of
 from bridle.testing.lines import line_of, receipt, said
 from bridle.testing.stores import check_store
 from bridle.values.errors import BridleError, Conflict, MisuseError, SessionNotFound
@@ -42,6 +44,7 @@ class ListStore:
         self.lines: dict[str, list[Record]] = {}
         self.forks: dict[str, tuple[str, int]] = {}
         self.touched: list[str] = []
+        self.blobs: dict[str, bytes] = {}
 
     async def append(self, session, after, records):
         if not records:
@@ -60,6 +63,9 @@ class ListStore:
             expected = (after + 1, record.prev if record is records[0] else grown[-1].hash)
             if (record.seq, record.prev) != expected and self.bug != "takes anything":
                 raise MisuseError("not a line")
+            dangling = any(hash_ not in self.blobs for hash_ in record.event.refers)
+            if dangling and self.bug != "refers to nothing":
+                raise MisuseError("dangling")
             if record.event.once in names:
                 if self.bug == "drops repetitions":
                     return
@@ -95,6 +101,26 @@ class ListStore:
         self.lines[new] = line if self.bug == "shares the tail" and at == len(line) else line[:at]
         self.forks[new] = (session, at)
         self.touch(new)
+
+    async def put_blob(self, data):
+        hash_ = sha256(data).hexdigest()
+        hash_ = hash_.upper() if self.bug == "names blobs its own way" else hash_
+        if self.bug == "keeps half a blob":
+            self.blobs[hash_] = data[: len(data) // 2]
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+        if self.bug == "cuts blobs":
+            data = data[:1_000_000]
+        if self.bug != "forgets blobs":
+            self.blobs[hash_] = data
+        return hash_
+
+    async def get_blob(self, hash_):
+        if self.bug == "guesses blobs":
+            return next((data for known, data in self.blobs.items() if known[:9] == hash_[:9]), None)
+        if self.bug == "raises for unknown blobs" and hash_ not in self.blobs:
+            raise MisuseError("unknown")
+        return self.blobs.get(hash_)
 
     async def sessions(self, limit=50):
         listed = [self.info(name) for name in reversed(self.touched)]
@@ -143,6 +169,8 @@ BUGS = (
     *MANGLED, "folds names", "merges", "ignores prev", "forgets names", "forgets inherited names",
     "drops repetitions", "takes anything", "keeps half", "makes what it reads", "raises for unknown",
     "reads one too few", "forks nothing", "forks anywhere", "overwrites", "shows more than the fork point",
+    "refers to nothing", "names blobs its own way", "cuts blobs", "forgets blobs", "guesses blobs",
+    "keeps half a blob", "raises for unknown blobs",
     "shares the tail", "lists oldest first", "lists all", "counts its own only", "lists by age",
 )  # fmt: skip
 
@@ -223,6 +251,18 @@ class StoreMachine(RuleBasedStateMachine):
         events = [receipt(f"c{call}") if call < 5 else said("x" * size) for call in calls]
         records = line_of(*events, prefix=start)
         self.both(lambda store: store.append(name, len(start), records))
+
+    @rule(pick=st.integers(0, 99), number=st.integers(0, 3), putting=st.booleans())
+    def excerpt(self, pick, number, putting):
+        """A record that refers to bytes which may have been put before, or only now, or never."""
+        name, data = self.name(pick), b"%d" % number * 70_000
+        if putting:
+            self.both(lambda store: store.put_blob(data))
+        line = list(self.oracle.lines.get(name, []))
+        hash_ = sha256(data).hexdigest()
+        records = line_of(excerpt_of(f"b{len(line)}", hash_), prefix=line)
+        self.both(lambda store: store.append(name, len(line), records))
+        self.both(lambda store: store.get_blob(hash_))
 
     @rule(parent=st.integers(0, 99), new=st.sampled_from([-1, -1, -1, 0, 1]), data=st.data())
     def fork(self, parent, new, data):

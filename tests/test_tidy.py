@@ -26,6 +26,7 @@ PURE = {"values", "core"}
 PURE_MAY_USE = {
     "collections", "dataclasses", "decimal", "difflib", "enum", "functools", "hashlib", "importlib",
     "fnmatch", "itertools", "json", "jsonschema_rs", "math", "msgspec", "operator", "re", "types", "typing",
+    "unicodedata",
 }  # fmt: skip
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 BANNED_WORDS = {

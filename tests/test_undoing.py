@@ -72,6 +72,27 @@ def test_after_a_fatal_end_the_list_is_there_and_runs_backwards_once():
     assert len(hotel.undone) == 2
 
 
+def test_of_a_long_receipt_the_undoing_gets_all():
+    undone, long = [], "room\n" * 10_000
+
+    def cancel(room: int, receipt: str) -> str:
+        """Cancel a booking."""
+        undone.append((room, receipt))
+        return "cancelled"
+
+    @tool(effect="write", compensate=cancel)
+    def book(room: int) -> str:
+        """Book a room."""
+        return long
+
+    line = scripted(calls(("book", {"room": 1})), BROKEN)
+    agent = Agent(line, tools=[book], clock=FakeClock(), result_characters=1_000)
+    (item,) = agent.run_sync("?", session="s").compensations
+    assert len(item.receipt) <= 1_000
+    asyncio.run(agent.compensate("s"))
+    assert undone == [(1, long)]
+
+
 def test_a_good_end_lists_nothing():
     result = Agent(scripted(SCRIPT, "fine"), tools=Hotel().tools()).run_sync("?")
     assert (result.stop, result.compensations) == ("done", ())

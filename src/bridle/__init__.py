@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from .values.event import RunEnded as RunEnded
     from .values.event import ToolFinished as ToolFinished
     from .values.event import ToolProbed as ToolProbed
+    from .values.event import ToolsShown as ToolsShown
     from .values.event import ToolStarted as ToolStarted
     from .values.event import ViewChanged as ViewChanged
     from .values.message import Message as Message
@@ -107,7 +108,7 @@ _HOMES = {
     "values.event": (
         "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
         "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
-        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ViewChanged",
+        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

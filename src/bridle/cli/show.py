@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..run.approving import ID_LENGTH
 from ..values import event as e
+from ..values.errors import MisuseError
 from ..values.parts import Media, Text, ToolCall
 from ..values.record import Record
 from ..watchers.console import brief, clean, counts, dollars, duration
@@ -18,12 +19,16 @@ from .places import add_store_option, open_log
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
+    parser.add_argument("--result", metavar="HANDLE", help="print a long tool result whole, and nothing else")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    records = asyncio.run(_read(options))
-    if options.json:
+    records, whole = asyncio.run(_read(options))
+    if whole is not None:
+        # A tool's words may hold anything; what would steer a terminal is for files and pipes only.
+        sys.stdout.write(whole if not sys.stdout.isatty() else "\n".join(map(clean, whole.split("\n"))))
+    elif options.json:
         for record in records:
             print(line(options.session, record))
     else:
@@ -31,10 +36,22 @@ def execute(options: argparse.Namespace) -> int:
     return 0
 
 
-async def _read(options: argparse.Namespace) -> Sequence[Record]:
+async def _read(options: argparse.Namespace) -> tuple[Sequence[Record], str | None]:
+    """The session, and the result that is to be printed whole."""
     store = open_log(options.store, to_read=True)
     try:
-        return await read_session(store, options.session)
+        records = await read_session(store, options.session)
+        if not options.result:
+            return records, None
+        wholes = fold(records).wholes
+        found = next((whole for whole in wholes if whole.hash.startswith(options.result)), None)
+        data = await store.get_blob(found.hash) if found is not None else None
+        if data is None:
+            known = ", ".join(whole.handle for whole in wholes) or "none"
+            raise MisuseError(
+                f"session {options.session} has no long result {options.result}; it has: {known}"
+            )
+        return records, data.decode()
     finally:
         await store.close()
 
@@ -73,6 +90,8 @@ class Telling:
                 return [("imported", told), *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
+            case e.ToolsShown(names=names, why=why):
+                return [("tools", f"{', '.join(names)} from here on: {why}")]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked(attempt=attempt, notes=notes):
@@ -100,14 +119,17 @@ class Telling:
             case e.ToolProbed(call_id=call_id):
                 del self._started[call_id]
                 return [("probe", f"{call_id} never took effect; it may be run")]
-            case e.ToolFinished(result=result, rule=rule, how=how):
+            case e.ToolFinished(result=result, rule=rule, how=how, whole=whole):
                 started = self._started.get(result.call_id)
                 self._finished.add(result.call_id)
                 took = "not run" if started is None else duration(record.at - started)
                 took = "in doubt" if result.outcome == "unknown" else took
                 known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[how]
                 about = f"{known}; {rule}" if rule else known
-                return [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
+                lines = [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
+                if whole is not None:
+                    lines.append(("excerpt", f"of {whole.characters:,} characters; --result {whole.handle}"))
+                return lines
             case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, question=question):
                 doubt = "started and never finished; " if question == "in_doubt" else ""
                 return [("ask", f"{call_id} {doubt}{rule}; bridle approve {binding[:ID_LENGTH]}")]

@@ -14,7 +14,7 @@ from ..values.parts import Text, ToolResult
 from ..values.settings import Settings
 from .dispatch import answered, callable_tools, problem_with
 from .progress import batch_signature
-from .saying import said
+from .saying import said, tools_tokens
 from .state import OpenCall, Phase, State
 from .undoing import remembered
 
@@ -36,9 +36,23 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 
 
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    after = _with(state, event.result.call_id, result=event.result, running=False)
+    wholes = (event.whole,) if event.whole is not None and event.whole not in state.wholes else ()
+    before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
+    after = _with(before, event.result.call_id, result=event.result, running=False)
     item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
-    return closed(remembered(after, item) if item is not None else after, at)
+    return closed(remembered(after, item, event.whole) if item is not None else after, at)
+
+
+def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> State:
+    """Behind all others, once and for good; naming again what is shown already changes nothing."""
+    hidden = {spec.name: spec for spec in state.settings.hidden}
+    strange = [name for name in event.names if name not in hidden]
+    if strange:
+        raise MisuseError(f"{', '.join(strange)} cannot be shown: no hidden tool is called that")
+    new = tuple(name for name in dict.fromkeys(event.names) if name not in state.shown)
+    # With no estimate yet there is nothing to add to: the first one counts what is shown by then.
+    more = tools_tokens(tuple(hidden[name] for name in new)) if state.prompt_tokens else 0
+    return replace(state, shown=(*state.shown, *new), prompt_tokens=state.prompt_tokens + more)
 
 
 def approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) -> State:
@@ -58,7 +72,7 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
     if event.arguments is not None:
         edited = replace(item.call, arguments=event.arguments)
-        problem = problem_with(edited, callable_tools(state.settings))
+        problem = problem_with(edited, callable_tools(state))
         if problem:
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
     waited = state if any(item.running and item.result is None for item in state.calls) else paused(state, at)
@@ -90,7 +104,7 @@ def closed(state: State, at: float) -> State:
 
 def checked_again(state: State) -> tuple[OpenCall, ...]:
     """The open calls under new settings: what has not been started yet must suit the tools there are now."""
-    known = callable_tools(state.settings)
+    known = callable_tools(state)
     return tuple(
         replace(item, problem=problem_with(item.call, known))
         if item.result is None and item.attempt == 0

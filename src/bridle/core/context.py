@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..values.parts import Text
 from ..values.request import Mark, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from ..values.settings import Settings
 from .budget import room
 from .settling import settle
 from .state import State
@@ -23,10 +24,12 @@ ALLOWANCE_LEAST = 1_024
 def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
-    tools = shown_tools(settings.tools, settings.output)
+    tools = shown_tools(settings, state.shown)
     answering = bool(state.view) and state.view[-1].role == "tool"
     unproven = answering and state.run.reasoning == "left out"
-    wish = settle(settings, choice or settings.tool_choice, unproven=unproven)
+    later = _shown_later(settings, state.shown)
+    among = replace(settings, tools=(*settings.tools, *later)) if later else settings
+    wish = settle(among, choice or settings.tool_choice, unproven=unproven)
     most = room(state)
     request = Request(
         model=settings.model,
@@ -46,11 +49,23 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
     return request, wish.notes if state.run.spent.steps == 0 else ()
 
 
-def shown_tools(tools: tuple[ToolSpec, ...], output: OutputSpec | None) -> tuple[ToolSpec, ...]:
+def shown_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:
+    """What the model sees, in the order it came to see it: what came later never moves what was there."""
+    return (*settings.tools, *_output_tool(settings.output), *_shown_later(settings, shown))
+
+
+def _shown_later(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:
+    if not shown:
+        return ()
+    hidden = {spec.name: spec for spec in settings.hidden}
+    return tuple(hidden[name] for name in shown if name in hidden)
+
+
+def _output_tool(output: OutputSpec | None) -> tuple[ToolSpec, ...]:
     if output is None or output.mode != "tool":
-        return tools
+        return ()
     description = output.description or "Give your final answer by calling this."
-    return (*tools, ToolSpec(name=output.name, description=description, parameters=output.parameters))
+    return (ToolSpec(name=output.name, description=description, parameters=output.parameters),)
 
 
 def _within(thinking: Thinking | None, most: int) -> Thinking | None:

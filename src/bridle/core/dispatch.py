@@ -21,7 +21,6 @@ from ..values.message import Reply, Stop
 from ..values.parts import Part, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.request import ToolSpec
-from ..values.settings import Settings
 from .context import shown_tools
 from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
 from .permission import binding, permitted
@@ -63,14 +62,15 @@ def call_id(turn: int, index: int) -> str:
 
 def opened(
     reply: Reply,
-    settings: Settings,
+    state: State,
     objection: str = "",
     claims: tuple[Claim, ...] = (),
     *,
     forbidden: bool = False,
 ) -> tuple[OpenCall, ...]:
     """The calls of a reply, each with what is wrong with it.  `forbidden`: none was to be made."""
-    calls, known = reply.calls, callable_tools(settings)
+    settings = state.settings
+    calls, known = reply.calls, callable_tools(state)
     claimed = {claim.call_id: claim for claim in claims}
     answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
     return tuple(
@@ -84,9 +84,9 @@ def opened(
     )
 
 
-def callable_tools(settings: Settings) -> dict[str, ToolSpec]:
+def callable_tools(state: State) -> dict[str, ToolSpec]:
     """What the model may call, the output tool included; what the provider runs itself is not called."""
-    shown = shown_tools(settings.tools, settings.output)
+    shown = shown_tools(state.settings, state.shown)
     return {spec.name: spec for spec in shown if spec.native is None}
 
 
@@ -108,7 +108,7 @@ class _Batch:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._by_name = {spec.name: spec for spec in state.settings.tools}
+        self._by_name = {spec.name: spec for spec in state.settings.every_tool}
         self._wanted: list[Effect] = []
         self._unfinished: list[tuple[OpenCall, ToolSpec]] = []
         self._waiting: list[tuple[OpenCall, ToolSpec]] = []

@@ -22,14 +22,14 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int)
 
     `running` is how many were started already.  A limit per tool makes it wait: it is the batch's to keep.
     """
-    known = {spec.name: spec for spec in state.settings.tools}
+    known = {spec.name: spec for spec in state.settings.every_tool}
     call = ToolCall(
         id=call_id(state.replies + 1, index), name=ready[index].name, arguments=ready[index].arguments
     )
     item, spec = OpenCall(call=call), known.get(call.name)
     if state.run.forbidden or spec is None or spec.effect != "read":
         return None
-    if problem_with(call, callable_tools(state.settings)):
+    if problem_with(call, callable_tools(state)):
         return None
     if permitted(state, item, spec).permission != "allow":
         return None

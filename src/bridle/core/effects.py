@@ -116,6 +116,17 @@ class ChangeView(Value):
         return "change"
 
 
+class ShowTools(Value):
+    """Let the model have tools that were hidden from it, from the next request on."""
+
+    names: tuple[str, ...]
+    why: str
+
+    @property
+    def name(self) -> str:
+        return f"show:{','.join(self.names)}"
+
+
 class End(Value):
     stop: RunStop
     reason: str = ""
@@ -125,4 +136,15 @@ class End(Value):
         return "end"
 
 
-Effect = AskModel | RunTool | ProbeTool | Excuse | SeekApproval | AwaitAnswers | Nudge | ChangeView | End
+Effect = (
+    AskModel
+    | RunTool
+    | ProbeTool
+    | Excuse
+    | SeekApproval
+    | AwaitAnswers
+    | Nudge
+    | ChangeView
+    | ShowTools
+    | End
+)

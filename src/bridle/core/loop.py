@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
-from ..values.parts import Part, Reasoning, Text, ToolCall
+from ..values.parts import Text, ToolCall
 from .budget import charged, exhausted, plus
 from .calls import (
     approval_answered,
@@ -32,15 +32,17 @@ from .calls import (
     tool_finished,
     tool_probed,
     tool_started,
+    tools_shown,
 )
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
+from .excerpt import reader_wanted
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
 from .retry import SENT_OTHERWISE, wait_before_next
-from .saying import added, said
+from .saying import added, counts, said
 from .state import Phase, Run, State
 from .undoing import compensation_finished, compensation_started, undone_note
 
@@ -89,6 +91,9 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
+    reader = reader_wanted(state)
+    if reader:
+        return reader
     change = wanted(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
@@ -108,7 +113,7 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
     session = state.session or event.session
     # Only a driver that takes over brings other settings: until it came, nobody was driving.
     after = replace(paused(state, at), phase=phase, settings=event.settings, session=session)
-    if event.settings.tools != state.settings.tools:
+    if event.settings.every_tool != state.settings.every_tool:
         after = replace(after, calls=checked_again(after))
     return viewed(after)
 
@@ -204,9 +209,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
-        calls=opened(reply, state.settings, event.objection, event.claims, forbidden=run.forbidden)
-        if acting
-        else (),
+        calls=opened(reply, state, event.objection, event.claims, forbidden=run.forbidden) if acting else (),
         run=replace(run, nudges=0, said="") if acting else run,
         total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
@@ -214,7 +217,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
-    if not any(_counts(part) for part in parts):
+    if not any(counts(part) for part in parts):
         return after
     message = Message(
         role="assistant",
@@ -277,13 +280,6 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     return replace(after, phase=Phase.RESTING, run=run)
 
 
-def _counts(part: Part) -> bool:
-    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
-    if isinstance(part, Text):
-        return bool(part.text.strip())
-    return not isinstance(part, Reasoning)
-
-
 def _last_calls(state: State) -> tuple[ToolCall, ...]:
     for message in reversed(state.transcript.messages):
         if message.calls:
@@ -307,16 +303,19 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelReplied): _replied,
     (Phase.ASKING, e.ModelFailed): _failed,
     (Phase.ASKING, e.ViewChanged): _view_changed,
+    (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
     (Phase.JUDGING, e.Resumed): _resumed,
     (Phase.JUDGING, e.ModelAsked): _asked,
     (Phase.JUDGING, e.ViewChanged): _view_changed,
+    (Phase.JUDGING, e.ToolsShown): tools_shown,
     (Phase.JUDGING, e.Nudged): _nudged,
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,
     (Phase.ACTING, e.Resumed): _resumed,
+    (Phase.ACTING, e.ToolsShown): tools_shown,
     (Phase.ACTING, e.ToolStarted): tool_started,
     (Phase.ACTING, e.ToolProbed): tool_probed,
     (Phase.ACTING, e.ToolFinished): tool_finished,

@@ -10,7 +10,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ..values.message import Message
-from ..values.parts import Media, Part, Text, ToolResult
+from ..values.parts import Media, Part, Reasoning, Text, ToolResult
+from ..values.request import ToolSpec
 from .fitting import unfit_in
 from .handoff import pictures_in
 from .state import State
@@ -67,12 +68,24 @@ def said(state: State, message: Message) -> State:
     return replace(added(state, message), prompt_tokens=estimate)
 
 
+def counts(part: Part) -> bool:
+    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
+    if isinstance(part, Text):
+        return bool(part.text.strip())
+    return not isinstance(part, Reasoning)
+
+
 def _overhead(state: State) -> int:
     settings = state.settings
     texts = [settings.instructions, settings.output.parameters if settings.output else ""]
-    for spec in settings.tools:
-        texts += (spec.name, spec.description, spec.parameters)
-    return sum(text_tokens(text) for text in texts) + MESSAGE_TOKENS
+    told = sum(text_tokens(text) for text in texts) + tools_tokens(settings.tools)
+    shown = tuple(spec for spec in settings.hidden if spec.name in state.shown)
+    return told + tools_tokens(shown) + MESSAGE_TOKENS
+
+
+def tools_tokens(tools: tuple[ToolSpec, ...]) -> int:
+    texts = [text for spec in tools for text in (spec.name, spec.description, spec.parameters)]
+    return sum(map(text_tokens, texts))
 
 
 def text_tokens(text: str) -> int:

@@ -17,6 +17,7 @@ from ..values.policy import Claim
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
 from ..values.value import Value
+from ..values.whole import Whole
 from .fitting import Unfit
 
 """A message, a part of it, and perhaps a part of that (else -1)."""
@@ -141,6 +142,10 @@ class State(Value):
     """What of the transcript is changed in the view."""
     unfit: tuple[Unfit, ...] = ()
     """What in the view the current model cannot take."""
+    shown: tuple[str, ...] = ()
+    """The hidden tools that were shown since, in that order; some may be gone from the settings."""
+    wholes: tuple[Whole, ...] = ()
+    """The results of which only an excerpt is in the transcript: what may be read from the store."""
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.compensation import Compensation
 from ..values.parts import Text
+from ..values.whole import Whole
 from .state import OpenCall, State
 
 MAYBE = ("unknown", "timeout")
@@ -19,10 +20,10 @@ MAYBE = ("unknown", "timeout")
 TOLD = "Since then these completed actions of yours were undone: {names}. They no longer hold."
 
 
-def remembered(state: State, item: OpenCall) -> State:
+def remembered(state: State, item: OpenCall, whole: Whole | None) -> State:
     """The state after a call has its result: what can be undone is written down."""
     result = item.result
-    spec = next((spec for spec in state.settings.tools if spec.name == item.call.name), None)
+    spec = next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
     if result is None or spec is None or not spec.compensation or result.outcome not in ("ok", *MAYBE):
         return state
     done = Compensation(
@@ -30,6 +31,7 @@ def remembered(state: State, item: OpenCall) -> State:
         tool=spec.name,
         arguments=item.arguments,
         receipt=result.text,
+        whole=whole,
         by=spec.compensation,
         key=sha256(f"{item.key}:undo".encode()).hexdigest()[:32],
         state="in_doubt" if result.outcome in MAYBE else "open",

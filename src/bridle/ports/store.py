@@ -4,7 +4,9 @@ A store must keep records exactly as given and in order, must acknowledge an app
 only when it will survive, and must refuse (`Conflict`) an append that does not start
 right after the last record it has: a second writer is never merged.  It never looks
 inside an event except for its `once` name, of which it keeps each only once a session,
-what a fork shares with its parent included: the second is a `Conflict`.
+what a fork shares with its parent included: the second is a `Conflict`; and for what it
+`refers` to: a record whose blobs are not there is refused (`MisuseError`), so that nothing
+in a log can point at nothing.
 All methods may be called from any task of one event loop at the same time.
 """
 
@@ -47,6 +49,18 @@ class Store(Protocol):
         Raises `SessionNotFound`; `MisuseError` when there is no record `at`; `Conflict` when there
         is a session `new`.
         """
+        ...
+
+    async def put_blob(self, data: bytes) -> str:
+        """Keep bytes under their SHA-256 (in hex), which is returned when they will survive.
+
+        Equal bytes are kept once, whoever puts them; no session owns them.  May be cancelled and
+        repeated: there is nothing half-way to find.
+        """
+        ...
+
+    async def get_blob(self, hash_: str) -> bytes | None:
+        """What was put under that hash, None when nothing was.  Raises `Corrupt` when it is not that."""
         ...
 
     def hold(self, session: str) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Generic, cast
 
 import msgspec
 
+from ..core.excerpt import READ_RESULT
 from ..core.state import State
 from ..core.undoing import compensations
 from ..ports.clock import Clock
@@ -31,9 +32,9 @@ from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.model import Model
 from ..values.policy import Policy
-from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice
+from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from ..values.result import History, Result
-from ..values.settings import REPEATS_DEFAULT, TOOLS_AT_ONCE_DEFAULT, Settings
+from ..values.settings import REPEATS_DEFAULT, RESULT_CHARACTERS_DEFAULT, TOOLS_AT_ONCE_DEFAULT, Settings
 from ..values.text import sound
 from ..values.usage import Budget
 from .approving import Approver, pending
@@ -86,6 +87,7 @@ class Agent(Generic[T]):
         approver: Approver | None = None,
         approval_seconds: float | None = None,
         tools_at_once: int = TOOLS_AT_ONCE_DEFAULT,
+        result_characters: int | None = RESULT_CHARACTERS_DEFAULT,
         chain: bool = False,
         extras: Sequence[Extra] = (),
         watchers: Sequence[Watcher] = (),
@@ -95,8 +97,9 @@ class Agent(Generic[T]):
         store; without one the log is kept in memory.  `output` is the type of the answer wanted.
         `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
         question about a call to a person; without one, the run ends as waiting and is resumed later.
+        Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
         `chain` lets a provider that can keep the conversation, so that only what is new is sent."""
-        check_types(instructions, budget, max_tokens, repeats_max, tools_at_once)
+        check_types(instructions, budget, max_tokens, repeats_max, tools_at_once, result_characters)
         self._line = model if isinstance(model, Line) else None
         self._model = (
             model.model if isinstance(model, Line) else locate(model) if isinstance(model, str) else model
@@ -116,6 +119,7 @@ class Agent(Generic[T]):
                 model=self._model,
                 instructions=sound(instructions or "").strip(),
                 tools=tuple(tool.spec for tool in self._tools.values()),
+                hidden=self._built_in(),
                 tool_choice=fixed,
                 max_tokens=max_tokens,
                 output=self._output_spec(fixed),
@@ -125,6 +129,7 @@ class Agent(Generic[T]):
                 policy=policy if isinstance(policy, Policy) else read_policy(policy) if policy else Policy(),
                 approval_seconds=approval_seconds,
                 tools_at_once_max=tools_at_once,
+                result_characters=result_characters,
                 chain=chain,
                 extras=tuple(extras),
             )
@@ -368,6 +373,11 @@ class Agent(Generic[T]):
                 f"tool_choice names {choice.name!r}, which is not a tool of this agent ({known})"
             )
         return choice
+
+    def _built_in(self) -> tuple[ToolSpec, ...]:
+        """Tools of ours that wait until they are of use; the agent's own of that name replaces one."""
+        taken = {*self._tools, self._shape.name if self._shape else ""}
+        return tuple(spec for spec in (READ_RESULT,) if spec.name not in taken)
 
     def _output_spec(self, choice: ToolChoice) -> OutputSpec | None:
         shape, mode = self._shape, self._model.abilities.structured_output

@@ -25,6 +25,7 @@ from ..core.effects import (
     ProbeTool,
     RunTool,
     SeekApproval,
+    ShowTools,
 )
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
@@ -45,6 +46,7 @@ from ..values.usage import Usage
 from .approving import Approver
 from .asking import Exchange
 from .hands import Hands
+from .keeping import Keeping
 from .line import Line
 
 LOG = logging.getLogger("bridle")
@@ -80,7 +82,9 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: Kept = line.codec.keep()
         self._exchange: Exchange | None = None
-        self._hands = Hands(session, tools, clock, self.record, approver)
+        self.keeping = Keeping(store, lambda: self.state)
+        known = {**self.keeping.tools, **tools}
+        self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver)
         self.answer = self._hands.answer
 
     @property
@@ -160,7 +164,7 @@ class Driver:
                 await self._hands.probe(effect)
             case Excuse(call=call, outcome=outcome, why=why, rule=rule, how=how):
                 result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
-                await self.record(e.ToolFinished(result=result, rule=rule, how=how))
+                await self._hands.finish(result, rule, how)
             case SeekApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
                 await self.record(
                     e.ApprovalAsked(
@@ -173,6 +177,8 @@ class Driver:
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why, seat=seat):
                 await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
+            case ShowTools(names=names, why=why):
+                await self.record(e.ToolsShown(names=names, why=why))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 

@@ -6,6 +6,7 @@ it, too late.  So everything is looked at now, and what is wrong with it is one 
 
 import msgspec
 
+from ..core.excerpt import RESULT_CHARACTERS_LEAST
 from ..values.errors import MisuseError
 from ..values.message import Prompt
 from ..values.parts import Media, Text
@@ -15,7 +16,12 @@ from ..values.usage import Budget
 
 
 def check_types(
-    instructions: object, budget: object, max_tokens: object, repeats_max: object, tools_at_once: object
+    instructions: object,
+    budget: object,
+    max_tokens: object,
+    repeats_max: object,
+    tools_at_once: object,
+    result_characters: object,
 ) -> None:
     if instructions is not None and not isinstance(instructions, str):
         raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
@@ -25,6 +31,7 @@ def check_types(
         ("max_tokens", max_tokens, 1),
         ("repeats_max", repeats_max, 2),
         ("tools_at_once", tools_at_once, 1),
+        ("result_characters", result_characters, RESULT_CHARACTERS_LEAST),
     ):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")

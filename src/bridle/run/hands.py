@@ -13,9 +13,11 @@ from ..ports.tool import Tool
 from ..values import event as e
 from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady
+from ..values.event import How
 from ..values.message import Reply
 from ..values.parts import ToolCall, ToolResult
 from ..values.policy import Claim
+from ..values.whole import Whole
 from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
@@ -28,11 +30,13 @@ class Hands:
         tools: Mapping[str, Tool],
         clock: Clock,
         record: Callable[[e.Event], Awaitable[None]],
+        fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, Whole | None]]],
         approver: Approver | None = None,
     ) -> None:
-        """`approver` answers for a person, where one is at hand."""
+        """`fit` decides how much of a result is kept in the log; `approver` answers for a person, where
+        one is at hand."""
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
-        self._approver = approver
+        self._fit, self._approver = fit, approver
         self.ahead = Ahead()
 
     async def run(self, effect: RunTool) -> None:
@@ -44,7 +48,12 @@ class Hands:
             )
         )
         result = await (self.ahead.take(call) or self._act(effect))
-        await self._record(e.ToolFinished(result=result))
+        await self.finish(result)
+
+    async def finish(self, result: ToolResult, rule: str = "", how: How = "run") -> None:
+        """How much of a result the model gets is decided here and never again."""
+        kept, whole = await self._fit(result)
+        await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole))
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)
@@ -57,7 +66,7 @@ class Hands:
         if found is None:
             await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
         else:
-            await self._record(e.ToolFinished(result=found, how="probe"))
+            await self.finish(found, how="probe")
 
     async def await_answers(self, effect: AwaitAnswers) -> None:
         for item in effect.items:

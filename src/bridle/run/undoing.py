@@ -39,19 +39,21 @@ async def undo(driver: Driver, tools: Mapping[str, Tool]) -> tuple[Compensation,
 
 
 async def _undo(driver: Driver, tool: Tool, item: Compensation) -> None:
+    # An excerpt is for models; what undoes a thing needs all that doing it brought.
+    receipt = await driver.keeping.text_of(item.whole) if item.whole else item.receipt
     attempt = item.attempt + 1
     started = e.CompensationStarted(call_id=item.call_id, name=item.by, key=item.key, attempt=attempt)
     await driver.record(started)
-    call = ToolCall(id=f"{item.call_id}_undo", name=item.by, arguments=_arguments(tool, item))
+    call = ToolCall(id=f"{item.call_id}_undo", name=item.by, arguments=_arguments(tool, item, receipt))
     effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
     result = await act(tool, effect, driver.session, tool.spec.timeout_seconds)
     await driver.record(e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result))
 
 
-def _arguments(tool: Tool, item: Compensation) -> str:
+def _arguments(tool: Tool, item: Compensation, receipt: str) -> str:
     """Those of the call, as far as the undoing has parameters for them, and the receipt if it wants it."""
     given: dict[str, Json] = msgspec.json.decode(item.arguments.strip() or "{}")
     schema: dict[str, dict[str, Json]] = msgspec.json.decode(tool.spec.parameters)
     wanted = schema.get("properties", {})
-    known: dict[str, Json] = {**given, "receipt": item.receipt}
+    known: dict[str, Json] = {**given, "receipt": receipt}
     return msgspec.json.encode({name: known[name] for name in wanted if name in known}).decode()

@@ -9,20 +9,26 @@ A lock, and not the event loop, keeps two appends apart: agents are driven from
 several loops and threads at once, and check-then-extend is two steps.
 """
 
+import asyncio
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from hashlib import sha256
 
 from ..ports.store import SessionInfo
 from ..values.errors import SessionNotFound
 from ..values.record import GENESIS, Record
 from .holding import held
-from .refusals import behind, beyond, check_name, diverged, once_names, repeated, taken
+from .refusals import behind, beyond, check_name, dangling, diverged, once_names, repeated, taken
+
+LONG_BYTES = 1 << 20
+"""From here on a hash takes long enough to be made beside the event loop."""
 
 
 class MemoryStore:
     def __init__(self) -> None:
         self._lines: dict[str, _Line] = {}
+        self._blobs: dict[str, bytes] = {}
         self._touches = 0
         self._lock = threading.Lock()
 
@@ -39,6 +45,9 @@ class MemoryStore:
                 raise behind(session, line.length, after)
             if line.head != records[0].prev:
                 raise diverged(session, after)
+            for hash_ in (hash_ for record in records for hash_ in record.event.refers):
+                if hash_ not in self._blobs:
+                    raise dangling(session, hash_)
             if names:
                 for name in names:
                     if line.has(name):
@@ -67,6 +76,16 @@ class MemoryStore:
             last = parent.record(at)
             self._touch(_Line(new, parent, at, last.hash if last else GENESIS))
 
+    async def put_blob(self, data: bytes) -> str:
+        hash_ = await asyncio.to_thread(_hash, data) if len(data) > LONG_BYTES else _hash(data)
+        with self._lock:
+            self._blobs.setdefault(hash_, bytes(data))
+        return hash_
+
+    async def get_blob(self, hash_: str) -> bytes | None:
+        with self._lock:
+            return self._blobs.get(hash_)
+
     def hold(self, session: str) -> AbstractContextManager[None]:
         return held(f"memory {id(self)}", session)
 
@@ -82,6 +101,10 @@ class MemoryStore:
         self._touches += 1
         line.touched = self._touches
         self._lines[line.id] = line
+
+
+def _hash(data: bytes) -> str:
+    return sha256(data).hexdigest()
 
 
 class _Line:

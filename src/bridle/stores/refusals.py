@@ -62,6 +62,12 @@ def repeated(session: str, name: str) -> Conflict:
     )
 
 
+def dangling(session: str, hash_: str) -> MisuseError:
+    return MisuseError(
+        f"a record for session {session!r} refers to {hash_}, which is not in the store; put_blob comes first"
+    )
+
+
 def taken(session: str) -> Conflict:
     return Conflict(f"there is already a session {session!r}; choose another name for the fork")
 

@@ -33,7 +33,8 @@ CREATE TABLE IF NOT EXISTS events (
 
 CREATE UNIQUE INDEX IF NOT EXISTS events_once ON events (sid, once) WHERE once IS NOT NULL;
 
--- What would make the rows above long, by the SHA-256 of its bytes; equal content is kept once.
+-- What would make the rows above long, and what records refer to, by the SHA-256 of its bytes; equal
+-- content is kept once.
 CREATE TABLE IF NOT EXISTS blobs (
     hash  TEXT PRIMARY KEY NOT NULL,
     bytes BLOB NOT NULL

@@ -65,6 +65,12 @@ class SqliteStore:
         check_name(new)
         await self._writer.do(partial(rows.fork, session, at, new))
 
+    async def put_blob(self, data: bytes) -> str:
+        return await self._writer.do(partial(rows.put_blob, bytes(data)))
+
+    async def get_blob(self, hash_: str) -> bytes | None:
+        return await self._reader.do(partial(rows.get_blob, hash_))
+
     def hold(self, session: str) -> AbstractContextManager[None]:
         check_name(session)
         return held(str(self.path), session, self.path.with_name(self.path.name + "-held"))

@@ -193,7 +193,7 @@ def _refuse_network(path: Path) -> None:
 
 
 def _lay_out(db: sqlite3.Connection, path: Path) -> None:
-    application, version, tables = when_free(lambda: _marks(db))
+    application, version, tables, blobs = when_free(lambda: _marks(db))
     if application != APPLICATION and (application or version or tables):
         raise Unusable(f"store {path}: it is the database of another program; choose another path")
     if version > FORMAT:
@@ -204,18 +204,19 @@ def _lay_out(db: sqlite3.Connection, path: Path) -> None:
     mode = when_free(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
     if mode != "wal":
         raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
-    if version < FORMAT:
+    if version < FORMAT or not blobs:
         script = SCHEMA.read_text(encoding="utf-8")
         when_free(lambda: db.executescript(script))
 
 
-def _marks(db: sqlite3.Connection) -> tuple[int, int, int]:
+def _marks(db: sqlite3.Connection) -> tuple[int, int, int, int]:
     """Whose file it is.  One statement, or another process could lay it out half-way through the question."""
-    application, version, tables = db.execute(
-        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)"
+    application, version, tables, blobs = db.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema),"
+        " (SELECT count(*) FROM sqlite_schema WHERE name = 'blobs')"
         " FROM pragma_application_id, pragma_user_version"
     ).fetchone()
-    return application, version, tables
+    return application, version, tables, blobs
 
 
 def _primary(error: sqlite3.Error) -> int:

@@ -20,7 +20,7 @@ from hashlib import sha256
 from ..ports.store import SessionInfo
 from ..values.errors import Corrupt, MisuseError, SessionNotFound
 from ..values.record import GENESIS, Record, unseal
-from .refusals import behind, beyond, diverged, repeated, taken
+from .refusals import behind, beyond, dangling, diverged, repeated, taken
 
 BLOB_BYTES = 64 * 1024
 """Longer events are kept beside the table, by their hash: listing it never reads through them."""
@@ -43,6 +43,9 @@ def append(
     if names and sid is not None:
         segments = _segments(session, db) if parent is not None else [(sid, 0, length)]
         _check_once(session, names, segments, db)
+    for hash_ in (hash_ for record in records for hash_ in record.event.refers):
+        if not db.execute("SELECT 1 FROM blobs WHERE hash = ?", (hash_,)).fetchone():
+            raise dangling(session, hash_)
     first, last = records[0], records[-1]
     if sid is None:
         sid = db.execute(_NEW_SESSION, (session, None, 0, 0, GENESIS, first.at, first.at, 0)).lastrowid
@@ -93,6 +96,23 @@ def sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
     )
 
 
+def put_blob(data: bytes, db: sqlite3.Connection) -> str:
+    key = sha256(data).hexdigest()
+    db.execute(_NEW_BLOB, (key, data))
+    return key
+
+
+def get_blob(hash_: str, db: sqlite3.Connection) -> bytes | None:
+    row = db.execute("SELECT bytes FROM blobs WHERE hash = ?", (hash_,)).fetchone()
+    if row is None:
+        return None
+    data: bytes = row[0]
+    if sha256(data).hexdigest() != hash_:
+        file = db.execute("PRAGMA database_list").fetchone()[2]
+        raise Corrupt(f"store {file}: blob {hash_} is not what was written; restore the file from a backup")
+    return data
+
+
 def _segments(session: str, db: sqlite3.Connection) -> list[Segment]:
     """The session's own segment first, then up.  Its own has no end: a row too many must show."""
     return db.execute(_LINE, (session,)).fetchall()
@@ -120,9 +140,7 @@ def _body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | N
     """The two columns for an event's bytes, of which one is null."""
     if len(record.data) <= BLOB_BYTES:
         return None, record.data
-    key = sha256(record.data).hexdigest()
-    db.execute(_NEW_BLOB, (key, record.data))
-    return key, None
+    return put_blob(record.data, db), None
 
 
 def _checked(

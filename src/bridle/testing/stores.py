@@ -15,6 +15,7 @@ from contextlib import suppress
 from ..ports.store import SessionInfo, Store
 from ..values.errors import BridleError, Conflict, MisuseError, SessionNotFound
 from ..values.record import GENESIS, Record, seal
+from .blobs import BLOB_PROMISES
 from .lines import expect, expect_line, expect_refusal, expect_same, intent, line_of, receipt, said
 
 Promise = Callable[[Store], Awaitable[None]]
@@ -362,7 +363,7 @@ PROMISES: tuple[Promise, ...] = (
     _a_once_name_is_kept_once, _a_fork_inherits_once_names, _a_fork_does_not_inherit_later_names,
     _a_fork_shares_what_was_before_and_nothing_after, _a_fork_goes_on_from_the_record_it_forked_at,
     _forks_of_forks_show_their_own_line_only, _a_fork_that_makes_no_sense_is_refused,
-    _sessions_are_listed_newest_first, _closing_twice_is_harmless,
+    *BLOB_PROMISES, _sessions_are_listed_newest_first, _closing_twice_is_harmless,
 )  # fmt: skip
 
 

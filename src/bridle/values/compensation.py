@@ -3,6 +3,7 @@
 from typing import Literal
 
 from .value import Value
+from .whole import Whole
 
 Undoing = Literal["open", "in_doubt", "failed", "done"]
 """`in_doubt`: whether the call took effect, or whether undoing it did, cannot be told from here."""
@@ -19,6 +20,8 @@ class Compensation(Value):
     """What it brought."""
     by: str
     """The tool that undoes it."""
+    whole: Whole | None = None
+    """Where all that it brought is, when the receipt is an excerpt."""
     key: str = ""
     """The same for every attempt at undoing it."""
     state: Undoing = "open"

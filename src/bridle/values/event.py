@@ -22,11 +22,13 @@ from .request import ToolChoice
 from .settings import Settings
 from .usage import Budget, Usage
 from .value import Value
+from .whole import Whole
 
 RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
 ]
 
+How = Literal["run", "probe", "person"]
 Question = Literal["run", "in_doubt"]
 Answer = Literal["approve", "reject", "done"]
 """`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
@@ -42,6 +44,11 @@ class _Quiet(Value):
     @property
     def once(self) -> str | None:
         return None
+
+    @property
+    def refers(self) -> tuple[str, ...]:
+        """Hashes of what must be in the store before this is; see `Store.put_blob`."""
+        return ()
 
 
 class Configured(_Quiet, tag="configured"):
@@ -97,6 +104,17 @@ class ViewChanged(_Quiet, tag="view_changed"):
     why: str
     seat: str = ""
     """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
+
+
+class ToolsShown(_Quiet, tag="tools_shown"):
+    """Tools that were hidden (`Settings.hidden`) are in every request from here on, after all others.
+
+    Once shown, a tool stays, and stays where it is: whoever takes it away again, or puts it anywhere
+    but at the end, moves the whole prefix.
+    """
+
+    names: tuple[str, ...]
+    why: str
 
 
 class Resumed(_Quiet, tag="resumed"):
@@ -203,12 +221,18 @@ class ToolFinished(_Quiet, tag="tool_finished"):
     result: ToolResult
     rule: str = ""
     """What denied it, where a policy or a person did."""
-    how: Literal["run", "probe", "person"] = "run"
+    how: How = "run"
     """How the result is known, when not from running it."""
+    whole: Whole | None = None
+    """Where all of it is, when the result is an excerpt."""
 
     @property
     def once(self) -> str | None:
         return f"receipt:{self.result.call_id}"
+
+    @property
+    def refers(self) -> tuple[str, ...]:
+        return (self.whole.hash,) if self.whole else ()
 
 
 class CompensationStarted(_Quiet, tag="compensation_started"):
@@ -261,6 +285,7 @@ Event = (
     | Imported
     | Prompted
     | ViewChanged
+    | ToolsShown
     | Resumed
     | ModelAsked
     | ModelReplied

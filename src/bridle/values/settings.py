@@ -11,12 +11,17 @@ from .value import Value
 
 REPEATS_DEFAULT = 5
 TOOLS_AT_ONCE_DEFAULT = 32
+RESULT_CHARACTERS_DEFAULT = 30_000
+"""Some ten thousand tokens: much for one answer, little beside a context."""
 
 
 class Settings(Value):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
+    """What is shown to the model from the beginning."""
+    hidden: tuple[ToolSpec, ...] = ()
+    """What may be shown to it later, by `ToolsShown`; until then it is not there for the model."""
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
     output: OutputSpec | None = None
@@ -28,6 +33,12 @@ class Settings(Value):
     approval_seconds: float | None = None
     """How long a question to a person stays open; None for as long as it takes."""
     tools_at_once_max: int = TOOLS_AT_ONCE_DEFAULT
+    result_characters: int | None = RESULT_CHARACTERS_DEFAULT
+    """The most words of one tool result that are sent; None for all of them, however many."""
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()
+
+    @property
+    def every_tool(self) -> tuple[ToolSpec, ...]:
+        return (*self.tools, *self.hidden)
