@@ -15,16 +15,16 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_A-Za-z]+")
 STEM_LEAST = 3
 WORDS_KEPT_MAX = 20_000
 
-_SILENT = frozenset(
-    "a an and any are as at be been but by can could did do does for from had has have i if in into is it its"
-    " let like me my no not of off on or our out please so some than that the their them then there these"
-    " they this to up us was we were what when whenever where who whom whose why will with would you your"
-    " yours been being just now only very want wants need needs should may might must here about".split()
-)
+_SILENT_WORDS = """
+a an and any are as at be been being but by can could did do does for from had has have here i if in into is
+it its just let like may me might must my need needs no not now of off on only or our out please should so
+some than that the their them then there these they this to up us very want wants was we were what when
+whenever where who whom whose why will with would you your yours about
+"""
+_SILENT = frozenset(_SILENT_WORDS.split())
 
 _GROUPS = (
-    "create add new make open start insert register submit file post schedule book compose write apply launch"
-    " publish issue raise set send begin",
+    "create add new make open start insert register submit file post schedule book compose write publish set",
     "delete remove erase drop destroy discard throw rid trash purge clear",
     "update change edit modify set rename move adjust switch raise lower replace correct reschedule convert",
     "get fetch read show retrieve view detail display look see tell info",
