@@ -67,7 +67,7 @@ def names(specs) -> list[str]:
 
 def before_the_end(body: bytes) -> bytes:
     """A request without what follows its last message, where the next one goes on."""
-    return body[: body.rindex(b'],"max_tokens"')]
+    return body[: re.search(rb'\],"max_(output_)?tokens":\d', body).start()]
 
 
 def script(*turns: str) -> str:
@@ -190,8 +190,9 @@ def test_a_tool_is_searched_found_and_called_on_the_simulator(deferring, streame
     assert len(bodies) == 4
 
 
-def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves():
-    line, bodies = overheard()
+@pytest.mark.parametrize("model", ["sim:", "sim:openai/gpt-6-astra"])
+def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves(model):
+    line, bodies = overheard(model)
     agent = catalogue(line, instructions="Be brief.")
     session = agent.run_sync(SEARCH).session
     agent.run_sync(CALL, session=session)
@@ -199,14 +200,23 @@ def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves():
     assert len(bodies) == 6
     for earlier, later in pairwise(bodies):
         assert later.startswith(before_the_end(earlier))
-    declared = msgspec.json.decode(bodies[0])["tools"]
+    assert [event.anew_tokens for event in shown_in(agent, session)] == [0, 0, 0]
+    inside = [each["name"] for each in tools_on_wire(bodies[-1]) if not each.get("defer_loading")]
+    assert inside == ["search_tools"]
+    let_in = re.findall(rb'"(?:tool_name|function","name)":"([^"]+)"', before_the_end(bodies[-1]))
+    assert REFUND.encode() in let_in
+    assert len(let_in) == len(set(let_in))
+
+
+def test_a_tool_in_the_prompt_is_not_let_in_a_second_time():
+    line, bodies = overheard()
+    Agent(line, tools=TOOLS).run_sync(SEARCH)
+    declared = tools_on_wire(bodies[-1])
+    inside = {each["name"] for each in declared if not each.get("defer_loading")}
+    named = {name.decode() for name in re.findall(rb'"tool_name":"([^"]+)"', bodies[-1])}
     assert len(declared) == 501
-    inside = [each["name"] for each in declared if not each.get("defer_loading")]
-    assert len(inside) <= TOOLS_SHOWN_DEFAULT
-    named = re.findall(rb'"type":"tool_reference","tool_name":"([^"]+)"', bodies[-1])
-    assert REFUND.encode() in named
-    assert len(named) == len(set(named))
-    assert not {name.decode() for name in named} & set(inside)
+    assert REFUND in inside
+    assert not named & inside
 
 
 def test_elsewhere_the_prompt_moves_with_a_recorded_event_only_and_tools_are_appended():
@@ -224,15 +234,15 @@ def test_elsewhere_the_prompt_moves_with_a_recorded_event_only_and_tools_are_app
                 assert bodies[asked].startswith(before_the_end(bodies[asked - 1]))
             moved, asked = False, asked + 1
     assert asked == len(bodies) == 5
-    lists = [names_on_wire(body) for body in bodies]
+    lists = [[each["name"] for each in tools_on_wire(body)] for body in bodies]
     for earlier, later in pairwise(lists):
         assert later[: len(earlier)] == earlier
     assert b"tool_reference" not in b"".join(bodies)
     assert b"defer_loading" not in b"".join(bodies)
 
 
-def names_on_wire(body: bytes) -> list[str]:
-    return [each["name"] for each in msgspec.json.decode(body)["tools"]]
+def tools_on_wire(body: bytes) -> list[dict[str, object]]:
+    return msgspec.json.decode(body)["tools"]
 
 
 @pytest.mark.parametrize("abilities", [Abilities(), DEFERRING])
