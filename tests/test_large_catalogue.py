@@ -208,6 +208,16 @@ def test_where_tools_can_be_outside_the_prompt_no_byte_of_it_ever_moves(model):
     assert len(let_in) == len(set(let_in))
 
 
+@pytest.mark.parametrize("deferring", [False, True])
+def test_the_providers_cache_agrees_about_what_moved(deferring):
+    line, _ = overheard(deferring=deferring)
+    agent = catalogue(line, instructions="Be brief. " * 2_000)
+    result = agent.run_sync(SEARCH)
+    searching, found = [message.usage for message in result.messages if message.role == "assistant"]
+    assert searching.cache_write > 4_000
+    assert (found.cache_read > 4_000) is deferring
+
+
 def test_a_tool_in_the_prompt_is_not_let_in_a_second_time():
     line, bodies = overheard()
     Agent(line, tools=TOOLS).run_sync(SEARCH)
