@@ -224,7 +224,7 @@ def test_a_tool_in_the_prompt_is_not_let_in_a_second_time():
     declared = tools_on_wire(bodies[-1])
     inside = {each["name"] for each in declared if not each.get("defer_loading")}
     named = {name.decode() for name in re.findall(rb'"tool_name":"([^"]+)"', bodies[-1])}
-    assert len(declared) == 501
+    assert len(declared) == 1 + 500 + 1  # the search, the tools, and the reader of long results
     assert REFUND in inside
     assert not named & inside
 
@@ -272,7 +272,7 @@ def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(abi
     last = line.script.requests[-1]
     if abilities.deferred_tools:
         assert names(last.tools) == ["search_tools"]
-        assert len(last.deferred) == 500
+        assert len(last.deferred) == 501
         assert [part.shows for message in last.messages for part in message.results] == [
             (REFUND,),
             ("hr__get_payslip",),
@@ -294,6 +294,24 @@ def test_one_that_was_called_in_vain_is_shown_with_its_schema(abilities):
     assert names(line.script.requests[-1].tools) == ["search_tools", REFUND]
     assert REFUND not in names(line.script.requests[-1].deferred)
     assert shown_in(agent, result.session)[1].anew_tokens > 0
+
+
+@pytest.mark.parametrize("abilities", [Abilities(), DEFERRING])
+def test_the_reader_of_long_results_comes_like_any_other_tool(abilities):
+    @tool(always=True, effect="read")
+    def recite() -> str:
+        """Something long."""
+        return "word " * 2_000
+
+    line = scripted(calls(("recite", {})), "Done.", abilities=abilities)
+    agent = Agent(line, tools=[*TOOLS, recite], result_characters=1_000)
+    result = agent.run_sync("zzyzx")
+    _, reader = shown_in(agent, result.session)
+    assert reader.names == ("read_result",)
+    assert (reader.anew_tokens == 0) is abilities.deferred_tools
+    last = line.script.requests[-1]
+    assert ("read_result" in names(last.tools)) is not abilities.deferred_tools
+    assert last.messages[-1].results[0].shows == ("read_result",)
 
 
 def test_a_name_that_is_no_tool_is_still_a_mistake():

@@ -17,6 +17,7 @@ from ..values.parts import Part, ToolResult
 from ..values.request import ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .effects import FindTools, ShowTools
+from .excerpt import reader_wanted
 from .saying import tools_tokens
 from .state import State
 
@@ -29,6 +30,9 @@ SEARCHES_AT_FIRST = 2
 
 def to_be_shown(state: State, deadline: float | None) -> FindTools | ShowTools | None:
     """What has to be found or shown before the model is asked."""
+    reader = reader_wanted(state)
+    if reader is not None:
+        return _show(state, reader.names, reader.why)
     catalogue = state.settings.catalogue
     if catalogue is None:
         return None
@@ -74,13 +78,16 @@ def naming(state: State, message: Message) -> tuple[Message, tuple[str, ...]]:
     if state.settings.catalogue is None:
         return message, ()
     called = {item.call.id: item.call.name for item in state.calls}
+    reader = reader_wanted(state)
+    more = reader.names if reader is not None else ()
     owed: list[str] = []
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):
             parts.append(part)
             continue
-        names = _unseen(state, (*part.shows, called.get(part.call_id, "")))
+        beside = () if part.is_error else more
+        names = _unseen(state, (*part.shows, called.get(part.call_id, ""), *beside))
         new = tuple(name for name in names if name not in owed)
         owed += new
         parts.append(replace(part, shows=() if part.is_error else new))

@@ -37,7 +37,6 @@ from .catalogue import to_be_shown
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
-from .excerpt import reader_wanted
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
@@ -91,9 +90,6 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
-    reader = reader_wanted(state)
-    if reader:
-        return reader
     change = wanted(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)

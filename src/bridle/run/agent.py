@@ -11,11 +11,10 @@ conversation; sessions do, in the agent's store.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
-from ..core.excerpt import READ_RESULT
 from ..core.state import State
 from ..core.undoing import compensations
 from ..ports.clock import Clock
@@ -25,7 +24,7 @@ from ..ports.tool import Json, Tool
 from ..ports.watcher import Watcher
 from ..stores import open_store
 from ..tools.collect import collect, compensating
-from ..tools.output import OutputType, output_type
+from ..tools.output import OutputType
 from ..values.approval import PendingApproval, Verdict
 from ..values.compensation import Compensation
 from ..values.errors import MisuseError
@@ -33,7 +32,7 @@ from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.model import Model
 from ..values.policy import Policy
-from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from ..values.request import Extra, Sampling, Thinking, ToolChoice
 from ..values.result import History, Result
 from ..values.settings import (
     REPEATS_DEFAULT,
@@ -56,6 +55,7 @@ from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .line import Line, connect, model_of
 from .policy import policy_of
+from .shaping import output_spec, shape_of
 from .stream import Feed, Stream
 from .sync import wait_for
 
@@ -76,6 +76,16 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
 class Agent(Generic[T]):
+    """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
+    store; without one the log is kept in memory.  `output` is the type of the answer wanted.
+    `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
+    question about a call to a person; without one, the run ends as waiting and is resumed later.
+    Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
+    More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
+    model searches them, by words unless `tool_index` knows better.
+    `chain` lets a provider that can keep the conversation, so that only what is new is sent.
+    """
+
     def __init__(
         self,
         model: str | Model | Line,
@@ -103,14 +113,6 @@ class Agent(Generic[T]):
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
     ) -> None:
-        """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
-        store; without one the log is kept in memory.  `output` is the type of the answer wanted.
-        `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
-        question about a call to a person; without one, the run ends as waiting and is resumed later.
-        Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
-        More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
-        model searches them, by words unless `tool_index` knows better.
-        `chain` lets a provider that can keep the conversation, so that only what is new is sent."""
         check_types(instructions, budget)
         check_numbers(max_tokens=max_tokens, repeats_max=repeats_max, tools_at_once=tools_at_once)
         check_numbers(tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max)
@@ -118,27 +120,26 @@ class Agent(Generic[T]):
         self._line = model if isinstance(model, Line) else None
         self._model = model_of(model)
         self._tools: Mapping[str, Tool] = collect(tools)
-        self._budget = budget or Budget()
         self._store: Store | None = None
         self._where = store
-        self._shape = _shape(output)
+        self._shape = shape_of(output)
         self._choose = tool_choice if callable(tool_choice) else None
         self._watchers, self._approver = tuple(watchers), approver
-        self._clock = clock or SystemClock()
+        self._budget, self._clock = budget or Budget(), clock or SystemClock()
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
-        layout = lay_out(self._tools, limits, tool_index, fixed)
+        layout = lay_out(self._tools, limits, tool_index, fixed, self._shape.name if self._shape else "")
         self._tools, self._search = layout.tools, layout.search
         self._settings = readable(
             Settings(
                 model=self._model,
                 instructions=sound(instructions or "").strip(),
                 tools=layout.shown,
-                hidden=(*layout.hidden, *self._built_in()),
+                hidden=layout.hidden,
                 catalogue=layout.catalogue,
                 tool_choice=fixed,
                 max_tokens=max_tokens,
-                output=self._output_spec(fixed),
+                output=output_spec(self._shape, self._model, self._tools, fixed),
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
@@ -378,27 +379,3 @@ class Agent(Generic[T]):
 
     def _long(self) -> bool:
         return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX
-
-    def _built_in(self) -> tuple[ToolSpec, ...]:
-        """Tools of ours that wait until they are of use; the agent's own of that name replaces one."""
-        taken = {*self._tools, self._shape.name if self._shape else ""}
-        return tuple(spec for spec in (READ_RESULT,) if spec.name not in taken)
-
-    def _output_spec(self, choice: ToolChoice) -> OutputSpec | None:
-        shape, mode = self._shape, self._model.abilities.structured_output
-        if shape is None:
-            return None
-        if mode == "tool" and shape.name in self._tools:
-            raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
-        if mode == "tool" and choice.mode == "none":
-            raise MisuseError(
-                f"{self._model.name} answers in a shape by calling, and tool_choice='none' forbids calls"
-            )
-        return OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description, mode=mode)
-
-
-def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
-    if output is None or isinstance(output, OutputType):
-        return output
-    # A schema gives plain data; who passes one has no type to be held to.
-    return cast("OutputType[T]", output_type(output))

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from ..core.excerpt import READ_RESULT
 from ..core.saying import tools_tokens
 from ..ports.index import ToolIndex
 from ..ports.tool import Tool
@@ -19,6 +20,8 @@ from ..values.errors import MisuseError
 from ..values.request import ToolChoice, ToolSpec
 from ..values.settings import Catalogue
 
+BUILT_IN = (READ_RESULT,)
+"""Tools of ours that wait until they are of use."""
 LOG = logging.getLogger("bridle")
 FIND_SECONDS_MAX = 10.0
 """How long the first words may take to be looked up: without an answer the model still has `search_tools`."""
@@ -28,17 +31,24 @@ class Layout(NamedTuple):
     tools: Mapping[str, Tool]
     """Everything that can be run."""
     shown: tuple[ToolSpec, ...]
-    hidden: tuple[ToolSpec, ...] = ()
+    hidden: tuple[ToolSpec, ...]
     catalogue: Catalogue | None = None
     search: SearchTools | None = None
 
 
 def lay_out(
-    tools: Mapping[str, Tool], limits: Catalogue, index: ToolIndex | None, forced: ToolChoice
+    tools: Mapping[str, Tool],
+    limits: Catalogue,
+    index: ToolIndex | None,
+    forced: ToolChoice,
+    answer: str = "",
 ) -> Layout:
+    """`answer` is the name of the answer's type, where it has one."""
+    # The agent's own tool of the name of one of ours replaces it.
+    ours = tuple(spec for spec in BUILT_IN if spec.name not in (*tools, answer))
     specs = tuple(tool.spec for tool in tools.values())
     if len(specs) <= limits.shown_max and tools_tokens(specs) <= limits.tokens_max:
-        return Layout(tools, specs)
+        return Layout(tools, specs, ours)
     if NAME in tools:
         raise MisuseError(
             f"{len(specs)} tools are too many to be shown, and {NAME!r} is what finds them;"
@@ -48,11 +58,11 @@ def lay_out(
     kept = {spec.name for spec in always}
     hidden = tuple(spec for spec in specs if spec.name not in kept)
     if not hidden:
-        return Layout(tools, specs)
+        return Layout(tools, specs, ours)
     search = SearchTools(index or LexicalIndex(), hidden, limits.found_max)
     shown = (*always, search.spec)
     _check_room(shown, limits)
-    return Layout({**tools, NAME: search}, shown, hidden, limits, search)
+    return Layout({**tools, NAME: search}, shown, (*hidden, *ours), limits, search)
 
 
 async def found_first(
