@@ -23,6 +23,8 @@ def test_of_fifty_questions_nearly_all_find_their_tool_among_five_hundred():
     assert len({question for question, _ in QUESTIONS}) == 50
     missed = [(question, needed) for question, needed in QUESTIONS if needed not in find(question)]
     assert len(missed) <= 0.05 * len(QUESTIONS), missed
+    first = [needed for question, needed in QUESTIONS if needed not in find(question, limit=16)]
+    assert first == []
 
 
 def test_every_tool_is_found_by_the_words_of_its_name():
