@@ -407,3 +407,57 @@ def test_a_picture_another_model_made_is_told_in_words():
     )
     body = json.loads(CODEC.encode(Request(model=MODEL, messages=(user("draw"), drawn, user("ok")))).body)
     assert [block["type"] for block in body["messages"][1]["content"]] == ["text", "text"]
+
+
+LATER = (ToolSpec(name="b", description="Later."), ToolSpec(name="c.d"))
+
+
+def answered(*given: ToolResult):
+    made = [ToolCall(id=result.call_id, name="a", arguments="{}") for result in given]
+    return user("hi"), Message(role="assistant", parts=tuple(made)), Message(role="tool", parts=given)
+
+
+def test_tools_outside_the_prompt_are_declared_last_and_let_in_by_answered():
+    found = ToolResult(call_id="1", parts=(Text(text="Two."),), shows=("b", "c.d", "gone"))
+    request = ask(*answered(found), tools=(ToolSpec(name="a"),), deferred=LATER, marks=(Mark(place="tools"),))
+    body = sent(request)
+    assert [tool.get("defer_loading") for tool in body["tools"]] == [None, True, True]
+    assert ["cache_control" in tool for tool in body["tools"]] == [True, False, False]
+    (block,) = body["messages"][-1]["content"]
+    named = body["tools"][2]["name"]
+    assert block["content"] == [
+        {"type": "text", "text": "Two."},
+        {"type": "tool_reference", "tool_name": "b"},
+        {"type": "tool_reference", "tool_name": named},
+    ]
+
+
+def test_a_result_lets_nothing_in_where_nothing_is_outside_or_where_it_is_an_error():
+    ok = ToolResult(call_id="1", parts=(Text(text="One."),), shows=("b",))
+    wrong = ToolResult(call_id="2", parts=(Text(text="No."),), outcome="error", shows=("b",))
+    plain = sent(ask(*answered(ok), tools=(ToolSpec(name="a"),)))
+    assert plain["messages"][-1]["content"][0]["content"] == "One."
+    failed = sent(ask(*answered(wrong), tools=(ToolSpec(name="a"),), deferred=LATER))
+    assert failed["messages"][-1]["content"][0]["content"] == "No."
+
+
+def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
+    kept = CODEC.keep()
+    line = answered(ToolResult(call_id="1", parts=(Text(text="One."),), shows=("b",)))
+    line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
+    for deferred in (LATER, (), LATER):
+        request = ask(*line, tools=(ToolSpec(name="a"),), deferred=deferred)
+        body = CODEC.encode(request, kept).body
+        assert body == CODEC.encode(request).body
+        assert (b"tool_reference" in body) is bool(deferred)
+
+
+def test_tools_outside_the_prompt_are_read_as_such():
+    request = ask(user("hi"), tools=(ToolSpec(name="a"),), deferred=LATER[:1])
+    again = CODEC.read(CODEC.encode(request))
+    assert (again.tools, again.deferred) == (request.tools, request.deferred)
+    own = ToolSpec(
+        name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true,"x":1}'
+    )
+    alone = CODEC.read(CODEC.encode(ask(user("hi"), tools=(ToolSpec(name="a"), own))))
+    assert (len(alone.tools), alone.deferred) == (2, ())

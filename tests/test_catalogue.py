@@ -47,6 +47,7 @@ def test_a_vendor_and_a_model():
         automatic_cache=True,
         mode_efforts=(("between_tools", ("low", "medium", "high")),),
         system_messages=True,
+        deferred_tools=True,
         prefill=False,
         cache="marks",
         cache_minimum_tokens=512,

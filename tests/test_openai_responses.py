@@ -630,3 +630,33 @@ def test_a_chain_grows_without_writing_the_past_again():
         encoded = CODEC.encode(request, kept)
         assert texts(json.loads(encoded.body)["input"]) == expected
         assert encoded == CODEC.encode(request)
+
+
+def test_tools_that_a_result_brings_are_defined_behind_it_and_nowhere_else():
+    later = (ToolSpec(name="b", description="Later.", parameters=CLOSED), ToolSpec(name="c"))
+    line = (
+        user("hi"),
+        assistant(call("1"), call("2")),
+        results(answer("1", shows=("b", "gone")), answer("2")),
+    )
+    body = sent(ask(*line, user("go on"), tools=(ToolSpec(name="look"),), deferred=later))
+    assert [tool["name"] for tool in body["tools"]] == ["look"]
+    kinds = [item["type"] for item in body["input"]]
+    assert kinds[-4:] == ["function_call_output", "function_call_output", "additional_tools", "message"]
+    (brought,) = body["input"][-2]["tools"]
+    assert (brought["name"], brought["description"]) == ("b", "Later.")
+    assert body["input"][-2]["role"] == "developer"
+
+
+def test_where_no_tool_is_outside_a_result_brings_none():
+    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    assert b"additional_tools" not in CODEC.encode(ask(*line, tools=(ToolSpec(name="look"),))).body
+
+
+def test_kept_items_are_written_anew_when_other_tools_are_outside():
+    kept = CODEC.keep()
+    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
+    for deferred in ((ToolSpec(name="b"),), (), (ToolSpec(name="b", description="Other."),)):
+        request = ask(*line, tools=(ToolSpec(name="look"),), deferred=deferred)
+        assert CODEC.encode(request, kept).body == CODEC.encode(request).body

@@ -1,17 +1,20 @@
-"""docs/tools.md: its blocks are one program, and it runs."""
+"""Pages about tools: the blocks of each are one program, and it runs."""
 
 import re
 import sys
 import types
 from pathlib import Path
 
-PAGE = Path(__file__).parent.parent / "docs" / "tools.md"
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
 
 
-def test_every_block_of_the_page_runs(monkeypatch):
-    blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    assert len(blocks) > 10
-    page = types.ModuleType("tools_page")
+@pytest.mark.parametrize(("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3)])
+def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+    assert len(blocks) >= blocks_least
+    page = types.ModuleType("a_page")
     monkeypatch.setitem(sys.modules, page.__name__, page)  # dataclasses look their module up
     for block in blocks:
-        exec(compile(block, str(PAGE), "exec"), page.__dict__)
+        exec(compile(block, str(DOCS / name), "exec"), page.__dict__)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .ports.index import ToolIndex as ToolIndex
     from .ports.store import Store as Store
     from .ports.tool import CallContext as CallContext
     from .ports.tool import Tool as Tool
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ports.index": ("ToolIndex",),
     "ports.store": ("Store",),
     "ports.tool": ("CallContext", "Tool"),
     "ports.watcher": ("Watcher",),

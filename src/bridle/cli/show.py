@@ -90,8 +90,10 @@ class Telling:
                 return [("imported", told), *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
-            case e.ToolsShown(names=names, why=why):
-                return [("tools", f"{', '.join(names)} from here on: {why}")]
+            case e.ToolsShown(names=names, why=why, tokens=tokens, anew_tokens=anew):
+                cost = f", {anew} of the prompt read anew" if anew else ""
+                told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
+                return [("tools", told)]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked(attempt=attempt, notes=notes):

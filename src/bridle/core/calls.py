@@ -12,6 +12,7 @@ from ..values.errors import MisuseError
 from ..values.message import Message
 from ..values.parts import Text, ToolResult
 from ..values.settings import Settings
+from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
 from .progress import batch_signature
 from .saying import said, tools_tokens
@@ -52,7 +53,13 @@ def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> Sta
     new = tuple(name for name in dict.fromkeys(event.names) if name not in state.shown)
     # With no estimate yet there is nothing to add to: the first one counts what is shown by then.
     more = tools_tokens(tuple(hidden[name] for name in new)) if state.prompt_tokens else 0
-    return replace(state, shown=(*state.shown, *new), prompt_tokens=state.prompt_tokens + more)
+    return replace(
+        state,
+        shown=(*state.shown, *new),
+        prompt_tokens=state.prompt_tokens + more,
+        looked=state.looked or event.first,
+        owed=tuple(name for name in state.owed if name not in new),
+    )
 
 
 def approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) -> State:
@@ -98,7 +105,7 @@ def closed(state: State, at: float) -> State:
         output=output,
         rejections=state.run.rejections + (1 if _rejected(state.settings, calls) else 0),
     )
-    after = said(replace(state, run=run, calls=()), results_message(calls, at))
+    after = answered_by(replace(state, run=run), calls, at)
     return replace(after, phase=Phase.JUDGING if output is not None else Phase.ASKING)
 
 
@@ -118,7 +125,13 @@ def given_up(calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
     return tuple(_given_up(item) for item in calls)
 
 
-def results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
+def answered_by(state: State, calls: tuple[OpenCall, ...], at: float) -> State:
+    """The state in which the model is told what came of its calls."""
+    message, owed = naming(state, _results_message(calls, at))
+    return said(replace(state, calls=(), owed=(*state.owed, *owed)), message)
+
+
+def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
     """What the model is told; of a call a person changed, also that it was changed."""
     results = tuple(_told(item) for item in calls if item.result is not None)
     return Message(role="tool", parts=results, at=at)

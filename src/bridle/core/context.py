@@ -14,6 +14,7 @@ from ..values.parts import Text
 from ..values.request import Mark, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .budget import room
+from .catalogue import laid_out
 from .settling import settle
 from .state import State
 
@@ -24,7 +25,7 @@ ALLOWANCE_LEAST = 1_024
 def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
-    tools = shown_tools(settings, state.shown)
+    tools, deferred = laid_out(state, shown_tools(settings, state.shown))
     answering = bool(state.view) and state.view[-1].role == "tool"
     unproven = answering and state.run.reasoning == "left out"
     later = _shown_later(settings, state.shown)
@@ -35,6 +36,7 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
         model=settings.model,
         system=(Text(text=settings.instructions),) if settings.instructions else (),
         tools=tools,
+        deferred=deferred,
         messages=state.view,
         tool_choice=wish.choice,
         max_tokens=most,

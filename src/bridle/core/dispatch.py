@@ -85,8 +85,13 @@ def opened(
 
 
 def callable_tools(state: State) -> dict[str, ToolSpec]:
-    """What the model may call, the output tool included; what the provider runs itself is not called."""
+    """What the model may call, the output tool included; what the provider runs itself is not called.
+
+    Of a catalogue it may call anything: models remember names, and a name that is right is no mistake.
+    """
     shown = shown_tools(state.settings, state.shown)
+    if state.settings.catalogue is not None:
+        shown = (*shown, *state.settings.hidden)
     return {spec.name: spec for spec in shown if spec.native is None}
 
 

@@ -121,10 +121,25 @@ class ShowTools(Value):
 
     names: tuple[str, ...]
     why: str
+    first: bool = False
+    tokens: int = 0
+    anew_tokens: int = 0
 
     @property
     def name(self) -> str:
         return f"show:{','.join(self.names)}"
+
+
+class FindTools(Value):
+    """Find the tools that the first words of a session are about."""
+
+    query: str
+    limit: int
+    deadline: float | None = None
+
+    @property
+    def name(self) -> str:
+        return "find"
 
 
 class End(Value):
@@ -146,5 +161,6 @@ Effect = (
     | Nudge
     | ChangeView
     | ShowTools
+    | FindTools
     | End
 )

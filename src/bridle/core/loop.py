@@ -23,21 +23,21 @@ from ..values.message import Message, Stop
 from ..values.parts import Text, ToolCall
 from .budget import charged, exhausted, plus
 from .calls import (
+    answered_by,
     approval_answered,
     approval_asked,
     checked_again,
     given_up,
     paused,
-    results_message,
     tool_finished,
     tool_probed,
     tool_started,
     tools_shown,
 )
+from .catalogue import to_be_shown
 from .context import assemble
 from .dispatch import deadline, effects_for, opened
 from .effects import AskModel, ChangeView, Effect, End, Nudge
-from .excerpt import reader_wanted
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
@@ -91,12 +91,12 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
-    reader = reader_wanted(state)
-    if reader:
-        return reader
     change = wanted(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
+    tools = to_be_shown(state, deadline(state))
+    if tools is not None:
+        return tools
     request, notes = assemble(state)
     return AskModel(
         request=request,
@@ -265,7 +265,7 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         run = replace(after.run, stop=event.stop, reason=event.reason)
         return replace(after, phase=Phase.WAITING, run=run)
     if state.calls:
-        after = said(replace(after, calls=()), results_message(given_up(state.calls), at))
+        after = answered_by(after, given_up(state.calls), at)
     partial = event.partial.strip()
     if partial:
         words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)

@@ -146,6 +146,10 @@ class State(Value):
     """The hidden tools that were shown since, in that order; some may be gone from the settings."""
     wholes: tuple[Whole, ...] = ()
     """The results of which only an excerpt is in the transcript: what may be read from the store."""
+    looked: bool = False
+    """Whether the tools that the session's first words are about were looked for."""
+    owed: tuple[str, ...] = ()
+    """Hidden tools that the model has found or called, to be shown before it is asked again."""
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""

@@ -58,6 +58,15 @@ class Claiming(Tool, Protocol):
 
 
 @runtime_checkable
+class Showing(Tool, Protocol):
+    """A tool whose results bring other tools to light."""
+
+    def shows(self, parts: Sequence[Text | Media]) -> Sequence[str]:
+        """The names of the tools that the model may call after it has read these parts of a result."""
+        ...
+
+
+@runtime_checkable
 class Probing(Tool, Protocol):
     """A tool that can find out what became of a call that was started and never finished."""
 

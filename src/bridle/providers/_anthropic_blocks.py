@@ -147,6 +147,16 @@ def _result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
     return block
 
 
+def with_references(block: Block | Raw, names: Sequence[str]) -> Block | Raw:
+    """A result that lets tools into the conversation.  One that is an error may hold words only."""
+    if not names or not isinstance(block, dict) or "is_error" in block:
+        return block
+    content = block.get("content", [])
+    told = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    references = [{"type": "tool_reference", "tool_name": NAMES.on_wire(name)} for name in names]
+    return {**block, "content": [*told, *references]}
+
+
 def left_out(media: Media) -> str:
     named = f" {media.name}" if media.name else ""
     return mended(f"[{media.kind}{named} left out: it cannot be sent to this model]")

@@ -70,7 +70,7 @@ def read(request: HttpRequest) -> Request:
     for index, message in enumerate(body["messages"]):
         line.add(index, message)
     system, system_marks = _system(body.get("system", ()))
-    tools, tool_marks = _tools(body.get("tools", ()))
+    tools, deferred, tool_marks = _tools(body.get("tools", ()))
     extras = {name: value for name, value in raw.items() if name in body and name not in _TAKEN}
     thinking, output = _thinking(body, extras), _output(raw, body, extras)
     choice = _tool_choice(body.get("tool_choice"))
@@ -80,6 +80,7 @@ def read(request: HttpRequest) -> Request:
         model=Model(id=model_id, endpoint=_endpoint(request), abilities=ABILITIES),
         system=system,
         tools=tools,
+        deferred=deferred,
         messages=tuple(line.messages),
         tool_choice=choice or ToolChoice(),
         max_tokens=whole(body.get("max_tokens")),
@@ -211,7 +212,8 @@ def _system(system: object) -> tuple[tuple[Text, ...], list[Mark]]:
     return tuple(cast("list[Text]", parts)), marks
 
 
-def _tools(tools: object) -> tuple[tuple[ToolSpec, ...], list[Mark]]:
+def _tools(tools: object) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...], list[Mark]]:
+    """Those in the prompt, those at the end that are kept out of it, and the marks."""
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise _refused("invalid", "tools: Input should be a valid list")
     bare = list(tools)
@@ -222,7 +224,14 @@ def _tools(tools: object) -> tuple[tuple[ToolSpec, ...], list[Mark]]:
                 marks.append(Mark(place="tools", ttl=ttl))
                 bare[place] = {name: value for name, value in bare[place].items() if name != "cache_control"}
             break
-    return tuple(map(_tool, bare)), marks
+    inside = len(bare)
+    while inside > 1 and bare[inside - 1].keys() - {"description"} == _DEFERRED:
+        inside -= 1
+    later = ({name: item for name, item in tool.items() if name != "defer_loading"} for tool in bare[inside:])
+    return tuple(map(_tool, bare[:inside])), tuple(map(_tool, later)), marks
+
+
+_DEFERRED = {"name", "input_schema", "defer_loading"}
 
 
 def _tool(tool: Block) -> ToolSpec:

@@ -25,7 +25,7 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint, Model, Origin
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ._anthropic_blocks import FAMILY, Block, block_of, left_out, switched_at
+from ._anthropic_blocks import FAMILY, Block, block_of, left_out, switched_at, with_references
 from ._json import dumps, loads
 from ._kept import CONTINUE, KeptMessages, Turn
 
@@ -53,17 +53,22 @@ class KeptLine(KeptMessages):
 
     def __init__(self) -> None:
         self._prefill = True
-        super().__init__(lambda endpoint: MessageWriter(endpoint, prefill=self._prefill))
+        self._deferred: frozenset[str] = frozenset()
+        super().__init__(lambda endpoint: MessageWriter(endpoint, self._deferred, prefill=self._prefill))
 
-    def written_for(self, model: Model) -> None:
-        if model.abilities.prefill != self._prefill:
-            self._prefill = model.abilities.prefill
+    def written_for(self, model: Model, deferred: frozenset[str] = frozenset()) -> None:
+        if (model.abilities.prefill, deferred) != (self._prefill, self._deferred):
+            self._prefill, self._deferred = model.abilities.prefill, deferred
             self._restart()
         self.on(model.endpoint)
 
 
 class MessageWriter:
-    def __init__(self, endpoint: Endpoint | None, *, prefill: bool) -> None:
+    def __init__(
+        self, endpoint: Endpoint | None, deferred: frozenset[str] = frozenset(), *, prefill: bool
+    ) -> None:
+        """`deferred`: tools that results may refer to; a reference to any other is refused."""
+        self._deferred = deferred
         self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
         self._prefill = prefill
         self._sent: dict[str, str] = {}
@@ -153,6 +158,8 @@ class MessageWriter:
             unshown = message.role == "assistant" and not own
             told = Text(text=left_out(part)) if isinstance(part, Media) and unshown else part
             if (block := block_of(told, own=own, sent_id=self._id(told, own=own))) is not None:
+                if isinstance(part, ToolResult) and part.shows:
+                    block = with_references(block, [name for name in part.shows if name in self._deferred])
                 written.append(_encoded(told, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _THOUGHTS:

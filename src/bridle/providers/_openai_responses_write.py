@@ -18,7 +18,7 @@ The writer therefore sees the whole line, in order, once.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -26,6 +26,7 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint, ReasoningPolicy
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.request import ToolSpec
 from ..values.value import Value
 from ._home import is_own
 from ._json import dumps, loads, raw
@@ -45,6 +46,9 @@ ERROR_MARK = re.compile(r"\[tool error(?:: (\w+))?\] ?")
 """This wire has no place to say that a call failed, so the words begin with it."""
 
 
+Define = Callable[[ToolSpec], Block | Raw]
+
+
 class Manner(Value):
     """How items are to be written, beside where they go."""
 
@@ -62,13 +66,18 @@ class KeptItems(KeptMessages):
 
     def __init__(self) -> None:
         self._manner = Manner()
+        self._deferred: tuple[ToolSpec, ...] = ()
+        self._define: Define | None = None
         self._starts: list[int] = []
-        super().__init__(lambda endpoint: ItemWriter(endpoint, self._manner))
+        super().__init__(lambda endpoint: ItemWriter(endpoint, self._manner, self._deferred, self._define))
 
-    def going(self, endpoint: Endpoint, manner: Manner) -> None:
+    def going(
+        self, endpoint: Endpoint, manner: Manner, deferred: tuple[ToolSpec, ...], define: Define
+    ) -> None:
+        """`deferred` are tools that are defined where a result brings them to light, by `define`."""
         self.on(endpoint)
-        if manner != self._manner:
-            self._manner = manner
+        if (manner, deferred) != (self._manner, self._deferred):
+            self._manner, self._deferred, self._define = manner, deferred, define
             self._restart()
 
     def body_since(
@@ -92,8 +101,15 @@ class KeptItems(KeptMessages):
 
 
 class ItemWriter:
-    def __init__(self, endpoint: Endpoint | None, manner: Manner) -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint | None,
+        manner: Manner,
+        deferred: tuple[ToolSpec, ...] = (),
+        define: Define | None = None,
+    ) -> None:
         self._endpoint, self._manner = endpoint, manner
+        self._deferred, self._define = {spec.name: spec for spec in deferred}, define
         self._holds_more = manner.held
         self._sent: dict[str, tuple[str, str]] = {}
         """The id each call went out with, and what its result is called."""
@@ -106,6 +122,7 @@ class ItemWriter:
         outputs = [part for part in message.parts if _is_output(part, message.role)]
         rest = [part for part in message.parts if not _is_output(part, message.role)]
         items = [item for part in outputs if (item := self._output(part, own=own)) is not None]
+        items += self._brought(outputs)
         unanswered = list(self._open)
         words = (
             self._said(message, rest, own=own)
@@ -120,6 +137,14 @@ class ItemWriter:
             return ()
         closing = b"".join(b"," + dumps(self._stand_in(call_id)) for call_id in self._open)
         return (Turn(b"", b",".join(map(dumps, items)), closing, merges=True),)
+
+    def _brought(self, outputs: Sequence[Part]) -> list[Block | Raw]:
+        """Definitions of the tools that results brought to light: here, where nothing before them moves."""
+        shown = (name for part in outputs if isinstance(part, ToolResult) for name in part.shows)
+        specs = [self._deferred[name] for name in shown if name in self._deferred]
+        if not specs or self._define is None:
+            return []
+        return [{"type": "additional_tools", "role": "developer", "tools": list(map(self._define, specs))}]
 
     def _is_own(self, message: Message) -> bool:
         sealed_by, model_id = self._manner.sealed_by, self._manner.model_id

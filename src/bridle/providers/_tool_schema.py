@@ -35,7 +35,8 @@ def goes_out_as_it_is(schema: str, wire: str) -> bool:
 
 def schema_remarks(request: Request, tools: str, answers: str) -> tuple[str, ...]:
     """What schemas lose on the way out, by the dialects of tools and of answers."""
-    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in request.tools if spec.native is None]
+    specs = (*request.tools, *request.deferred)
+    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in specs if spec.native is None]
     if request.output and request.output.mode == "native":
         sent.append(("the answer", request.output.parameters, answers))
     return tuple(
@@ -49,7 +50,7 @@ def restoring(decoder: Decoder, request: Request, wire: str) -> Decoder:
     """A decoder whose calls have the names of the source; the very same one when none was changed."""
     changed = {
         spec.name: spec.parameters
-        for spec in request.tools
+        for spec in (*request.tools, *request.deferred)
         if spec.native is None and compile_schema(spec.parameters, dialect(wire)).renamed
     }
     return _Restoring(decoder, changed, wire) if changed else decoder

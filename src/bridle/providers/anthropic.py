@@ -82,12 +82,12 @@ class AnthropicCodec:
         kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
         dialect = spoken_at(model.endpoint, DIALECT)
-        kept.written_for(model)
+        kept.written_for(model, frozenset(spec.name for spec in request.deferred))
         messages = placed(request.messages, taken=model.abilities.system_messages)
         marked = {mark.place: mark.ttl for mark in request.marks}
         tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
         kept.head(
-            (model, request.tools, request.system, tools_ttl, system_ttl),
+            (model, request.tools, request.deferred, request.system, tools_ttl, system_ttl),
             lambda: _head(request, dialect, tools_ttl, system_ttl),
         )
         ending = b',"stream":true}' if request.stream else b"}"
@@ -102,7 +102,8 @@ class AnthropicCodec:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        decoder = NAMES.decoder(AnthropicDecoder(request.model, status, headers), request.tools)
+        tools = (*request.tools, *request.deferred)
+        decoder = NAMES.decoder(AnthropicDecoder(request.model, status, headers), tools)
         return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:
@@ -133,6 +134,7 @@ def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl:
     tools = [_tool(spec) for spec in request.tools]
     if tools_ttl:
         _mark_last(tools, tools_ttl)
+    tools += [_deferred(spec) for spec in request.deferred]
     system = [block for text in request.system if (block := block_of(text, own=True)) is not None]
     if system_ttl:
         _mark_last(system, system_ttl)
@@ -165,6 +167,12 @@ def _tool(spec: ToolSpec) -> Block | Raw:
         tool["description"] = spec.description
     tool["input_schema"] = sendable(spec.parameters, SCHEMA)
     return tool
+
+
+def _deferred(spec: ToolSpec) -> Block:
+    """A tool that is no part of the prompt until a result refers to it."""
+    tool = _tool(spec)
+    return {**(loads(bytes(tool)) if isinstance(tool, Raw) else tool), "defer_loading": True}
 
 
 def _tail(request: Request, dialect: Dialect) -> bytes:

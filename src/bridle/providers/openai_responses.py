@@ -103,7 +103,7 @@ class ResponsesCodec:
             sealed_by=dialect.sealed_by,
             model_id=request.model.id if dialect.sealed_by else "",
         )
-        kept.going(request.model.endpoint, manner)
+        kept.going(request.model.endpoint, manner, request.deferred, _tool)
         kept.head((request.model.id, request.tools, request.system), lambda: _head(request))
         body, digest = kept.body_since(
             _start(request, extras),
@@ -117,7 +117,8 @@ class ResponsesCodec:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        decoder = NAMES.decoder(ResponsesDecoder(request.model, status, headers), request.tools)
+        tools = (*request.tools, *request.deferred)
+        decoder = NAMES.decoder(ResponsesDecoder(request.model, status, headers), tools)
         return restoring(decoder, request, SCHEMA)
 
     def read(self, request: HttpRequest) -> Request:

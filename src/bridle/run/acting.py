@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..core.dispatch import IN_DOUBT
 from ..core.effects import ProbeTool, RunTool
-from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Tool
+from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Showing, Tool
 from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.text import sound
@@ -37,7 +37,8 @@ async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) 
     ended = await _within(seconds, lambda: tool.run(_arguments(call), context))
     if isinstance(ended, Failed):
         return _failed(call.id, ended.outcome, ended.words)
-    return ToolResult(call_id=call.id, parts=ended)
+    shows = tuple(tool.shows(ended)) if isinstance(tool, Showing) else ()
+    return ToolResult(call_id=call.id, parts=ended, shows=shows)
 
 
 async def look_up(tool: Tool, effect: ProbeTool, session: str, seconds: float | None) -> ToolResult | None:

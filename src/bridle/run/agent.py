@@ -11,20 +11,20 @@ conversation; sessions do, in the agent's store.
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Generic
 
 import msgspec
 
-from ..core.excerpt import READ_RESULT
 from ..core.state import State
 from ..core.undoing import compensations
 from ..ports.clock import Clock
+from ..ports.index import ToolIndex
 from ..ports.store import Store
 from ..ports.tool import Json, Tool
 from ..ports.watcher import Watcher
 from ..stores import open_store
 from ..tools.collect import collect, compensating
-from ..tools.output import OutputType, output_type
+from ..tools.output import OutputType
 from ..values.approval import PendingApproval, Verdict
 from ..values.compensation import Compensation
 from ..values.errors import MisuseError
@@ -32,19 +32,30 @@ from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.model import Model
 from ..values.policy import Policy
-from ..values.request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from ..values.request import Extra, Sampling, Thinking, ToolChoice
 from ..values.result import History, Result
-from ..values.settings import REPEATS_DEFAULT, RESULT_CHARACTERS_DEFAULT, TOOLS_AT_ONCE_DEFAULT, Settings
+from ..values.settings import (
+    REPEATS_DEFAULT,
+    RESULT_CHARACTERS_DEFAULT,
+    TOOL_TOKENS_DEFAULT,
+    TOOLS_AT_ONCE_DEFAULT,
+    TOOLS_SHOWN_DEFAULT,
+    Catalogue,
+    Settings,
+)
 from ..values.text import sound
 from ..values.usage import Budget
 from .approving import Approver, pending
+from .catalogue import lay_out
+from .choosing import Choice, chosen_of
 from .clock import SystemClock
 from .conversation import Conversation
 from .driver import Driver
-from .given import check_types, parts_of_prompt, readable
+from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
-from .line import Line, connect, locate
-from .policy import read_policy
+from .line import Line, connect, model_of
+from .policy import policy_of
+from .shaping import output_spec, shape_of
 from .stream import Feed, Stream
 from .sync import wait_for
 
@@ -57,11 +68,7 @@ else:
 
     T = TypeVar("T")
 
-ChoiceLike = str | ToolChoice
-Choice = ChoiceLike | Callable[[int], ChoiceLike]
-"""`auto`, `any`, `none`, the name of a tool, or a function of the step number that gives one of these."""
 StoreLike = Store | str | os.PathLike[str] | None
-CHOICES = {"auto": ToolChoice(), "any": ToolChoice(mode="any"), "none": ToolChoice(mode="none")}
 UNHARMED = ("done", "waiting", None)
 """Ends after which there is nothing to undo."""
 OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
@@ -69,6 +76,16 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
 class Agent(Generic[T]):
+    """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
+    store; without one the log is kept in memory.  `output` is the type of the answer wanted.
+    `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
+    question about a call to a person; without one, the run ends as waiting and is resumed later.
+    Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
+    More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
+    model searches them, by words unless `tool_index` knows better.
+    `chain` lets a provider that can keep the conversation, so that only what is new is sent.
+    """
+
     def __init__(
         self,
         model: str | Model | Line,
@@ -88,45 +105,45 @@ class Agent(Generic[T]):
         approval_seconds: float | None = None,
         tools_at_once: int = TOOLS_AT_ONCE_DEFAULT,
         result_characters: int | None = RESULT_CHARACTERS_DEFAULT,
+        tools_shown_max: int = TOOLS_SHOWN_DEFAULT,
+        tool_tokens_max: int = TOOL_TOKENS_DEFAULT,
+        tool_index: ToolIndex | None = None,
         chain: bool = False,
         extras: Sequence[Extra] = (),
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
     ) -> None:
-        """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
-        store; without one the log is kept in memory.  `output` is the type of the answer wanted.
-        `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
-        question about a call to a person; without one, the run ends as waiting and is resumed later.
-        Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
-        `chain` lets a provider that can keep the conversation, so that only what is new is sent."""
-        check_types(instructions, budget, max_tokens, repeats_max, tools_at_once, result_characters)
+        check_types(instructions, budget)
+        check_numbers(max_tokens=max_tokens, repeats_max=repeats_max, tools_at_once=tools_at_once)
+        check_numbers(tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max)
+        check_numbers(result_characters=result_characters)
         self._line = model if isinstance(model, Line) else None
-        self._model = (
-            model.model if isinstance(model, Line) else locate(model) if isinstance(model, str) else model
-        )
-        self._tools = collect(tools)
-        self._budget = budget or Budget()
+        self._model = model_of(model)
+        self._tools: Mapping[str, Tool] = collect(tools)
         self._store: Store | None = None
         self._where = store
-        self._shape = _shape(output)
+        self._shape = shape_of(output)
         self._choose = tool_choice if callable(tool_choice) else None
-        self._watchers = tuple(watchers)
-        self._clock = clock or SystemClock()
-        self._approver = approver
-        fixed = ToolChoice() if callable(tool_choice) else self._choice(tool_choice)
+        self._watchers, self._approver = tuple(watchers), approver
+        self._budget, self._clock = budget or Budget(), clock or SystemClock()
+        fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
+        limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
+        layout = lay_out(self._tools, limits, tool_index, fixed, self._shape.name if self._shape else "")
+        self._tools, self._search = layout.tools, layout.search
         self._settings = readable(
             Settings(
                 model=self._model,
                 instructions=sound(instructions or "").strip(),
-                tools=tuple(tool.spec for tool in self._tools.values()),
-                hidden=self._built_in(),
+                tools=layout.shown,
+                hidden=layout.hidden,
+                catalogue=layout.catalogue,
                 tool_choice=fixed,
                 max_tokens=max_tokens,
-                output=self._output_spec(fixed),
+                output=output_spec(self._shape, self._model, self._tools, fixed),
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
-                policy=policy if isinstance(policy, Policy) else read_policy(policy) if policy else Policy(),
+                policy=policy_of(policy),
                 approval_seconds=approval_seconds,
                 tools_at_once_max=tools_at_once,
                 result_characters=result_characters,
@@ -303,9 +320,10 @@ class Agent(Generic[T]):
                 tools=self._tools,
                 watchers=watchers,
                 stream=stream,
-                choose=(lambda step: self._choice(choose(step))) if choose else None,
+                choose=(lambda step: chosen_of(choose(step), self._tools)) if choose else None,
                 object_to=self._objection if self._shape else None,
                 approver=self._approver,
+                search=self._search,
             )
 
         return Conversation(
@@ -361,39 +379,3 @@ class Agent(Generic[T]):
 
     def _long(self) -> bool:
         return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX
-
-    def _choice(self, wanted: ChoiceLike) -> ToolChoice:
-        if isinstance(wanted, ToolChoice):
-            choice = wanted
-        else:
-            choice = CHOICES.get(wanted) or ToolChoice(mode="tool", name=wanted)
-        if choice.mode == "tool" and choice.name not in self._tools:
-            known = ", ".join(self._tools) or "none are registered"
-            raise MisuseError(
-                f"tool_choice names {choice.name!r}, which is not a tool of this agent ({known})"
-            )
-        return choice
-
-    def _built_in(self) -> tuple[ToolSpec, ...]:
-        """Tools of ours that wait until they are of use; the agent's own of that name replaces one."""
-        taken = {*self._tools, self._shape.name if self._shape else ""}
-        return tuple(spec for spec in (READ_RESULT,) if spec.name not in taken)
-
-    def _output_spec(self, choice: ToolChoice) -> OutputSpec | None:
-        shape, mode = self._shape, self._model.abilities.structured_output
-        if shape is None:
-            return None
-        if mode == "tool" and shape.name in self._tools:
-            raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
-        if mode == "tool" and choice.mode == "none":
-            raise MisuseError(
-                f"{self._model.name} answers in a shape by calling, and tool_choice='none' forbids calls"
-            )
-        return OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description, mode=mode)
-
-
-def _shape(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
-    if output is None or isinstance(output, OutputType):
-        return output
-    # A schema gives plain data; who passes one has no type to be held to.
-    return cast("OutputType[T]", output_type(output))

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+from ..core.catalogue import chosen_unseen
 from ..core.context import assemble
 from ..core.dispatch import numbered
 from ..core.effects import (
@@ -21,6 +22,7 @@ from ..core.effects import (
     Effect,
     End,
     Excuse,
+    FindTools,
     Nudge,
     ProbeTool,
     RunTool,
@@ -35,6 +37,7 @@ from ..ports.codec import Kept
 from ..ports.store import Store
 from ..ports.tool import Tool
 from ..ports.watcher import Watcher
+from ..tools.search import SearchTools
 from ..values import event as e
 from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
@@ -69,9 +72,10 @@ class Driver:
         choose: Callable[[int], ToolChoice] | None = None,
         object_to: Callable[[str], str] | None = None,
         approver: Approver | None = None,
+        search: SearchTools | None = None,
     ) -> None:
         """`choose` gives the tool choice of a step; `object_to` is the say of the answer's own type;
-        `approver` answers for a person, where one is at hand."""
+        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown."""
         self.session = session
         self.state = State()
         self._line, self._store, self._clock = line, store, clock
@@ -84,7 +88,7 @@ class Driver:
         self._exchange: Exchange | None = None
         self.keeping = Keeping(store, lambda: self.state)
         known = {**self.keeping.tools, **tools}
-        self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver)
+        self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver, search)
         self.answer = self._hands.answer
 
     @property
@@ -177,8 +181,10 @@ class Driver:
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why, seat=seat):
                 await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
-            case ShowTools(names=names, why=why):
-                await self.record(e.ToolsShown(names=names, why=why))
+            case ShowTools():
+                await self._hands.show(effect)
+            case FindTools():
+                await self._hands.find(effect, self.state)
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 
@@ -188,7 +194,9 @@ class Driver:
             await self._clock.sleep(effect.wait_seconds if left is None else min(effect.wait_seconds, left))
         request, notes = effect.request, effect.notes
         if self._choose is not None:
-            request, notes = assemble(self.state, self._choose(effect.step))
+            choice = self._choose(effect.step)
+            await self._hands.show(chosen_unseen(self.state, choice))
+            request, notes = assemble(self.state, choice)
         await self._hands.ahead.discard()
         exchange = Exchange(self._line, request, self._kept, stream=self._stream)
         if effect.step == effect.attempt == 1:

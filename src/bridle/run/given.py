@@ -14,25 +14,20 @@ from ..values.settings import Settings
 from ..values.text import sound
 from ..values.usage import Budget
 
+LEAST = {"repeats_max": 2, "result_characters": RESULT_CHARACTERS_LEAST}
+"""Numbers that have to be more than one."""
 
-def check_types(
-    instructions: object,
-    budget: object,
-    max_tokens: object,
-    repeats_max: object,
-    tools_at_once: object,
-    result_characters: object,
-) -> None:
+
+def check_types(instructions: object, budget: object) -> None:
     if instructions is not None and not isinstance(instructions, str):
         raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
     if budget is not None and not isinstance(budget, Budget):
         raise MisuseError(f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…), not {budget!r}")
-    for name, value, least in (
-        ("max_tokens", max_tokens, 1),
-        ("repeats_max", repeats_max, 2),
-        ("tools_at_once", tools_at_once, 1),
-        ("result_characters", result_characters, RESULT_CHARACTERS_LEAST),
-    ):
+
+
+def check_numbers(**given: object) -> None:
+    for name, value in given.items():
+        least = LEAST.get(name, 1)
         if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
             raise MisuseError(f"{name} is a whole number of at least {least}, or None; not {value!r}")
 

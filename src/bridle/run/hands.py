@@ -1,4 +1,4 @@
-"""What a driver does with tools: run one, look for what became of one, put a question about one.
+"""What a driver does with tools: run one, show some, look for what became of one, ask about one.
 
 Each of these ends in an event, written by `record`.  Running is act's (acting.py); what may
 run, and when, was decided in the core.
@@ -6,10 +6,12 @@ run, and when, was decided in the core.
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from ..core.effects import AwaitAnswers, ProbeTool, RunTool
+from ..core.catalogue import first_shown
+from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
 from ..core.state import State
 from ..ports.clock import Clock
 from ..ports.tool import Tool
+from ..tools.search import SearchTools
 from ..values import event as e
 from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady
@@ -21,6 +23,7 @@ from ..values.whole import Whole
 from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
+from .catalogue import found_first
 
 
 class Hands:
@@ -32,11 +35,12 @@ class Hands:
         record: Callable[[e.Event], Awaitable[None]],
         fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, Whole | None]]],
         approver: Approver | None = None,
+        search: SearchTools | None = None,
     ) -> None:
         """`fit` decides how much of a result is kept in the log; `approver` answers for a person, where
-        one is at hand."""
+        one is at hand; `search` finds tools that are not shown."""
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
-        self._fit, self._approver = fit, approver
+        self._fit, self._approver, self._search = fit, approver, search
         self.ahead = Ahead()
 
     async def run(self, effect: RunTool) -> None:
@@ -59,6 +63,24 @@ class Hands:
         effect = self.ahead.ready(state, delta)
         if effect is not None:
             self.ahead.start(effect, self._act(effect))
+
+    async def find(self, effect: FindTools, state: State) -> None:
+        found, trouble = await found_first(
+            self._search, effect.query, effect.limit, self._left(effect.deadline)
+        )
+        await self.show(first_shown(state, found, trouble))
+
+    async def show(self, effect: ShowTools | None) -> None:
+        if effect is not None:
+            await self._record(
+                e.ToolsShown(
+                    names=effect.names,
+                    why=effect.why,
+                    first=effect.first,
+                    tokens=effect.tokens,
+                    anew_tokens=effect.anew_tokens,
+                )
+            )
 
     async def probe(self, effect: ProbeTool) -> None:
         tool = self._tools[effect.call.name]
@@ -106,6 +128,8 @@ class Hands:
 
     def _seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's time, or what is left of the run's."""
-        left = None if effect.deadline is None else max(0.0, effect.deadline - self._clock.now())
-        limits = (effect.timeout_seconds, left)
+        limits = (effect.timeout_seconds, self._left(effect.deadline))
         return min((limit for limit in limits if limit is not None), default=None)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._clock.now())

@@ -56,3 +56,9 @@ def _transport(model: Model, clock: Clock | None) -> Transport:
         return local
     http: Transport = import_module(f"{package}.transports.http").HttpTransport()
     return http
+
+
+def model_of(given: str | Model | Line) -> Model:
+    if isinstance(given, Line):
+        return given.model
+    return locate(given) if isinstance(given, str) else given

@@ -21,3 +21,9 @@ def read_policy(path: str | os.PathLike[str]) -> Policy:
         ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise MisuseError(f"the policy {os.fspath(path)!r} is not one: {error}") from None
+
+
+def policy_of(given: Policy | str | os.PathLike[str] | None) -> Policy:
+    if isinstance(given, Policy):
+        return given
+    return read_policy(given) if given else Policy()

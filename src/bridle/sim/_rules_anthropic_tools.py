@@ -9,14 +9,20 @@ import jsonschema_rs
 from ._rules_anthropic_shape import (
     FORCEABLE,
     asked,
+    assistant,
+    blocks,
+    call,
     custom_tools,
     field,
     listed,
     mapping,
+    placed_blocks,
+    result,
     rule,
     to,
     tool,
     tools,
+    user,
 )
 from .rules import Asked, Found
 
@@ -136,6 +142,15 @@ def _all_deferred(request: Asked) -> Found | None:
     return {} if listed_tools and all(item.get("defer_loading") is True for item in listed_tools) else None
 
 
+def _unknown_reference(request: Asked) -> Found | None:
+    known = {str(item.get("name")) for item in tools(request)}
+    for place, block in placed_blocks(request):
+        for piece in blocks(block) if block.get("type") == "tool_result" else ():
+            if piece.get("type") == "tool_reference" and piece.get("tool_name") not in known:
+                return {"at": place, "name": str(piece.get("tool_name"))}
+    return None
+
+
 def _limited_number(request: Asked) -> Found | None:
     """Schemas of answers know no bounds."""
     places = {
@@ -205,6 +220,13 @@ def _defining(**references: str) -> dict[str, object]:
 
 
 _CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
+
+
+def _referring(name: str) -> Asked:
+    found = result(content=[{"type": "tool_reference", "tool_name": name}])
+    said = [user("find a tool"), assistant(call()), user(found)]
+    return asked(messages=said, tools=[tool(), tool("find", defer_loading=True)])
+
 
 TOOL_RULES = (
     rule(
@@ -307,6 +329,15 @@ TOOL_RULES = (
         evidence="D",
         passes=asked(tools=[tool(), tool("find", defer_loading=True)]),
         offends=asked(tools=[tool(defer_loading=True), tool("find", defer_loading=True)]),
+    ),
+    rule(
+        "tool-reference-known",
+        _unknown_reference,
+        "{at}: Tool reference '{name}' not found in available tools",
+        evidence="K",
+        passes=_referring("find"),
+        offends=_referring("gone"),
+        says="messages.2.content.0: Tool reference 'gone' not found in available tools",
     ),
     rule(
         "choice-without-tools",

@@ -9,6 +9,8 @@ Models that remember the thoughts of the last turn only never see older ones, so
 take no room, and everything behind the first one dropped is new.
 
 A mark inside a tool's result is read as a mark on the whole result.
+
+A deferred tool takes no room at all, until a result refers to it: its definition is read there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,8 +52,9 @@ though it differed from one to the next."""
 def read(body: Body, abilities: Abilities) -> Prompt:
     said = [mapping(message) for message in listed(body.get("messages"))]
     roles = [word(message.get("role")) for message in said]
+    later = {word(tool.get("name")): tool for tool in map(mapping, listed(body.get("tools"))) if _waits(tool)}
     messages = [
-        [_block("messages", role, block) for block in _content(message.get("content"))]
+        [_block("messages", role, _let_in(block, later)) for block in _content(message.get("content"))]
         for role, message in zip(roles, said, strict=True)
     ]
     if abilities.thoughts_kept == "turn":
@@ -72,8 +75,25 @@ def _tools(body: Body) -> list[Block]:
     return [
         tool_block(_bare(tool), mark=_ttl(tool))
         for tool in map(mapping, listed(body.get("tools")))
-        if not word(tool.get("type")).startswith(SEARCH)
+        if not word(tool.get("type")).startswith(SEARCH) and not _waits(tool)
     ]
+
+
+def _waits(tool: Body) -> bool:
+    return tool.get("defer_loading") is True
+
+
+def _let_in(block: Body, later: Mapping[str, Body]) -> Body:
+    """A result with the definitions it refers to in their places."""
+    if not later or block.get("type") != "tool_result" or isinstance(block.get("content"), str):
+        return block
+    pieces = [mapping(piece) for piece in listed(block.get("content"))]
+    named = [later.get(word(piece.get("tool_name"))) for piece in pieces]
+    content = [
+        piece if tool is None else {"type": "text", "text": shown(tool)}
+        for piece, tool in zip(pieces, named, strict=True)
+    ]
+    return {**block, "content": content}
 
 
 def _system(body: Body) -> list[Block]:

@@ -52,6 +52,8 @@ class ToolOptions(TypedDict, total=False):
     """How many calls of it may run at the same time."""
     compensate: Callable[..., object]
     """What undoes a call of it: a tool or function of the same arguments, and perhaps of `receipt`."""
+    always: bool
+    """Shown to the model from the beginning, however many tools there are."""
 
 
 class Conduct:
@@ -81,6 +83,7 @@ class Conduct:
             keyed=self._resource is not None,
             at_once_max=self._at_once(options.get("at_once")),
             compensation=self._compensation(effect),
+            always=self._always(options.get("always", False)),
         )
 
     @property
@@ -185,6 +188,11 @@ class Conduct:
         if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):
             return limit
         raise BadTool(f"tool `{self._name}`: at_once={limit!r} is no number of calls; write 1 or more")
+
+    def _always(self, wanted: object) -> bool:
+        if not isinstance(wanted, bool):
+            raise BadTool(f"tool `{self._name}`: always={wanted!r} is neither True nor False")
+        return wanted
 
     def _compensation(self, effect: object) -> str:
         if self.compensate is None:

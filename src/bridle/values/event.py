@@ -115,6 +115,11 @@ class ToolsShown(_Quiet, tag="tools_shown"):
 
     names: tuple[str, ...]
     why: str
+    first: bool = False
+    """What an index found for the words the session began with; perhaps nothing."""
+    tokens: int = 0
+    anew_tokens: int = 0
+    """What they add to every prompt, and how much of it has to be read anew behind them, by estimate."""
 
 
 class Resumed(_Quiet, tag="resumed"):

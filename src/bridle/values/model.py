@@ -60,6 +60,8 @@ class Abilities(Value):
     """Whether one switch on the request lets the provider place the last mark itself."""
     system_messages: bool = False
     """Whether operators may speak in the midst of a conversation, where the wire has a role for them."""
+    deferred_tools: bool = False
+    """Whether tools can be added in the midst of a conversation without moving what is before them."""
     prefill: bool = True
     """Whether a conversation may end in words of the model, which it then continues."""
     cache: CacheWay = ""

@@ -66,6 +66,8 @@ class ToolResult(Value, tag="tool_result"):
     parts: tuple["Text | Media | Opaque", ...] = ()
     outcome: Outcome = "ok"
     native: str | None = None
+    shows: tuple[str, ...] = ()
+    """Tools the model has from here on, by name; it had not seen them before."""
 
     @property
     def is_error(self) -> bool:

@@ -35,6 +35,8 @@ class ToolSpec(Value):
     timeout_seconds: float | None = TOOL_SECONDS_DEFAULT
     native: str | None = None
     """A tool the provider runs itself, in the provider's own JSON."""
+    always: bool = False
+    """Shown to the model from the beginning, however many tools there are."""
 
 
 class ToolChoice(Value):
@@ -92,6 +94,9 @@ class Request(Value):
     model: Model
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
+    deferred: tuple[ToolSpec, ...] = ()
+    """Tools that are no part of the prompt until a result names them (`ToolResult.shows`): only where the
+    model's endpoint can do that (`Abilities.deferred_tools`)."""
     messages: tuple[Message, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None

@@ -15,6 +15,22 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 """Some ten thousand tokens: much for one answer, little beside a context."""
 
 
+TOOLS_SHOWN_DEFAULT = 30
+TOOL_TOKENS_DEFAULT = 16_000
+TOOLS_FOUND_DEFAULT = 8
+
+
+class Catalogue(Value):
+    """There are more tools than can be shown: `Settings.hidden` is searched, and may be called by name."""
+
+    shown_max: int = TOOLS_SHOWN_DEFAULT
+    """How many tools the first request may show."""
+    tokens_max: int = TOOL_TOKENS_DEFAULT
+    """What their definitions may take of it, by an estimate on the dear side."""
+    found_max: int = TOOLS_FOUND_DEFAULT
+    """How many one search brings."""
+
+
 class Settings(Value):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     instructions: str = ""
@@ -22,6 +38,8 @@ class Settings(Value):
     """What is shown to the model from the beginning."""
     hidden: tuple[ToolSpec, ...] = ()
     """What may be shown to it later, by `ToolsShown`; until then it is not there for the model."""
+    catalogue: Catalogue | None = None
+    """Set when `hidden` holds tools that the model may look for."""
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
     output: OutputSpec | None = None

@@ -73,7 +73,7 @@ class Console:
                 self._finished(result, at)
             case e.ViewChanged(changes=changes, why=why):
                 self.note(f"· {len(changes)} parts are no longer sent: {why}", "yellow")
-            case e.ToolsShown(names=names, why=why):
+            case e.ToolsShown(names=names, why=why) if names:
                 self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")

@@ -1,0 +1,32 @@
+"""The shape of an answer: what a user asks for, and how this model is asked for it."""
+
+from collections.abc import Collection, Mapping
+from typing import TypeVar, cast
+
+from ..ports.tool import Json
+from ..tools.output import OutputType, output_type
+from ..values.errors import MisuseError
+from ..values.model import Model
+from ..values.request import OutputSpec, ToolChoice
+
+T = TypeVar("T")
+
+
+def shape_of(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> OutputType[T] | None:
+    if output is None or isinstance(output, OutputType):
+        return output
+    # A schema gives plain data; who passes one has no type to be held to.
+    return cast("OutputType[T]", output_type(output))
+
+
+def output_spec(
+    shape: OutputType[T] | None, model: Model, tools: Collection[str], choice: ToolChoice
+) -> OutputSpec | None:
+    mode = model.abilities.structured_output
+    if shape is None:
+        return None
+    if mode == "tool" and shape.name in tools:
+        raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
+    if mode == "tool" and choice.mode == "none":
+        raise MisuseError(f"{model.name} answers in a shape by calling, and tool_choice='none' forbids calls")
+    return OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description, mode=mode)
