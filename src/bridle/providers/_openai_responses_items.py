@@ -119,9 +119,10 @@ def items_of(
                 custom = native.get("type") == CUSTOM_CALL
                 fields = _going_back(CALL, native, with_ids=with_ids)
                 # A call that came twice, id and all, is two calls, and no two items may have one id.
-                if fields.get("id") in names:
+                if (known := word(fields.get("id"))) in names:
                     del fields["id"]
-                names.add(word(fields.get("id")))
+                elif known:
+                    names.add(known)
                 items.append({**_call_item(part, own=own, custom=custom, id_=sent_id(part)), **fields})
             case Reasoning():
                 fields = _going_back(REASONING, native, with_ids=with_ids)
