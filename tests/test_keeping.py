@@ -497,13 +497,14 @@ SIMULATED = (
 @pytest.mark.parametrize("model", SIMULATED)
 def test_every_simulated_provider_takes_the_excerpt_and_the_tool_that_came_later(model):
     call = json.dumps({"handle": HANDLE, "offset": 700, "limit": 300})
-    prompt = f"!call dump {{}}\n!then\n!call read_result {call}\n!then\n!say Read."
+    prompt = f"!think Hm.\n!call dump {{}}\n!then\n!think Ah.\n!call read_result {call}\n!then\n!think So.\n!say Read."
     store = MemoryStore()
 
     async def main():
         result = await agent(model, store).run(prompt, session="s")
         assert (result.stop, result.text) == ("done", "Read.")
         assert body((await receipts(store))[-1])[1] == 700
+        assert not [event for event in await events(store) if isinstance(event, e.ModelFailed)]
 
     asyncio.run(main())
 

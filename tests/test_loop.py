@@ -618,3 +618,50 @@ def test_with_nothing_but_shown_tools_a_forced_choice_is_kept():
     assert story.effect().request.tool_choice.mode == "auto"
     story.tell(e.ToolsShown(names=("find",), why="wanted"))
     assert story.effect().request.tool_choice.mode == "any"
+
+
+def test_reasoning_that_is_bound_to_the_tools_of_then_is_left_out_when_more_are_shown():
+    abilities = Abilities(thinking=("adaptive",), bound_thinking=True)
+    here = replace(MODEL, abilities=abilities)
+    for model, dropped in ((here, True), (MODEL, False)):
+        story = Story(replace(SETTINGS, model=model, hidden=(FIND,)))
+        origin = Origin(family="scripted", endpoint=model.endpoint.home, model="m")
+        thought = Reasoning(text="hm", signature="proof")
+        story.reply(replace(says("", call("look"), more=(thought,)), origin=origin)).finish("c1_0", "seen")
+        assert isinstance(story.effect(), AskModel)
+        story.tell(e.ToolsShown(names=("find",), why="wanted"))
+        assert isinstance(story.effect(), ChangeView) is dropped
+        request = story.perform().request
+        assert (thought in request.messages[1].parts) is not dropped
+        # What is thought from here on stands behind the new tools, and stays.
+        later = Reasoning(text="ah", signature="proof 2")
+        story.reply(replace(says("", call("look"), more=(later,)), origin=origin)).finish("c2_0", "seen")
+        assert isinstance(story.effect(), AskModel)
+        assert later in story.effect().request.messages[3].parts
+        assert [type(event) for event in story.told].count(e.ViewChanged) == int(dropped)
+
+
+def test_a_model_that_comes_back_after_tools_were_shown_does_not_get_its_old_reasoning():
+    abilities = Abilities(thinking=("adaptive",), bound_thinking=True)
+    here, there = (
+        replace(MODEL, abilities=abilities),
+        replace(MODEL, id="other", endpoint=Endpoint(name="there", family="scripted")),
+    )
+    settings = replace(SETTINGS, model=here, hidden=(FIND,))
+    story = Story(settings)
+    thought = Reasoning(text="hm", signature="proof")
+    story.reply(
+        replace(
+            says("", call("look"), more=(thought,)),
+            origin=Origin(family="scripted", endpoint="test", model="m"),
+        )
+    )
+    story.finish("c1_0", "seen")
+    story.tell(e.Configured(settings=replace(settings, model=there)))
+    story.tell(e.ToolsShown(names=("find",), why="wanted"))
+    assert isinstance(story.effect(), AskModel)
+    story.tell(e.Configured(settings=settings))
+    change = story.effect()
+    assert isinstance(change, ChangeView)
+    assert change.seat == here.seat
+    assert thought not in story.perform().request.messages[1].parts

@@ -56,6 +56,7 @@ def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> Sta
     return replace(
         state,
         shown=(*state.shown, *new),
+        shown_at=(*state.shown_at, *[len(state.transcript.messages)] * len(new)),
         prompt_tokens=state.prompt_tokens + more,
         looked=state.looked or event.first,
         owed=tuple(name for name in state.owed if name not in new),

@@ -54,7 +54,7 @@ def wanted(state: State) -> ViewChanged | None:
         said = state.run.failure.message if state.run.failure else ""
         return ViewChanged(changes=changes, why=f"the provider refused it: {said}", seat=seat)
     if state.run.reasoning == "refused":
-        changes = tuple(_without_reasoning(state))
+        changes = tuple(without_reasoning(state, state.transcript.messages))
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", seat=seat)
     if state.pictures > PICTURES_KEPT + PICTURES_BATCH:
         old = tuple(_pictures(state))[:-PICTURES_KEPT]
@@ -199,13 +199,13 @@ def _pictures(state: State) -> Iterator[Change]:
                         yield Change(message=message.id, part=at, inner=inner, words=PICTURE_GONE)
 
 
-def _without_reasoning(state: State) -> Iterator[Change]:
+def without_reasoning(state: State, messages: Iterable[Message]) -> Iterator[Change]:
     """All reasoning at once: what is left of a chain of proofs proves nothing.
 
     Words and calls stay.  What their provider put beside them goes, because it may be a proof too, or
     name one that is gone.
     """
-    for message in state.transcript.messages:
+    for message in messages:
         if message.role != "assistant":
             continue
         for at, part in enumerate(message.parts):

@@ -41,6 +41,7 @@ from .effects import AskModel, ChangeView, Effect, End, Nudge
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
+from .rebinding import outlived
 from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, counts, said
 from .state import Phase, Run, State
@@ -91,7 +92,7 @@ def _ask_or_end(state: State) -> Effect:
         if patience is None:
             return End(stop="failed", reason=run.failure.message)
         wait = patience
-    change = wanted(state)
+    change = wanted(state) or outlived(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
     tools = to_be_shown(state, deadline(state))
@@ -129,7 +130,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
     run = state.run
     if run.blamed and not state.unfit:
         run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
-    elif run.reasoning == "refused" and not state.unfit:
+    elif (run.reasoning == "refused" or outlived(state)) and not state.unfit:
         run = replace(run, reasoning="left out")
     return viewed(replace(state, run=run, recorded=(*state.recorded, event)))
 

@@ -144,6 +144,8 @@ class State(Value):
     """What in the view the current model cannot take."""
     shown: tuple[str, ...] = ()
     """The hidden tools that were shown since, in that order; some may be gone from the settings."""
+    shown_at: tuple[int, ...] = ()
+    """How many messages there were when each of them was shown."""
     wholes: tuple[Whole, ...] = ()
     """The results of which only an excerpt is in the transcript: what may be read from the store."""
     looked: bool = False
