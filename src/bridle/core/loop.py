@@ -21,6 +21,7 @@ from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
 from ..values.parts import Text, ToolCall
+from ..values.settings import Settings
 from .budget import charged, exhausted, plus
 from .calls import (
     answered_by,
@@ -41,7 +42,7 @@ from .effects import AskModel, ChangeView, Effect, End, Nudge
 from .handoff import blamable, viewed, wanted
 from .judging import REJECTIONS_MAX, final_text, judge, output_json
 from .progress import NOTICE_BEFORE_END, notice, repetitions
-from .rebinding import outlived
+from .rebinding import moved_by, moved_wholly, outlived
 from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, counts, said
 from .state import Phase, Run, State
@@ -116,7 +117,14 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
     after = replace(paused(state, at), phase=phase, settings=event.settings, session=session)
     if event.settings.every_tool != state.settings.every_tool:
         after = replace(after, calls=checked_again(after))
+    if _front(event.settings) != _front(state.settings):
+        after = moved_wholly(after)
     return viewed(after)
+
+
+def _front(settings: Settings) -> tuple[object, ...]:
+    """What stands before the conversation."""
+    return settings.instructions, settings.tools, settings.output
 
 
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
@@ -132,7 +140,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
         run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
     elif (run.reasoning == "refused" or outlived(state)) and not state.unfit:
         run = replace(run, reasoning="left out")
-    return viewed(replace(state, run=run, recorded=(*state.recorded, event)))
+    return viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event))
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:

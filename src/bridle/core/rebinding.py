@@ -1,13 +1,15 @@
-"""Reasoning that outlived the tools it was thought after.
+"""Reasoning that outlived what it was thought after.
 
-Some models take their earlier thoughts back only behind the very words they were thought after,
-and the list of tools is the first of those.  When a tool is added in front, what such a model
-thought before is refused from then on.  It is left out before anybody refuses it: waiting for
-the refusal costs a request each time.
+Some models take their earlier thoughts back only behind the very words they were thought after:
+the tools, the instructions, every message before.  When any of it changes (a tool is shown, old
+pictures go, the instructions are others now), what such a model thought before is refused from
+then on.  It is left out before anybody refuses it: waiting for the refusal costs a request each time.
 
 It is decided for the model that is asked, whenever it is asked: one that comes back after tools
 were shown to another has outlived them too.  A tool that stands outside the prompt moves nothing.
 """
+
+from msgspec.structs import replace
 
 from ..values.event import ViewChanged
 from .catalogue import laid_out
@@ -15,19 +17,38 @@ from .context import shown_tools
 from .handoff import without_reasoning
 from .state import State
 
-WHY = "earlier reasoning is bound to the tools of then"
+WHY = "earlier reasoning is bound to what stood before it then"
 
 
 def outlived(state: State) -> ViewChanged | None:
     model = state.settings.model
-    if not state.shown or not model.abilities.bound_thinking:
+    if not model.abilities.bound_thinking or not (state.shown or state.moved):
         return None
     front = {spec.name for spec in laid_out(state, shown_tools(state.settings, state.shown))[0]}
     since = zip(state.shown, state.shown_at, strict=True)
     moved = max((at for name, at in since if name in front), default=0)
-    before = state.transcript.messages[:moved]
+    messages = state.transcript.messages
+    stale = {at for first, last in (*state.moved, (0, moved)) for at in range(first, last)}
+    before = (messages[at] for at in sorted(stale) if at < len(messages))
     own = (each for each in before if each.origin is not None and each.origin.endpoint == model.endpoint.home)
     changes = tuple(without_reasoning(state, own))
     if all(change.plain for change in changes):
         return None
     return ViewChanged(changes=changes, why=WHY, seat=model.seat)
+
+
+def moved_by(state: State, event: ViewChanged) -> State:
+    """After a change of the view: what was thought since the first message it touches has lost its ground."""
+    touched = {change.message for change in event.changes if not change.plain}
+    places = [at for at, message in enumerate(state.transcript.messages) if message.id in touched]
+    return _moved(state, min(places)) if places else state
+
+
+def moved_wholly(state: State) -> State:
+    """What stands before the whole conversation is other now."""
+    return _moved(state, 0) if state.transcript.messages else state
+
+
+def _moved(state: State, first: int) -> State:
+    earlier = tuple(each for each in state.moved if each[0] < first)
+    return replace(state, moved=(*earlier, (first, len(state.transcript.messages))))

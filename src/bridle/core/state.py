@@ -140,6 +140,8 @@ class State(Value):
     """Every change of the view, whichever model it was for."""
     changed: frozenset[Spot] = frozenset()
     """What of the transcript is changed in the view."""
+    moved: tuple[tuple[int, int], ...] = ()
+    """Stretches of the transcript before which something was changed after they had been said."""
     unfit: tuple[Unfit, ...] = ()
     """What in the view the current model cannot take."""
     shown: tuple[str, ...] = ()
