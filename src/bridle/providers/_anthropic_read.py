@@ -15,7 +15,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from ..values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, SCHEMA, Block, part_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, KINDS, SCHEMA, Block, instruction_of, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
 from ._json import dumps, is_object, loads, members, whole
 from ._tool_schema import goes_out_as_it_is
@@ -177,7 +177,7 @@ def _is_result(block: Block) -> bool:
 def _unmarked(blocks: list[Block]) -> tuple[list[Block], Any]:
     """The blocks without the mark on the last one that can carry it, and how long that mark lasts."""
     for place in range(len(blocks) - 1, -1, -1):
-        if blocks[place].get("type") in MARKABLE:
+        if blocks[place].get("type") in MARKABLE and not isinstance(part_of(blocks[place]), Opaque):
             ttl = _ttl(blocks[place].get("cache_control"))
             if ttl is None:
                 break
@@ -204,12 +204,12 @@ def _system(system: object) -> tuple[tuple[Text, ...], list[Mark]]:
     blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system
     if not isinstance(blocks, list | tuple) or not all(isinstance(block, dict) for block in blocks):
         raise _refused("invalid", "system: Input should be a valid string or list")
-    bare, ttl = _unmarked(list(blocks))
-    parts = [part_of(block) for block in bare]
-    if not all(isinstance(part, Text) for part in parts):
+    if any(block.get("type") in KINDS and block["type"] != "text" for block in blocks):
         raise _refused("invalid", "system: only text blocks are allowed")
+    worded = all(isinstance(part_of(block), Text) for block in blocks)
+    bare, ttl = _unmarked(list(blocks)) if worded else (list(blocks), None)
     marks = [Mark(place="system", ttl=ttl)] if ttl is not None else []
-    return tuple(cast("list[Text]", parts)), marks
+    return tuple(map(instruction_of, bare)), marks
 
 
 def _tools(tools: object) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...], list[Mark]]:

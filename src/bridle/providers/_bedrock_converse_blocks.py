@@ -142,7 +142,7 @@ def _text_block(text: Text, *, own: bool, blank: bool) -> Block | None:
     kind = next(iter(kept), "text")
     beside: Any = kept.get(kind)
     if kind != "text" and kind not in _WORDED and not words:
-        return {kind: beside}  # carried by a text because there was no other place for it
+        return kept  # carried by a text because there was no other place for it
     if not words.strip() and not blank:
         return None
     match kind:

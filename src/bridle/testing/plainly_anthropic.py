@@ -23,6 +23,8 @@ STOPS = {
     "compaction": "other",
 }
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_UNANNOUNCED = ("text", "thinking")
+"""What some servers say without announcing it."""
 
 
 def told(said: Sequence[Said]) -> Told | None:
@@ -58,21 +60,28 @@ def _completion(event: Any) -> dict[str, Any] | None:
 
 def _assembled(events: Sequence[Any]) -> dict[str, Any] | None:
     message: dict[str, Any] | None = None
+    places: dict[Any, dict[str, Any]] = {}
     for event in events:
         match inside(event, "type"):
             case "message_start":
                 message = dict(event["message"])
                 message["content"] = list(message.get("content") or [])
                 message["usage"] = dict(message.get("usage") or {})
+                places = {}
             case "content_block_start" if message is not None:
-                message["content"].append(dict(event["content_block"]))
+                places[event["index"]] = dict(event["content_block"])
+                message["content"].append(places[event["index"]])
             case "content_block_delta" if message is not None:
                 kind = _PIECES.get(words(inside(event, "delta", "type")))
-                block = message["content"][event["index"]]
+                if kind in _UNANNOUNCED and event["index"] not in places:
+                    places[event["index"]] = {"type": kind}
+                    message["content"].append(places[event["index"]])
+                block = places[event["index"]]
                 if kind:
                     block[kind] = words(block.get(kind)) + words(inside(event, "delta", kind))
             case "message_delta" if message is not None:
-                message |= event.get("delta") or {}
+                news = event.get("delta") or {}
+                message |= {name: value for name, value in news.items() if value is not None}
                 counts = event.get("usage") or {}
                 message["usage"] |= {name: value for name, value in counts.items() if value is not None}
             case "error":

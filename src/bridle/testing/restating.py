@@ -150,8 +150,11 @@ def without_blank_text(value: Any) -> Any:
 
 
 def _is_blank(value: object) -> bool:
-    text = value.get("text", value.get("content")) if isinstance(value, dict) else None
-    plain = isinstance(value, dict) and not set(value) - {"type", "text", "role", "content", "cache_control"}
+    if not isinstance(value, dict):
+        return False
+    text = value.get("text", value.get("content"))
+    said = {name for name, inner in value.items() if inner is not None}
+    plain = not said - {"type", "text", "role", "content", "cache_control"}
     return plain and isinstance(text, str) and not text.strip()
 
 
