@@ -116,3 +116,11 @@ def test_a_mark_stays_on_media_with_a_source_of_next_year():
     turn = {"role": "user", "content": [{"type": "text", "text": "look"}, shown]}
     again = json.loads(CODEC.encode(read({"messages": [turn]})).body)
     assert again["messages"] == [turn]
+
+
+def test_results_that_stand_behind_words_are_not_lost():
+    used = {"type": "tool_use", "id": "t", "name": "a", "input": {}}
+    said = [{"type": "text", "text": "so"}, {"type": "tool_result", "tool_use_id": "t", "content": "found"}]
+    turns = [{"role": "assistant", "content": [used]}, {"role": "user", "content": said}]
+    again = json.loads(CODEC.encode(read({"messages": turns})).body)
+    assert again["messages"][1]["content"] == [said[1], said[0]]

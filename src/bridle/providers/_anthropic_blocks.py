@@ -239,7 +239,7 @@ def _inner(block: Block) -> Text | Media | Opaque:
 def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
     """None when the source is of a kind our media cannot hold."""
     source = block.get("source")
-    if not isinstance(source, dict) or source.keys() != _SOURCES.get(source.get("type", "")):
+    if not isinstance(source, dict) or source.keys() != _SOURCES.get(_text(source.get("type"))):
         return None
     if not all(isinstance(value, str) for value in source.values()):
         return None

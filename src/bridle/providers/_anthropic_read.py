@@ -89,7 +89,9 @@ def read(request: HttpRequest) -> Request:
         sampling=_sampling(body),
         marks=(*tool_marks, *system_marks, *line.marks, *_end_mark(body.get("cache_control"), extras)),
         stream=body.get("stream") is True or streams,
-        extras=tuple(Extra(name=name, json=value.decode()) for name, value in extras.items()),
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
     )
 
 
@@ -135,6 +137,8 @@ class _Line:
             if name not in ("role", "content") and value is not None
         }
         role: Role = message["role"]
+        # Results come first, as they are written: words before them would leave their calls unanswered.
+        blocks = sorted(blocks, key=lambda block: not _is_result(block)) if role == "user" else blocks
         groups = [(holds_results, list(group)) for holds_results, group in groupby(blocks, _is_result)]
         for holds_results, group in groups or [(False, [])]:
             fields = [Opaque(kind=MESSAGE_FIELDS, native=dumps(beside).decode())] if beside else []
@@ -171,13 +175,18 @@ class _Line:
 
 
 def _is_result(block: Block) -> bool:
-    return block.get("type") == "tool_result"
+    return _kind(block) == "tool_result"
+
+
+def _kind(block: Block) -> str:
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _unmarked(blocks: list[Block]) -> tuple[list[Block], Any]:
     """The blocks without the mark on the last one that can carry it, and how long that mark lasts."""
     for place in range(len(blocks) - 1, -1, -1):
-        if blocks[place].get("type") in MARKABLE and not isinstance(part_of(blocks[place]), Opaque):
+        if _kind(blocks[place]) in MARKABLE and not isinstance(part_of(blocks[place]), Opaque):
             ttl = _ttl(blocks[place].get("cache_control"))
             if ttl is None:
                 break
@@ -204,7 +213,7 @@ def _system(system: object) -> tuple[tuple[Text, ...], list[Mark]]:
     blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system
     if not isinstance(blocks, list | tuple) or not all(isinstance(block, dict) for block in blocks):
         raise _refused("invalid", "system: Input should be a valid string or list")
-    if any(block.get("type") in KINDS and block["type"] != "text" for block in blocks):
+    if any(_kind(block) in KINDS - {"text"} for block in blocks):
         raise _refused("invalid", "system: only text blocks are allowed")
     worded = all(isinstance(part_of(block), Text) for block in blocks)
     bare, ttl = _unmarked(list(blocks)) if worded else (list(blocks), None)
@@ -253,7 +262,7 @@ def _tool(tool: Block) -> ToolSpec:
 def _tool_choice(choice: object) -> ToolChoice | None:
     if choice is None:
         return ToolChoice()
-    if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
+    if not isinstance(choice, dict) or _kind(choice) not in _CHOICES:
         return None
     if {name for name, value in choice.items() if value is not None} - _CHOICE_MEMBERS:
         return None

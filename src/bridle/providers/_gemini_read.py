@@ -75,7 +75,9 @@ def read(request: HttpRequest) -> Request:
         extras["generationConfig"] = dumps(config.rest)
     return replace(
         request_read,
-        extras=tuple(Extra(name=name, json=value.decode()) for name, value in extras.items()),
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
     )
 
 
