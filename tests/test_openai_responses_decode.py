@@ -465,3 +465,8 @@ def test_places_of_items_may_be_written_with_a_point():
     events = [added(0.0, **call), delta("function_call_arguments", 0.0, "{}"), done(0.0, **call), ended()]
     plain = [added(0, **call), delta("function_call_arguments", 0, "{}"), done(0, **call), ended()]
     assert decode(stream(*events)) == decode(stream(*plain))
+
+
+def test_words_may_have_their_plain_name():
+    reply = whole({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]})
+    assert reply.text == "hi"

@@ -128,8 +128,9 @@ def _words(kind: str, inner: Any) -> Text | None:
             return Text(text=dumps(inner).decode(), native='{"json":null}')
         case "guardContent", {"text": {"text": str(words), **beside}, **rest} if not rest:
             return Text(text=mended(words), native=dumps({kind: {"text": beside}}).decode())
-        case _, {"content": [_, *_] as pieces, **beside} if all(map(_is_piece, pieces)):
-            words = _BETWEEN_PIECES[kind].join(piece["text"] for piece in pieces)
+        case _, {"content": [_, *_] as pieces, **beside} if any(map(_is_piece, pieces)):
+            # A piece of next year must not hide the words beside it.
+            words = _BETWEEN_PIECES[kind].join(piece["text"] for piece in pieces if _is_piece(piece))
             kept = beside if len(pieces) == 1 else inner
             return Text(text=mended(words), native=dumps({kind: kept}).decode())
     return None

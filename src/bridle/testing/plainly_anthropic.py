@@ -29,9 +29,10 @@ _UNANNOUNCED = ("text", "thinking")
 
 def told(said: Sequence[Said]) -> Told | None:
     events = [_unwrapped(event) for _, event in said]
-    whole = next((event for event in events if inside(event, "type") == "message"), None)
+    whole = next((event for event in events if _is_message(event)), None)
     message = whole or _completion(events[0]) or _assembled(events)
-    if message is None or not words(message.get("stop_reason")):
+    ended = whole is not None or any(inside(event, "type") == "message_stop" for event in events)
+    if message is None or not (ended or words(message.get("stop_reason"))):
         return None
     blocks = listed(message.get("content"))
     switched = max((at for at, block in enumerate(blocks) if block.get("type") == "fallback"), default=0)
@@ -47,8 +48,15 @@ def told(said: Sequence[Said]) -> Told | None:
             if block.get("type") == "tool_use"
         ),
         counts=_counts(message.get("usage")),
-        stop=STOPS.get(message["stop_reason"], "other"),
+        stop=STOPS.get(words(message.get("stop_reason")), "other"),
     )
+
+
+def _is_message(event: Any) -> bool:
+    """Some servers do not say what it is, but only whose."""
+    named = inside(event, "type")
+    role = inside(event, "role") if named is None else None
+    return named == "message" or (role == "assistant" and isinstance(inside(event, "content"), list))
 
 
 def _completion(event: Any) -> dict[str, Any] | None:
