@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load
@@ -351,3 +352,10 @@ def test_blank_words_that_carry_something_go_back():
         ("user", {"text": "hi"}), ("model", {"text": "", "tomorrow": 1}), ("user", {"text": "go"})
     )
     assert again(body)["contents"] == body["contents"]
+
+
+def test_what_another_wire_says_of_a_system_text_stays_there():
+    request = read({**contents(("user", {"text": "hi"})), "systemInstruction": {"parts": [{"text": "s"}]}})
+    foreign = (Text(text="s", native='{"cache_control":{"type":"ephemeral"}}'),)
+    written = json.loads(CODEC.encode(replace(request, system=foreign)).body)
+    assert written["systemInstruction"] == {"parts": [{"text": "s"}]}

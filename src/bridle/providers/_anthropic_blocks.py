@@ -49,7 +49,7 @@ _SOURCES: dict[str, set[str]] = {
 }
 
 
-_INSTEAD = "instead of words"
+_INSTEAD = "block of system"
 """Where the `native` of a text in the system keeps a block that is no text."""
 
 

@@ -57,8 +57,8 @@ _IN_PIECES = frozenset({"partialArgs", "willContinue"})
 """How a call was delivered, which says nothing once it is whole."""
 
 
-_INSTEAD = "instead of words"
-"""Where the `native` of a text in the system keeps a part that is no text."""
+_INSTRUCTION = "part of systemInstruction"
+"""Where the `native` of a text in the system keeps a part that says more; nobody else's goes out here."""
 
 
 class Kinship(IntEnum):
@@ -124,16 +124,17 @@ def block_of(part: Part, kinship: Kinship, *, name: str = "", sent_id: str = "")
 def instruction_of(block: Mapping[str, Any]) -> Text:
     """A part of the system.  Ours is made of texts: one of next year is carried by a text without words."""
     part = part_of(block)
-    if isinstance(part, Text):
+    if isinstance(part, Text) and part.native is None:
         return part
-    return Text(text="", native=dumps({_INSTEAD: block}).decode())
+    words = part.text if isinstance(part, Text) else ""
+    return Text(text=words, native=dumps({_INSTRUCTION: block}).decode())
 
 
 def instruction_block(text: Text) -> Block | Raw | None:
-    if text.native is not None and _INSTEAD in text.native and not text.text:
+    if text.native is not None and _INSTRUCTION in text.native:
         kept: Block = loads(text.native)
-        return cast("Block", kept[_INSTEAD])
-    return block_of(text, Kinship.OWN)
+        return cast("Block", kept[_INSTRUCTION])
+    return block_of(text, Kinship.FOREIGN)
 
 
 def native_of(part: Text | Reasoning | ToolCall | ToolResult | Media, kinship: Kinship) -> Block:
