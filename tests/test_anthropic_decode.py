@@ -296,7 +296,8 @@ def test_an_error_inside_a_stream_ends_it_for_good():
         (b'{"type":"error","error":{"type":"api_error","message":"m"}}', "server"),
         (stream(END), "garbled"),
         (stream(BEGIN), "cut"),
-        (stream(BEGIN, stopped("end_turn")), "cut"),
+        (stream(BEGIN, stopped(None, {"output_tokens": 3})), "cut"),
+        (stream(BEGIN, stopped("end_turn"), BEGIN), "cut"),
         (stream(BEGIN) + b"data: {broken\n\n" + stream(END), "garbled"),
         (stream(BEGIN, delta(3, type="input_json_delta", partial_json="{")), "garbled"),
         (
@@ -307,6 +308,16 @@ def test_an_error_inside_a_stream_ends_it_for_good():
 )
 def test_what_is_no_reply_says_so(body, kind):
     assert failure(body).kind == kind
+
+
+def test_a_stream_that_told_why_it_stopped_is_whole_without_its_last_event():
+    said = (
+        BEGIN,
+        start(0, type="text", text=""),
+        delta(0, type="text_delta", text="hi"),
+        stopped("end_turn"),
+    )
+    assert decode(stream(*said), headers=SSE) == decode(stream(*said, END), headers=SSE)
 
 
 @pytest.mark.parametrize("extra", [b"data: [DONE]\n\n", stream({"type": "error", "error": {}}), b": bye\n\n"])
@@ -426,3 +437,15 @@ def test_what_is_kept_for_an_hour_costs_what_an_hour_costs():
         counts = {"input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": total}
         reply = decode(message(usage={**counts, "cache_creation": split}))[0]
         assert PRICE.cost(reply.usage) == Decimal("1.7")
+
+
+def test_numbers_of_blocks_may_be_written_with_a_point():
+    reply, _ = streamed(
+        start(0.0, type="text", text=""),
+        delta(0.0, type="text_delta", text="hi"),
+        start(1.0, type="tool_use", id="t", name="a", input={}),
+        delta(1.0, type="input_json_delta", partial_json='{"x":1}'),
+        {"type": "content_block_stop", "index": 1.0},
+        stopped("tool_use"),
+    )
+    assert reply.parts == (Text(text="hi"), ToolCall(id="", name="a", arguments='{"x":1}', wire_id="t"))

@@ -101,3 +101,26 @@ def test_what_is_no_request_is_refused_as_the_provider_would(path, body, status)
     with pytest.raises(ProviderError) as refused:
         CODEC.read(HttpRequest(path=path, body=body))
     assert refused.value.failure.status == status
+
+
+def test_blocks_of_next_year_in_the_system_survive_with_their_marks():
+    marked = {"cache_control": {"type": "ephemeral"}}
+    system = [{"type": "text", "text": "s", **marked}, {"type": "tomorrow", "x": [1]}]
+    again = json.loads(CODEC.encode(read({"system": system, "messages": []})).body)
+    assert again["system"] == system
+
+
+def test_a_mark_stays_on_media_with_a_source_of_next_year():
+    source = {"type": "url", "url": "https://x.example/a.png", "tomorrow": 1}
+    shown = {"type": "image", "source": source, "cache_control": {"type": "ephemeral"}}
+    turn = {"role": "user", "content": [{"type": "text", "text": "look"}, shown]}
+    again = json.loads(CODEC.encode(read({"messages": [turn]})).body)
+    assert again["messages"] == [turn]
+
+
+def test_results_that_stand_behind_words_are_not_lost():
+    used = {"type": "tool_use", "id": "t", "name": "a", "input": {}}
+    said = [{"type": "text", "text": "so"}, {"type": "tool_result", "tool_use_id": "t", "content": "found"}]
+    turns = [{"role": "assistant", "content": [used]}, {"role": "user", "content": said}]
+    again = json.loads(CODEC.encode(read({"messages": turns})).body)
+    assert again["messages"][1]["content"] == [said[1], said[0]]

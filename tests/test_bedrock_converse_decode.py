@@ -574,3 +574,19 @@ def test_a_delta_costs_the_same_however_many_came_before():
         if ratios[-1] <= 1.2:
             return
     raise AssertionError(f"a delta of a long stream costs more than one of a short stream: {ratios}")
+
+
+def test_nulls_unknown_members_and_numbers_with_a_point_hide_nothing():
+    odd = stream(
+        BEGIN,
+        delta(0.0, tomorrow={"x": 1}, image=None, text="Hel"),
+        delta(0.0, toolUse=None, text="lo"),
+        stop(0.0),
+        start(1.0, toolUse={"toolUseId": "t", "name": "a"}),
+        delta(1.0, text=None, toolUse={"input": "{}"}),
+        stop(1.0),
+        ended("tool_use"),
+    )
+    reply, deltas = decode(odd)
+    assert reply.parts == (Text(text="Hello"), ToolCall(id="", name="a", arguments="{}", wire_id="t"))
+    assert any(isinstance(each, CallReady) for each in deltas)

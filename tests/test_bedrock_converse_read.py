@@ -151,3 +151,16 @@ def test_what_is_no_request_is_refused_as_the_provider_would(path, body, status)
     with pytest.raises(ProviderError) as refused:
         CODEC.read(HttpRequest(path=path, body=body))
     assert refused.value.failure.status == status
+
+
+def test_what_stands_beside_a_system_block_without_words_survives():
+    body = {"system": [{"text": "s"}, {**POINT, "tomorrow": 1}, {"text": "t"}], "messages": []}
+    assert json.loads(CODEC.encode(read(body)).body)["system"] == body["system"]
+
+
+def test_a_piece_of_next_year_does_not_hide_the_words_beside_it():
+    pieces = [{"text": "a"}, {"tomorrow": 1}, {"text": "b"}]
+    said = turn("assistant", {"citationsContent": {"content": pieces, "citations": []}})
+    request = read({"messages": [turn("user", {"text": "hi"}), said, turn("user", {"text": "go"})]})
+    assert request.messages[1].text == "ab"
+    assert json.loads(CODEC.encode(request).body)["messages"][1] == said

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load
@@ -337,3 +338,24 @@ def test_words_beside_responses_follow_them():
     )
     assert [message.role for message in read(body).messages] == ["user", "assistant", "tool", "user"]
     assert again(body)["contents"][2]["parts"] == [response("a", "5"), {"text": "5"}]
+
+
+def test_parts_of_next_year_in_the_system_survive():
+    parts = [{"text": "s", "tomorrow": 1}, {"tomorrow": {"x": 1}}]
+    body = {**contents(("user", {"text": "hi"})), "systemInstruction": {"parts": parts}}
+    assert again(body)["systemInstruction"] == {"parts": parts}
+    assert [text.text for text in read(body).system] == ["s", ""]
+
+
+def test_blank_words_that_carry_something_go_back():
+    body = contents(
+        ("user", {"text": "hi"}), ("model", {"text": "", "tomorrow": 1}), ("user", {"text": "go"})
+    )
+    assert again(body)["contents"] == body["contents"]
+
+
+def test_what_another_wire_says_of_a_system_text_stays_there():
+    request = read({**contents(("user", {"text": "hi"})), "systemInstruction": {"parts": [{"text": "s"}]}})
+    foreign = (Text(text="s", native='{"cache_control":{"type":"ephemeral"}}'),)
+    written = json.loads(CODEC.encode(replace(request, system=foreign)).body)
+    assert written["systemInstruction"] == {"parts": [{"text": "s"}]}

@@ -706,3 +706,20 @@ def test_deep_nesting_is_a_reply_or_the_servers_fault(depth):
         for body in (whole, told):
             found = heard(body.encode())
             assert isinstance(found, Reply) or found.kind in ("garbled", "cut")
+
+
+def test_numbers_of_choices_and_calls_may_be_written_with_a_point():
+    def chunk(place, **delta):
+        return {"id": "r1", "x": None, "choices": [{"index": place, "delta": delta, "finish_reason": None}]}
+
+    calls = [{**CALL, "index": place, "id": f"c{place}"} for place in (0.0, 1.0)]
+    reply = heard(
+        stream(
+            chunk(0.0, content="He"),
+            chunk(1.0, content="other"),
+            chunk(0.0, content="y", tool_calls=calls),
+            piece(reason="tool_calls"),
+        )
+    )
+    assert reply.text == "Hey"
+    assert [call.wire_id for call in reply.calls] == ["c0.0", "c1.0"]

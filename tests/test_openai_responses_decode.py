@@ -458,3 +458,15 @@ def test_random_slices_of_a_stream_are_the_stream():
 def test_speaking_a_failure_keeps_its_code():
     told = CODEC.speak_failure(Failure(kind="not_found", message="gone", code="previous_response_not_found"))
     assert failure(b"".join(told.frames), told.status).code == "previous_response_not_found"
+
+
+def test_places_of_items_may_be_written_with_a_point():
+    call = {"type": "function_call", "call_id": "c", "name": "a", "arguments": "{}", "id": "fc"}
+    events = [added(0.0, **call), delta("function_call_arguments", 0.0, "{}"), done(0.0, **call), ended()]
+    plain = [added(0, **call), delta("function_call_arguments", 0, "{}"), done(0, **call), ended()]
+    assert decode(stream(*events)) == decode(stream(*plain))
+
+
+def test_words_may_have_their_plain_name():
+    reply = whole({"type": "message", "role": "assistant", "content": [{"type": "text", "text": "hi"}]})
+    assert reply.text == "hi"

@@ -262,3 +262,13 @@ def test_schemas_nested_without_end_are_not_strict():
         deep = {"anyOf": [deep]}
     assert not is_strict_ready(json.dumps(closed(a=deep)))
     assert not is_strict_ready("{")
+
+
+def test_a_reference_may_leave_out_what_it_is():
+    body = {"model": "m", "input": [{"role": "user", "content": "hi"}, {"id": "fc_1", "type": None}]}
+    asked = HttpRequest(path="/responses", body=json.dumps(body).encode())
+    written = json.loads(CODEC.encode(CODEC.read(asked)).body)["input"][1]
+    assert {name: value for name, value in written.items() if value is not None} in (
+        {"id": "fc_1"},
+        {"id": "fc_1", "type": "item_reference"},
+    )

@@ -313,3 +313,71 @@ def test_what_nobody_knows_yet_hides_nothing(family):
 def test_requests_keep_what_nobody_knows_yet(family, path, body):
     asked = HttpRequest(path=path, body=json.dumps(body).encode())
     assert request_differences(load(family), asked) == []
+
+
+SAID = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+FAILED = {"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "error"}]}
+EMPTY = {"usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3}}
+
+
+@pytest.mark.parametrize(
+    ("family", "body", "stop"),
+    [
+        ("anthropic", {"type": "message", **SAID, "stop_reason": None}, Stop.OTHER),
+        ("anthropic", {**SAID, "stop_reason": "end_turn"}, Stop.DONE),
+        ("gemini", EMPTY, Stop.OTHER),
+        ("openai_chat", FAILED, None),
+    ],
+)
+def test_both_readers_find_a_reply_or_neither_does(family, body, stop):
+    codec, data = load(family), json.dumps(body).encode()
+    decoder = codec.decoder(
+        Request(model=Model(id="m", endpoint=Endpoint(name="here", family=family))), 200, {}
+    )
+    decoder.feed(data)
+    told = plainly(family, data)
+    if stop is None:
+        assert told is None
+        with pytest.raises(ProviderError):
+            decoder.close()
+    else:
+        reply = decoder.close()
+        assert told is not None
+        assert reply.stop is stop
+        assert list(disagreements(told, reply)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "body"),
+    [
+        (
+            "gemini",
+            {
+                "candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 5, "cachedContentTokenCount": 8, "totalTokenCount": 5},
+            },
+        ),
+        (
+            "openai_responses",
+            {
+                "object": "response",
+                "status": "completed",
+                "output": [{"type": "message", **SAID}],
+                "usage": {
+                    "input_tokens": 5,
+                    "output_tokens": 0,
+                    "input_tokens_details": {"cached_tokens": 8},
+                },
+            },
+        ),
+    ],
+)
+def test_more_cached_than_there_is_has_its_reason(family, body):
+    codec, data = load(family), json.dumps(body).encode()
+    decoder = codec.decoder(
+        Request(model=Model(id="m", endpoint=Endpoint(name="here", family=family))), 200, {}
+    )
+    decoder.feed(data)
+    found = [each for each in disagreements(plainly(family, data), decoder.close()) if "tokens" in each.what]
+    assert found
+    assert all("more is said to be cached" in each.reason for each in found)

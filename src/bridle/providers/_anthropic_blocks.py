@@ -39,6 +39,7 @@ _SHOWN = {
     "document": {"type", "source", "title"},
 }
 """The members of each block that our parts carry."""
+KINDS = frozenset(_SHOWN)
 
 _SOURCES: dict[str, set[str]] = {
     "base64": {"type", "media_type", "data"},
@@ -46,6 +47,10 @@ _SOURCES: dict[str, set[str]] = {
     "url": {"type", "url"},
     "file": {"type", "file_id"},
 }
+
+
+_INSTEAD = "block of system"
+"""Where the `native` of a text in the system keeps a block that is no text."""
 
 
 def part_of(block: Block, arguments: str | None = None) -> Part:
@@ -90,6 +95,21 @@ def block_of(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
         more: Block = loads(part.native)
         block.update((name, value) for name, value in more.items() if name not in block)
     return block
+
+
+def instruction_of(block: Block) -> Text:
+    """A block of the system.  Ours is made of texts: one of next year is carried by a text without words."""
+    part = part_of(block)
+    if isinstance(part, Text):
+        return part
+    return Text(text="", native=dumps({_INSTEAD: block}).decode())
+
+
+def instruction_block(text: Text) -> Block | Raw | None:
+    if text.native is not None and _INSTEAD in text.native and not text.text:
+        kept: Block = loads(text.native)
+        return cast("Block", kept[_INSTEAD])
+    return block_of(text, own=True)
 
 
 def switched_at(parts: Sequence[Part]) -> int:
@@ -219,7 +239,7 @@ def _inner(block: Block) -> Text | Media | Opaque:
 def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
     """None when the source is of a kind our media cannot hold."""
     source = block.get("source")
-    if not isinstance(source, dict) or source.keys() != _SOURCES.get(source.get("type", "")):
+    if not isinstance(source, dict) or source.keys() != _SOURCES.get(_text(source.get("type"))):
         return None
     if not all(isinstance(value, str) for value in source.values()):
         return None

@@ -1,10 +1,11 @@
 """Replies of Anthropic, from bytes in any slices: JSON, server-sent events, and the frames another
 cloud puts around the same events.
 
-A stream is a reply only once `message_stop` has arrived; before that it is cut, however much was
-said.  The JSON of an event says what it is, not the name in front of it.  Pings, unknown events and
-unknown members are passed over; unknown blocks and their deltas are kept.  An event that cannot be
-read at all is an error, because it may have been part of what was said.
+A stream is a reply only once a `message_delta` has told why it stopped: the last counts come with that,
+and nothing is said after it.  Before that it is cut, however much was said.  The JSON of an event says
+what it is, not the name in front of it.  Pings, unknown events and unknown members are passed over;
+unknown blocks and their deltas are kept.  An event that cannot be read at all is an error, because it may
+have been part of what was said.
 
 Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything
 else is rare and goes through `_happened`, which looks before it touches.
@@ -30,7 +31,7 @@ from ._anthropic_failures import failure_from, failure_of
 from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
 from ._eventstream import EventStreamReader
 from ._failures import error_in
-from ._json import loads, members, mended
+from ._json import loads, members, mended, whole
 from ._ready import ReadyCalls
 from ._shell import DONE, DecoderShell
 
@@ -60,7 +61,7 @@ _UNREAD = _Event()
 
 class AnthropicDecoder(DecoderShell):
     wanted = "message of this provider"
-    ending = "message_stop"
+    ending = "stop reason"
 
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status, headers)
@@ -72,7 +73,7 @@ class AnthropicDecoder(DecoderShell):
         self._blocks: list[OpenBlock] = []
         self._open: dict[int, OpenBlock] = {}
         self._given: list[Part] = []
-        self._started = self._stopped = False
+        self._started = self._reasoned = self._stopped = False
         self._ready = ReadyCalls()
 
     @property
@@ -86,7 +87,7 @@ class AnthropicDecoder(DecoderShell):
 
     @property
     def _is_over(self) -> bool:
-        return self._stopped
+        return self._stopped or self._reasoned
 
     def _told(self) -> Reply:
         if not self._started:
@@ -148,7 +149,7 @@ class AnthropicDecoder(DecoderShell):
                 # A gateway that tries again begins again: two attempts are never one reply.
                 self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
                 self._ready = ReadyCalls()
-                self._started = True
+                self._started, self._reasoned = True, False
                 self._note(event["message"])
                 blocks = elements(members(members(data)["message"]).get("content", b"[]"))
                 self._given = [part_in(block) for block in blocks or ()]
@@ -156,15 +157,16 @@ class AnthropicDecoder(DecoderShell):
                 deltas += self._ready.more()
                 stub = event["content_block"]
                 given = members(members(data)["content_block"])["input"] if stub.get("input") else b"{}"
-                block = self._begin(event.get("index"), stub, given.decode("utf-8", "replace"))
+                block = self._begin(whole(event.get("index")), stub, given.decode("utf-8", "replace"))
                 self._say(block, stub.get(_SAID_IN.get(block.delta_type or "", "")), deltas)
             case "content_block_delta" if isinstance(event.get("delta"), dict):
-                self._grow(event.get("index"), event["delta"], deltas)
-            case "content_block_stop" if isinstance(event.get("index"), int):
-                self._end(self._open.get(event["index"]), deltas)
+                self._grow(whole(event.get("index")), event["delta"], deltas)
+            case "content_block_stop" if (index := whole(event.get("index"))) is not None:
+                self._end(self._open.get(index), deltas)
             case "message_delta":
                 if isinstance(event.get("delta"), dict):
                     self._note(event["delta"])
+                    self._reasoned = self._reasoned or bool(event["delta"].get("stop_reason"))
                 self._note({"usage": event.get("usage")})
             case "message_stop":
                 self._stopped = True
@@ -174,12 +176,12 @@ class AnthropicDecoder(DecoderShell):
             case _ if kind.lower().endswith("exception"):
                 raise ProviderError(failure_from({"type": kind, **event}, self._status))
 
-    def _begin(self, index: object, stub: Block, input_text: str) -> OpenBlock:
+    def _begin(self, index: int | None, stub: Block, input_text: str) -> OpenBlock:
         block = OpenBlock(stub, len(self._blocks), input_text)
         if block.is_call:
             block.call = self._ready.begin()
         self._blocks.append(block)
-        if isinstance(index, int):
+        if index is not None:
             self._open[index] = block
         return block
 
@@ -191,10 +193,10 @@ class AnthropicDecoder(DecoderShell):
         if isinstance(part, ToolCall):
             deltas += self._ready.end(index, part, sure=bool(block.pieces) or block.input_text != "{}")
 
-    def _grow(self, index: object, delta: dict[str, Any], deltas: list[Delta]) -> None:
+    def _grow(self, index: int | None, delta: dict[str, Any], deltas: list[Delta]) -> None:
         """A delta off the short road: a rare type, a value of the wrong type, half a character."""
-        if not isinstance(index, int):
-            raise self._problem("garbled", f"the provider continued a block without saying which: {index!r}")
+        if index is None:
+            raise self._problem("garbled", "the provider continued a block without saying which")
         block = self._open.get(index)
         if block is None:
             # Some compatible servers do not announce plain words; nothing else can be understood unannounced.

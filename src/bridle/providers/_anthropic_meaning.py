@@ -70,6 +70,8 @@ def _block(block: Block) -> Block:
     plain = _said(block)
     if plain.get("citations") == []:
         del plain["citations"]
+    if plain.get("type") == "thinking" and plain.get("signature") == "":
+        del plain["signature"]
     if "cache_control" in plain:
         plain["cache_control"] = _mark(plain["cache_control"])
     if plain.get("type") == "tool_result":

@@ -15,7 +15,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any, cast
+from typing import Any
 from urllib.parse import unquote
 
 from msgspec.structs import replace
@@ -35,7 +35,7 @@ from ..values.request import (
     ToolChoice,
     ToolSpec,
 )
-from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, SCHEMA, Block, part_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, KINDS, SCHEMA, Block, instruction_of, part_of
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
 from ._json import dumps, is_object, loads, members, whole
 from ._tool_schema import goes_out_as_it_is
@@ -89,7 +89,9 @@ def read(request: HttpRequest) -> Request:
         sampling=_sampling(body),
         marks=(*tool_marks, *system_marks, *line.marks, *_end_mark(body.get("cache_control"), extras)),
         stream=body.get("stream") is True or streams,
-        extras=tuple(Extra(name=name, json=value.decode()) for name, value in extras.items()),
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
     )
 
 
@@ -135,6 +137,8 @@ class _Line:
             if name not in ("role", "content") and value is not None
         }
         role: Role = message["role"]
+        # Results come first, as they are written: words before them would leave their calls unanswered.
+        blocks = sorted(blocks, key=lambda block: not _is_result(block)) if role == "user" else blocks
         groups = [(holds_results, list(group)) for holds_results, group in groupby(blocks, _is_result)]
         for holds_results, group in groups or [(False, [])]:
             fields = [Opaque(kind=MESSAGE_FIELDS, native=dumps(beside).decode())] if beside else []
@@ -171,13 +175,18 @@ class _Line:
 
 
 def _is_result(block: Block) -> bool:
-    return block.get("type") == "tool_result"
+    return _kind(block) == "tool_result"
+
+
+def _kind(block: Block) -> str:
+    kind = block.get("type")
+    return kind if isinstance(kind, str) else ""
 
 
 def _unmarked(blocks: list[Block]) -> tuple[list[Block], Any]:
     """The blocks without the mark on the last one that can carry it, and how long that mark lasts."""
     for place in range(len(blocks) - 1, -1, -1):
-        if blocks[place].get("type") in MARKABLE:
+        if _kind(blocks[place]) in MARKABLE and not isinstance(part_of(blocks[place]), Opaque):
             ttl = _ttl(blocks[place].get("cache_control"))
             if ttl is None:
                 break
@@ -204,12 +213,12 @@ def _system(system: object) -> tuple[tuple[Text, ...], list[Mark]]:
     blocks = [{"type": "text", "text": system}] if isinstance(system, str) else system
     if not isinstance(blocks, list | tuple) or not all(isinstance(block, dict) for block in blocks):
         raise _refused("invalid", "system: Input should be a valid string or list")
-    bare, ttl = _unmarked(list(blocks))
-    parts = [part_of(block) for block in bare]
-    if not all(isinstance(part, Text) for part in parts):
+    if any(_kind(block) in KINDS - {"text"} for block in blocks):
         raise _refused("invalid", "system: only text blocks are allowed")
+    worded = all(isinstance(part_of(block), Text) for block in blocks)
+    bare, ttl = _unmarked(list(blocks)) if worded else (list(blocks), None)
     marks = [Mark(place="system", ttl=ttl)] if ttl is not None else []
-    return tuple(cast("list[Text]", parts)), marks
+    return tuple(map(instruction_of, bare)), marks
 
 
 def _tools(tools: object) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...], list[Mark]]:
@@ -253,7 +262,7 @@ def _tool(tool: Block) -> ToolSpec:
 def _tool_choice(choice: object) -> ToolChoice | None:
     if choice is None:
         return ToolChoice()
-    if not isinstance(choice, dict) or choice.get("type") not in _CHOICES:
+    if not isinstance(choice, dict) or _kind(choice) not in _CHOICES:
         return None
     if {name for name, value in choice.items() if value is not None} - _CHOICE_MEMBERS:
         return None

@@ -128,8 +128,9 @@ def _words(kind: str, inner: Any) -> Text | None:
             return Text(text=dumps(inner).decode(), native='{"json":null}')
         case "guardContent", {"text": {"text": str(words), **beside}, **rest} if not rest:
             return Text(text=mended(words), native=dumps({kind: {"text": beside}}).decode())
-        case _, {"content": [_, *_] as pieces, **beside} if all(map(_is_piece, pieces)):
-            words = _BETWEEN_PIECES[kind].join(piece["text"] for piece in pieces)
+        case _, {"content": [_, *_] as pieces, **beside} if any(map(_is_piece, pieces)):
+            # A piece of next year must not hide the words beside it.
+            words = _BETWEEN_PIECES[kind].join(piece["text"] for piece in pieces if _is_piece(piece))
             kept = beside if len(pieces) == 1 else inner
             return Text(text=mended(words), native=dumps({kind: kept}).decode())
     return None
@@ -142,7 +143,7 @@ def _text_block(text: Text, *, own: bool, blank: bool) -> Block | None:
     kind = next(iter(kept), "text")
     beside: Any = kept.get(kind)
     if kind != "text" and kind not in _WORDED and not words:
-        return {kind: beside}  # carried by a text because there was no other place for it
+        return kept  # carried by a text because there was no other place for it
     if not words.strip() and not blank:
         return None
     match kind:

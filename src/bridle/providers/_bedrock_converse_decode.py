@@ -29,7 +29,7 @@ from ._bedrock_converse_failures import failure_from, failure_of
 from ._bedrock_converse_growing import ANNOUNCED, CALL, TEXT, THOUGHT, OpenBlock, part_in
 from ._eventstream import MESSAGE_BYTES_MAX, EventStreamReader, Frame
 from ._failures import error_in, stranger
-from ._json import elements, loads, members, mended
+from ._json import elements, loads, members, mended, whole
 from ._ready import ReadyCalls
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
@@ -45,6 +45,8 @@ _LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
 """A frame begins with its length, which has an upper limit.  No text begins with so small a byte."""
 _BEGUN_BY = {"text": TEXT, "citation": TEXT}
 """The kind of the block a delta begins, when nothing announced it and it is not the delta's own."""
+_PIECES = {*_BEGUN_BY, *ANNOUNCED, THOUGHT}
+"""What blocks are made of, as far as anybody knows."""
 
 
 class _Words(msgspec.Struct, gc=False):
@@ -184,12 +186,15 @@ class BedrockConverseDecoder:
                 deltas += self._ready.more()
                 for kind, stub in event["start"].items():
                     if kind in ANNOUNCED and isinstance(stub, dict):
-                        self._begin(event.get("contentBlockIndex"), kind, stub)
+                        self._begin(whole(event.get("contentBlockIndex")), kind, stub)
             case "contentBlockDelta" if isinstance(event.get("delta"), dict):
-                for kind, value in event["delta"].items():
-                    self._grow(event.get("contentBlockIndex"), kind, value, deltas)
-            case "contentBlockStop" if isinstance(event.get("contentBlockIndex"), int):
-                block = self._open.pop(event["contentBlockIndex"], None)
+                # What is known begins a block before what is not: a member of next year must not hide it.
+                said, index = event["delta"], whole(event.get("contentBlockIndex"))
+                for kind in sorted(said, key=lambda kind: kind not in _PIECES):
+                    if said[kind] is not None:
+                        self._grow(index, kind, said[kind], deltas)
+            case "contentBlockStop" if (index := whole(event.get("contentBlockIndex"))) is not None:
+                block = self._open.pop(index, None)
                 if block is not None and block.is_call:
                     part = block.part(last_and_cut=False)
                     if isinstance(part, ToolCall):
@@ -200,18 +205,18 @@ class BedrockConverseDecoder:
                 self._stopped = True
                 self._open.clear()
 
-    def _begin(self, index: object, kind: str, stub: Block) -> OpenBlock:
-        if not isinstance(index, int):
-            raise self._problem("garbled", f"the provider began a block without saying which: {index!r}")
+    def _begin(self, index: int | None, kind: str, stub: Block) -> OpenBlock:
+        if index is None:
+            raise self._problem("garbled", "the provider began a block without saying which")
         block = self._open[index] = OpenBlock(kind, stub, len(self._blocks))
         self._blocks.append(block)
         if block.is_call:
             block.call = self._ready.begin()
         return block
 
-    def _grow(self, index: object, kind: str, value: Any, deltas: list[Delta]) -> None:
+    def _grow(self, index: int | None, kind: str, value: Any, deltas: list[Delta]) -> None:
         """A delta off the short road: the first of its block, a rare kind, half a character."""
-        block = self._open.get(index) if isinstance(index, int) else None
+        block = self._open.get(index) if index is not None else None
         if block is None:
             if kind == CALL:
                 raise self._problem("garbled", f"the provider continued call {index!r}, which it never began")

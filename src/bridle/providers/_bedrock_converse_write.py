@@ -33,10 +33,9 @@ from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, rena
 from ._bedrock_converse_tools import Past, tools_list
 from ._home import is_own
 from ._json import dumps
-from ._kept import CONTINUE, KeptMessages, Turn
+from ._kept import CONTINUE, UNSEEN, KeptMessages, Turn
 from ._names import SHORT
 
-UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
 SEE_DOCUMENT = "See the document."
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant", "system")}

@@ -5,7 +5,9 @@ provider, taken from its documentation and its recorded traffic:
 
   - names may be written with capitals or with underscores; enumerations in either case
   - one object stands for a list of one; a content without a role is the user's, as is one of `function`
-  - neighbouring contents of one side are one content; responses are found wherever they stand in it
+    or `tool`
+  - neighbouring contents of one side are one content; responses are found wherever they stand in it,
+    by their ids, then by their names, then by their order
   - null, `thought: false`, empty objects and lists, and blank texts without a signature say nothing
   - the role of the system instruction says nothing; choosing `AUTO`, or anything without tools, is no choice
   - in which of the tool objects a tool stands makes no difference
@@ -35,7 +37,7 @@ _FREE = frozenset(
     }
 )
 """Members whose inside is the user's own and spelled as it is."""
-_USERS = {None: "user", "function": "user"}
+_USERS = {None: "user", "function": "user", "tool": "user"}
 _EMPTY: tuple[object, ...] = (None, [], {}, "")
 
 
@@ -69,8 +71,16 @@ def _contents(contents: Any) -> list[Block]:
     turns = []
     for role, group in groupby((turn for turn in said if turn[1]), lambda turn: turn[0]):
         parts = [part for _, each in group for part in each]
-        turns.append({"role": role, "parts": sorted(parts, key=lambda part: "functionResponse" not in part)})
+        turns.append({"role": role, "parts": sorted(parts, key=_answered)})
     return turns
+
+
+def _answered(part: Block) -> tuple[bool, str, str]:
+    """What sorts responses before everything else, by how they find their calls."""
+    response = part.get("functionResponse")
+    if not isinstance(response, dict):
+        return True, "", ""
+    return False, str(response.get("id") or ""), str(response.get("name") or "")
 
 
 def _parts(parts: Any) -> list[Block]:

@@ -15,7 +15,7 @@ Names may be written in either of the two spellings the provider's JSON allows; 
 import re
 from collections.abc import Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw
 
@@ -55,6 +55,10 @@ _PLACES = {"inlineData": "data", "fileData": "fileUri"}
 """Where each holder of media has what it holds."""
 _IN_PIECES = frozenset({"partialArgs", "willContinue"})
 """How a call was delivered, which says nothing once it is whole."""
+
+
+_INSTRUCTION = "part of systemInstruction"
+"""Where the `native` of a text in the system keeps a part that says more; nobody else's goes out here."""
 
 
 class Kinship(IntEnum):
@@ -99,7 +103,7 @@ def block_of(part: Part, kinship: Kinship, *, name: str = "", sent_id: str = "")
     block: Block
     match part:
         case Text(text=text):
-            if not text.strip() and SIGNATURE not in native:
+            if not text.strip() and not native:
                 return None
             block = {"text": mended(text)}
         case Reasoning(text=text, signature=signature):
@@ -115,6 +119,22 @@ def block_of(part: Part, kinship: Kinship, *, name: str = "", sent_id: str = "")
         case Media():
             block = _media_block(part)
     return _overlaid(block, native)
+
+
+def instruction_of(block: Mapping[str, Any]) -> Text:
+    """A part of the system.  Ours is made of texts: one of next year is carried by a text without words."""
+    part = part_of(block)
+    if isinstance(part, Text) and part.native is None:
+        return part
+    words = part.text if isinstance(part, Text) else ""
+    return Text(text=words, native=dumps({_INSTRUCTION: block}).decode())
+
+
+def instruction_block(text: Text) -> Block | Raw | None:
+    if text.native is not None and _INSTRUCTION in text.native:
+        kept: Block = loads(text.native)
+        return cast("Block", kept[_INSTRUCTION])
+    return block_of(text, Kinship.FOREIGN)
 
 
 def native_of(part: Text | Reasoning | ToolCall | ToolResult | Media, kinship: Kinship) -> Block:

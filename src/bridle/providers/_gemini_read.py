@@ -21,9 +21,9 @@ from ..ports.codec import HttpRequest
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Message, Role
 from ..values.model import Endpoint, Model, Origin
-from ..values.parts import Part, Text, ToolCall, ToolResult
+from ..values.parts import Opaque, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
-from ._gemini_parts import FAMILY, Block, camel, part_of, word
+from ._gemini_parts import FAMILY, Block, camel, instruction_of, part_of, word
 from ._gemini_tools import ANSWER_SCHEMA, choice_in, specs_of
 from ._json import dumps, loads, members
 from ._tool_schema import goes_out_as_it_is
@@ -75,7 +75,9 @@ def read(request: HttpRequest) -> Request:
         extras["generationConfig"] = dumps(config.rest)
     return replace(
         request_read,
-        extras=tuple(Extra(name=name, json=value.decode()) for name, value in extras.items()),
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
     )
 
 
@@ -243,10 +245,10 @@ def _system(system: object) -> tuple[Text, ...]:
     blocks = [parts] if isinstance(parts, dict) else parts
     if not isinstance(blocks, list):
         raise refused("invalid", "Invalid value at 'system_instruction': it has no parts")
-    texts = [part_of(block) for block in blocks if isinstance(block, dict)]
-    if not all(isinstance(text, Text) for text in texts):
+    blocks = [block for block in blocks if isinstance(block, dict)]
+    if not all(isinstance(part_of(block), Text | Opaque) for block in blocks):
         raise refused("invalid", "system_instruction: only text parts are allowed")
-    return tuple(text for text in texts if isinstance(text, Text))
+    return tuple(map(instruction_of, blocks))
 
 
 def _tools(tools: object) -> tuple[ToolSpec, ...]:

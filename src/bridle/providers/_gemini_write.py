@@ -36,9 +36,8 @@ from ._gemini_parts import (
 )
 from ._home import fits, is_own
 from ._json import dumps, is_object, loads
-from ._kept import Turn
+from ._kept import UNSEEN, Turn
 
-UNSEEN = "The beginning of this conversation is not shown."
 LOST = "No result: this call was interrupted, or what came of it was lost."
 _USER, _MODEL = b'{"role":"user","parts":[', b'{"role":"model","parts":['
 _CLOSING = b"]}"

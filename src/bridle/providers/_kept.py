@@ -25,6 +25,8 @@ from ..values.model import Endpoint, Model
 
 CONTINUE = "Continue where you stopped."
 """Said for the user where a conversation may not end with what the model said."""
+UNSEEN = "The beginning of this conversation is not shown."
+"""Said for the user where a conversation may not begin with what the model said."""
 DIGEST_BYTES = 16
 """Enough to tell requests apart; a digest is kept with every call in the log."""
 

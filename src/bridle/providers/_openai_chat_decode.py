@@ -23,6 +23,7 @@ from ..values.model import Model
 from ..values.parts import Text
 from ..values.usage import Usage
 from ._failures import STRANGER_LENGTH_MAX, one_line
+from ._json import whole
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_ends import GAVE_UP, counted, reply_of
@@ -169,8 +170,7 @@ class ChatDecoder(DecoderShell):
         for choice in choices if isinstance(choices, list) else ():
             if not isinstance(choice, dict):
                 continue
-            index = choice.get("index")
-            index = index if isinstance(index, int) else 0
+            index = whole(choice.get("index")) or 0
             if self._choice is None:
                 self._choice = index
             if index != self._choice:

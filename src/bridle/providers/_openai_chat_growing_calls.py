@@ -12,7 +12,7 @@ No character is looked at twice, however a server cuts its pieces.
 import re
 from typing import Any
 
-from ._json import dumps, mended
+from ._json import dumps, mended, whole
 from ._openai_chat_content import Block, word
 
 _IN_STRING = re.compile(r'["\\]')
@@ -172,4 +172,4 @@ def _fold(members: Block, more: Block, but: tuple[str, ...]) -> None:
 def _index(value: object) -> int | None:
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
         return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    return whole(value)

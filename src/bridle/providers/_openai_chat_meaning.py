@@ -24,7 +24,7 @@ from ._json import loads
 from ._openai_chat_calls import legal_arguments
 from ._openai_chat_content import Block, said
 from ._openai_chat_read import model_of
-from ._openai_chat_write import UNANSWERED
+from ._openai_chat_write import NO_OUTPUT, UNANSWERED
 
 _EMPTY: tuple[object, ...] = (None, [], {}, "")
 _NO_ARGUMENTS = ("", "null", None)
@@ -140,7 +140,22 @@ def _with_object(call: Block) -> Block:
     return {**call, "function": {**function, "arguments": legal_arguments(function["arguments"])}}
 
 
+def with_words_in_every_result(body: Any) -> Any:
+    """A request in which a result without a word says that it has none."""
+    messages = [
+        {**message, "content": NO_OUTPUT}
+        if message.get("role") == "tool" and not _content(message.get("content"))
+        else message
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
+
+
 CHANGES = (
+    (
+        with_words_in_every_result,
+        "a result without a word says so: some servers refuse an empty one",
+    ),
     (
         with_every_call_answered,
         "each call has one result, which names it: anything else is refused by most servers",

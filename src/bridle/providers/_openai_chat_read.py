@@ -95,7 +95,9 @@ def _read(request: HttpRequest) -> Request:
         thinking=_thinking(body.get("reasoning_effort"), raw, extras),
         sampling=_sampling(body, raw, extras),
         stream=streams,
-        extras=tuple(Extra(name=name, json=value.decode()) for name, value in extras.items()),
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
     )
 
 

@@ -19,7 +19,7 @@ Block = dict[str, Any]
 
 OPAQUE_CONTENT = "content."
 """Begins the kind of an `Opaque` that is a piece of content, not an item."""
-_WORDS = {"input_text": "text", "output_text": "text", "refusal": "refusal"}
+_WORDS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
 """Where each kind of words has them."""
 _SHOWN_MEDIA = {
     "image_url": {"type", "image_url"},

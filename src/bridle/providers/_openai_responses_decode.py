@@ -21,7 +21,7 @@ from ..values.model import Model
 from ..values.parts import ToolCall
 from ..values.usage import Usage
 from ._failures import error_in
-from ._json import mended
+from ._json import mended, whole
 from ._openai_responses_content import Block
 from ._openai_responses_ends import reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
@@ -103,8 +103,8 @@ class ResponsesDecoder(DecoderShell):
             self._happened(kind if isinstance(kind, str) else name.decode("utf-8", "replace"), event, deltas)
 
     def _happened(self, kind: str, event: Block, deltas: list[Delta]) -> None:
-        place = event.get("output_index")
-        index = place if isinstance(place, int) else -1
+        place = whole(event.get("output_index"))
+        index = -1 if place is None else place
         match kind:
             case "response.output_item.added" if isinstance(event.get("item"), dict):
                 self._begin(index, kind_of(event["item"]), event["item"])

@@ -133,7 +133,14 @@ def items_of(
 
 
 def kind_of(item: Block) -> str:
-    return word(item.get("type")) or ("message" if "role" in item else "")
+    if kind := word(item.get("type")):
+        return kind
+    # Only a reference may leave out what it is.
+    return "message" if "role" in item else "item_reference" if _is_reference(item) else ""
+
+
+def _is_reference(item: Block) -> bool:
+    return {name for name, value in item.items() if value is not None} == {"id"}
 
 
 def opaque(kind: str, item: Block) -> Opaque:

@@ -7,6 +7,7 @@ its documentation or from recorded traffic:
   - null, `stream: false`, empty lists and empty instructions are the same as nothing, also inside
   - replies are stored unless the request says no; calls may be parallel unless it says no; the choice
     is `auto`; a picture's detail is `auto`; a call without arguments has an empty object of them
+  - words have one name in what the model said and another in what it was told, and are read under both
   - blank words say nothing, and neither does a message without content
   - the status of a reasoning item is for reading only
   - the order of what to include has no meaning
@@ -65,11 +66,13 @@ def _item(item: Block) -> Block | None:
 
 def _content(content: Any, words: str) -> list[Block]:
     pieces = [{"type": words, "text": content}] if isinstance(content, str) else content or []
-    return [plain for piece in pieces if (plain := _piece(piece)) is not None]
+    return [plain for piece in pieces if (plain := _piece(piece, words)) is not None]
 
 
-def _piece(piece: Block) -> Block | None:
+def _piece(piece: Block, words: str) -> Block | None:
     plain = _said(piece)
+    if plain.get("type") in ("input_text", "output_text", "text"):
+        plain["type"] = words
     if plain.get("annotations") == []:
         del plain["annotations"]
     if plain.get("type") == "input_image" and plain.get("detail") == "auto":

@@ -28,7 +28,7 @@ from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
 from ..values.value import Value
-from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, Block, block_of
+from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, Block, instruction_block
 from ._anthropic_decode import AnthropicDecoder
 from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
@@ -135,7 +135,7 @@ def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl:
     if tools_ttl:
         _mark_last(tools, tools_ttl)
     tools += [_deferred(spec) for spec in request.deferred]
-    system = [block for text in request.system if (block := block_of(text, own=True)) is not None]
+    system = [block for text in request.system if (block := instruction_block(text)) is not None]
     if system_ttl:
         _mark_last(system, system_ttl)
     head: Block = {} if _MODEL in dialect.path else {"model": request.model.id}

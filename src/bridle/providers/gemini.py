@@ -35,7 +35,7 @@ from ._dialect import spoken_at
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
 from ._gemini_meaning import meaning
-from ._gemini_parts import CONTINUED_BY, FAMILY, Block, Kinship, block_of
+from ._gemini_parts import CONTINUED_BY, FAMILY, Block, instruction_block
 from ._gemini_read import read
 from ._gemini_speak import speak
 from ._gemini_tools import ANSWER_SCHEMA, DECLARATIONS, SCHEMA, choice_of, tools_of
@@ -117,7 +117,7 @@ def _place(model_id: str) -> str:
 
 def _head(request: Request, *, cached: bool) -> bytes:
     head: Block = {}
-    system = [block for text in request.system if (block := block_of(text, Kinship.FOREIGN)) is not None]
+    system = [block for text in request.system if (block := instruction_block(text)) is not None]
     if system and not cached:
         head["systemInstruction"] = {"parts": system}
     if not cached and (tools := tools_of(request.tools)):

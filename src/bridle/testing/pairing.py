@@ -10,8 +10,10 @@ ids they go by their names; a result with neither belongs to some call, and nobo
 """
 
 import json
-from collections import Counter
+import re
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any, Literal, NamedTuple
 
 _CALLS = {"tool_use": "id", "function_call": "call_id", "custom_tool_call": "call_id"}
@@ -30,6 +32,9 @@ _HOLDERS: dict[str, tuple[Literal["call", "result"], tuple[str, ...]]] = {
     "function_response": ("result", ("id", "name")),
 }
 """Objects that hold a call or a result under its kind."""
+
+
+_PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Unpaired(NamedTuple):
@@ -59,6 +64,41 @@ def set_aside(theirs: Any, ours: Any) -> tuple[Any, Any]:
         strangers = []  # what answers no call here may answer one that the provider keeps
     answers = _answers(theirs, ours, waiting)
     return _without(theirs, strangers), _without(ours, answers)
+
+
+def renumbered(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Both bodies with their calls numbered in order, when theirs has ids that cannot stay as they are."""
+    ids = Counter(known for what, known, value in _found(theirs) if what == "call" and _place(value))
+    odd = any(count > 1 or not _PLAIN_ID.fullmatch(known) for known, count in ids.items())
+    return (_numbered(theirs), _numbered(ours)) if odd else (theirs, ours)
+
+
+def _numbered(body: Any) -> Any:
+    body = deepcopy(body)
+    waiting: dict[str, deque[str]] = defaultdict(deque)
+    for number, (what, known, value) in enumerate(list(_found(body))):
+        if (place := _place(value)) is None:
+            continue
+        holder, name = place
+        if what == "call":
+            holder[name] = f"call {number}"
+            waiting[known].append(holder[name])
+        elif waiting[known]:
+            holder[name] = waiting[known].popleft()
+    return body
+
+
+def _place(value: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
+    """Where a call or a result has the id it needs; None where it needs none."""
+    named, function = value.get("type"), value.get("function")
+    if value.get("role") == "tool":
+        return value, "tool_call_id"
+    if isinstance(function, dict) and "arguments" in function:
+        return value, "id"
+    if isinstance(named, str) and (known := _CALLS.get(named) or _RESULTS.get(named)):
+        return value, known
+    inner = value.get("toolUse") or value.get("toolResult")
+    return (inner, "toolUseId") if isinstance(inner, dict) else None
 
 
 def _refers(body: Any) -> bool:

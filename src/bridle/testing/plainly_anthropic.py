@@ -23,13 +23,16 @@ STOPS = {
     "compaction": "other",
 }
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+_UNANNOUNCED = ("text", "thinking")
+"""What some servers say without announcing it."""
 
 
 def told(said: Sequence[Said]) -> Told | None:
     events = [_unwrapped(event) for _, event in said]
-    whole = next((event for event in events if inside(event, "type") == "message"), None)
+    whole = next((event for event in events if _is_message(event)), None)
     message = whole or _completion(events[0]) or _assembled(events)
-    if message is None or not words(message.get("stop_reason")):
+    ended = whole is not None or any(inside(event, "type") == "message_stop" for event in events)
+    if message is None or not (ended or words(message.get("stop_reason"))):
         return None
     blocks = listed(message.get("content"))
     switched = max((at for at, block in enumerate(blocks) if block.get("type") == "fallback"), default=0)
@@ -45,8 +48,15 @@ def told(said: Sequence[Said]) -> Told | None:
             if block.get("type") == "tool_use"
         ),
         counts=_counts(message.get("usage")),
-        stop=STOPS.get(message["stop_reason"], "other"),
+        stop=STOPS.get(words(message.get("stop_reason")), "other"),
     )
+
+
+def _is_message(event: Any) -> bool:
+    """Some servers do not say what it is, but only whose."""
+    named = inside(event, "type")
+    role = inside(event, "role") if named is None else None
+    return named == "message" or (role == "assistant" and isinstance(inside(event, "content"), list))
 
 
 def _completion(event: Any) -> dict[str, Any] | None:
@@ -58,21 +68,28 @@ def _completion(event: Any) -> dict[str, Any] | None:
 
 def _assembled(events: Sequence[Any]) -> dict[str, Any] | None:
     message: dict[str, Any] | None = None
+    places: dict[Any, dict[str, Any]] = {}
     for event in events:
         match inside(event, "type"):
             case "message_start":
                 message = dict(event["message"])
                 message["content"] = list(message.get("content") or [])
                 message["usage"] = dict(message.get("usage") or {})
+                places = {}
             case "content_block_start" if message is not None:
-                message["content"].append(dict(event["content_block"]))
+                places[event["index"]] = dict(event["content_block"])
+                message["content"].append(places[event["index"]])
             case "content_block_delta" if message is not None:
                 kind = _PIECES.get(words(inside(event, "delta", "type")))
-                block = message["content"][event["index"]]
+                if kind in _UNANNOUNCED and event["index"] not in places:
+                    places[event["index"]] = {"type": kind}
+                    message["content"].append(places[event["index"]])
+                block = places[event["index"]]
                 if kind:
                     block[kind] = words(block.get(kind)) + words(inside(event, "delta", kind))
             case "message_delta" if message is not None:
-                message |= event.get("delta") or {}
+                news = event.get("delta") or {}
+                message |= {name: value for name, value in news.items() if value is not None}
                 counts = event.get("usage") or {}
                 message["usage"] |= {name: value for name, value in counts.items() if value is not None}
             case "error":

@@ -28,6 +28,8 @@ STOPS = {
     "UNEXPECTED_TOOL_CALL": "malformed",
     "MISSING_THOUGHT_SIGNATURE": "malformed",
 }
+_ANSWERED = {"candidates", "usageMetadata"}
+"""What a whole reply has, also one in which nothing is said."""
 _NUMBERED = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 
 
@@ -48,7 +50,7 @@ def told(said: Sequence[Said]) -> Told | None:
             usage = {**(usage or {}), **{name: value for name, value in counted.items() if value is not None}}
         feedback = inside(piece, "promptFeedback")
         blocked = blocked or bool(inside(feedback, "blockReason") or inside(feedback, "blockReasonMessage"))
-    if not reason and not blocked and (said[0][0] != WHOLE or "candidates" not in said[0][1]):
+    if not reason and not blocked and (said[0][0] != WHOLE or not _ANSWERED & said[0][1].keys()):
         return None
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
     stop = STOPS.get(_NUMBERED.get(reason, reason), "other") if reason or not blocked else "refused"
@@ -81,4 +83,8 @@ def _counts(usage: dict[str, Any]) -> dict[str, int]:
 
 def _excused(usage: object) -> dict[str, str]:
     counts = _counts(usage) if isinstance(usage, dict) else {}
-    return uneven(counts.get("total", 0), counts.get("prompt", 0), counts.get("output", 0))
+    excused = uneven(counts.get("total", 0), counts.get("prompt", 0), counts.get("output", 0))
+    if counts and counts["cache_read"] > counts["prompt"]:
+        why = f"more is said to be cached than the whole prompt of {counts['prompt']}"
+        excused |= {"prompt": why, "total": why, "cache_read": why}
+    return excused

@@ -29,6 +29,8 @@ STOPS = {
     "model_length": "context",
     "model_context_window_exceeded": "context",
 }
+_GAVE_UP = ("error", "network_error", "insufficient_system_resource", "abort")
+"""What a server says that broke off: then there is no reply."""
 _CACHED = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),
@@ -69,7 +71,7 @@ def told(said: Sequence[Said]) -> Told | None:
             elif isinstance(choice.get("delta"), dict):
                 _add(message, choice["delta"])
             reason = words(choice.get("finish_reason")) or reason
-    if place is None:
+    if place is None or reason.lower() in _GAVE_UP:
         return None
     calls = _calls(message, cut=STOPS.get(reason.lower()) == "length")
     return Told(

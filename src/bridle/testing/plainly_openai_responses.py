@@ -16,6 +16,8 @@ REASONS = {
     "max_messages": "paused",
     "steered": "paused",
 }
+_SPOKEN = ("output_text", "input_text", "text", "refusal")
+"""Kinds of content that are words; the rest is kept and said to nobody."""
 _NOT_DONE = ("queued", "in_progress", "cancelled")
 _LAST = ("response.completed", "response.incomplete", "response.failed", "response.done")
 
@@ -32,6 +34,7 @@ def told(said: Sequence[Said]) -> Told | None:
         for item in items
         if _kind(item) == "message" and item.get("role", "assistant") == "assistant"
         for piece in _pieces(item.get("content"))
+        if piece.get("type") in _SPOKEN
     ]
     calls = [_call(item) for item in items if _kind(item) in ("function_call", "custom_tool_call")]
     runnable = calls if status not in _NOT_DONE else []
@@ -110,6 +113,9 @@ def _counts(usage: dict[str, Any]) -> dict[str, int]:
 def _excused(usage: object) -> dict[str, str]:
     counts = _counts(usage) if isinstance(usage, dict) else {}
     excused = uneven(counts.get("total", 0), counts.get("prompt", 0), counts.get("output", 0))
+    if counts and counts["cache_read"] + counts["cache_write"] > counts["prompt"]:
+        why = f"more is said to be cached than the whole prompt of {counts['prompt']}"
+        excused |= {"cache_read": why, "cache_write": why}
     if counts and counts["reasoning"] > counts["output"]:
         excused["output"] = "the provider counts less for the whole answer than for the reasoning in it"
     return excused

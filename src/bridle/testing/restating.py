@@ -15,8 +15,9 @@ from msgspec.structs import replace
 
 from ..core.differing import differences
 from ..ports.codec import Codec, HttpRequest
+from ..providers._kept import UNSEEN
 from .agreement import Difference
-from .pairing import set_aside, told
+from .pairing import renumbered, set_aside, told
 
 Change = Callable[[Any], Any]
 _FREE = frozenset(
@@ -24,6 +25,8 @@ _FREE = frozenset(
     | {"input_schema", "properties", "response", "responseSchema", "responseJsonSchema", "schema"}
 )
 """Members whose inside is the user's own, where null is a value like any other."""
+_HOLDS = ("messages", "content")
+"""Members in which somebody speaks."""
 _ODD = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 """What a rule may stumble over in a body it does not fit; then it explains nothing."""
 
@@ -105,7 +108,14 @@ def _does_something(rule: Rule, theirs: Any, ours: Any) -> bool:
 
 def _between(codec: Codec, one: HttpRequest, other: HttpRequest) -> Iterator[str]:
     assert isinstance(codec, Meaningful)
-    return differences(_said(codec.meaning(one)), _said(codec.meaning(other)))
+    return differences(_said(_meant(codec, one)), _said(_meant(codec, other)))
+
+
+def _meant(codec: Meaningful, request: HttpRequest) -> Any:
+    try:
+        return codec.meaning(request)
+    except _ODD:
+        return json.loads(request.body)  # of a form nobody has a meaning for: then every letter counts
 
 
 def _said(value: Any) -> Any:
@@ -150,8 +160,11 @@ def without_blank_text(value: Any) -> Any:
 
 
 def _is_blank(value: object) -> bool:
-    text = value.get("text", value.get("content")) if isinstance(value, dict) else None
-    plain = isinstance(value, dict) and not set(value) - {"type", "text", "role", "content", "cache_control"}
+    if not isinstance(value, dict):
+        return False
+    text = value.get("text", value.get("content"))
+    said = {name for name, inner in value.items() if inner is not None and inner != []}
+    plain = not said - {"type", "text", "role", "content", "cache_control"}
     return plain and isinstance(text, str) and not text.strip()
 
 
@@ -165,9 +178,34 @@ def with_room_to_answer(value: Any) -> Any:
     return {**value, "max_output_tokens": 16} if isinstance(asked, int) and asked < 16 else value
 
 
+def with_results_first(value: Any) -> Any:
+    """JSON in which whoever gives results gives them before anything is said."""
+    if isinstance(value, list):
+        return sorted(map(with_results_first, value), key=lambda each: not _is_result(each))
+    if isinstance(value, dict):
+        return {name: with_results_first(each) if name in _HOLDS else each for name, each in value.items()}
+    return value
+
+
+def _is_result(value: Any) -> bool:
+    return isinstance(value, dict) and (value.get("type") == "tool_result" or "toolResult" in value)
+
+
+def begun(theirs: Any, ours: Any) -> tuple[Any, Any]:
+    """Ours without the words a conversation begins with that began with its model."""
+    listed = next((name for name in ("contents", "messages") if isinstance(ours.get(name), list)), "")
+    turns = ours.get(listed) or [None]
+    if theirs.get(listed) and turns[0] != theirs[listed][0] and UNSEEN in json.dumps(turns[0]):
+        return theirs, {**ours, listed: turns[1:]}
+    return theirs, ours
+
+
 _RULES: tuple[tuple[Rule, str], ...] = (
     (_of_theirs(without_blank_text), "blank text is never sent: providers refuse it"),
     (_of_theirs(with_room_to_answer), "at least 16 tokens are asked for: fewer are refused"),
+    (_of_theirs(with_results_first), "results come before words: some providers refuse anything else"),
+    (renumbered, "every call has an id of its own, in letters that every server takes"),
     (set_aside, "every call has one result"),
+    (begun, "a conversation begins with its user: providers refuse anything else"),
 )
 """What we do to requests on purpose, each as what makes the difference vanish, and the reason for it."""

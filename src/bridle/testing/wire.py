@@ -16,6 +16,8 @@ from pathlib import Path
 from pkgutil import iter_modules
 from typing import Literal
 
+from msgspec.structs import replace
+
 from .. import providers
 from ..ports.codec import Codec
 from ..providers import load
@@ -46,6 +48,8 @@ BYTEWISE_MAX = 8_192
 Answer = Literal["reply", "failure", "cut", "other", "broken", "foreign"]
 """`other`: not an exchange of any codec's kind, such as counting tokens; `broken`: the recording cannot be
 read; `foreign`: of a wire family there is no codec for."""
+_REFUSED = (400, 422)
+_REFUSED_AS_IT_WAS = "the provider refused it as it was"
 _STUMBLES = (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError)
 
 
@@ -110,6 +114,10 @@ def verdict(codec: Codec, recording: Recording, slices: Sequence[int] = SLICES_D
             # The provider refused it as well: then there is nothing to write again.
             if recording.status < 300:
                 changed = (Difference(what=f"$: the request cannot be read: {error}"),)
+        except MisuseError as error:
+            changed = (Difference(what=f"$: the request cannot be written again: {error}"),)
+    if recording.status in _REFUSED:
+        changed = tuple(replace(each, reason=each.reason or _REFUSED_AS_IT_WAS) for each in changed)
     whole = decoded(codec, request, recording)
     wrong = [
         Difference(what=f"fed {size} bytes at a time it gives something else")
