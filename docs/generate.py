@@ -15,10 +15,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import get_args
 
-from bridle.core.judging import VERDICTS
+from bridle.core import breaker, retry
 from bridle.core.loop import TRANSITIONS
-from bridle.core.retry import TRANSIENT
 from bridle.core.settling import RULES as SETTLED
+from bridle.core.verdicts import FAILURES, OUTCOMES, STOPS, STORES, Row
 from bridle.providers._tables import load_tables
 from bridle.providers.catalogue import known
 from bridle.providers.schemas import SchemaDialect, dialects
@@ -26,9 +26,10 @@ from bridle.sim.directives import DIRECTIVES
 from bridle.sim.faults import FAULTS
 from bridle.sim.rules import families, profiles_of, rules_of, table
 from bridle.sim.seals import seal_rules_of, sealing_families
+from bridle.transports.deadlines import Deadlines
 from bridle.values.event import Event
-from bridle.values.message import Stop
 from bridle.values.model import Model
+from bridle.values.settings import ATTEMPTS_DEFAULT
 from bridle.values.usage import Rates
 
 HERE = Path(__file__).parent
@@ -182,20 +183,58 @@ def events() -> str:
     )
 
 
-def stops() -> str:
-    """Every reason a model can stop for, and what is done about it."""
-    return _table(
-        ["the model stopped", "then"],
-        [[f"`{stop}`", VERDICTS[stop][1]] for stop in Stop],
-    )
-
-
 def failures() -> str:
-    """Every kind of failure, and whether it is tried again."""
+    """Every way a model call can fail."""
+    heads = ["failure", "verdict", "then", "for example", "else the next model"]
+    more = {name: ["yes" if row.elsewhere else "no"] for name, row in FAILURES.items()}
+    return _table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURES.items()])
+
+
+def limits() -> str:
+    """Where patience ends."""
     return _table(
-        ["failure", "tried again"],
-        [[f"`{kind}`", "yes" if transient else "no"] for kind, transient in TRANSIENT.items()],
+        ["limit", "is"],
+        [
+            ["attempts at one reply, by one model (`attempts_max`)", f"{ATTEMPTS_DEFAULT}"],
+            ["ceiling of the first wait", f"{retry.WAIT_SECONDS_FIRST:g} s"],
+            ["ceiling of any wait of ours", f"{retry.WAIT_SECONDS_MAX:g} s"],
+            ["longest wait a provider may ask for", f"{retry.RETRY_AFTER_SECONDS_MAX:g} s"],
+            ["failures in a row that open a breaker", f"{breaker.FAILURES_MAX}"],
+            ["rest of an endpoint, at first", f"{breaker.REST_SECONDS_FIRST:g} s"],
+            ["rest of an endpoint, at most", f"{breaker.REST_SECONDS_MAX:g} s"],
+            ["rests one reply waits for", f"{retry.RESTS_MAX}"],
+        ],
     )
+
+
+def deadlines() -> str:
+    """How long one request may take."""
+    meanings = {
+        "connect_seconds": "finding the address, connecting and TLS together",
+        "first_byte_seconds": "from the request to the first byte of the answer: a model may think this long",
+        "idle_seconds": "between two pieces of an answer; any byte counts",
+        "total_seconds": "from the request to the last byte; not asked again after that",
+    }
+    usual = Deadlines()
+    return _table(
+        ["deadline", "default", "what it limits"],
+        [[f"`{name}`", f"{getattr(usual, name):g} s", meanings[name]] for name in usual.__struct_fields__],
+    )
+
+
+def outcomes() -> str:
+    """Every way a tool call can end."""
+    return _table(_VERDICT, [_row(name, row) for name, row in OUTCOMES.items()])
+
+
+def stops() -> str:
+    """Every reason a model can stop for."""
+    return _table(_VERDICT, [_row(name, row) for name, row in STOPS.items()])
+
+
+def stores() -> str:
+    """Every way a store can fail."""
+    return _table(_VERDICT, [_row(kind.__name__, row) for kind, row in STORES.items()])
 
 
 def directives() -> str:
@@ -210,12 +249,16 @@ def faults() -> str:
 
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("events.md", events),
-    ("events.md", stops),
-    ("events.md", failures),
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),
     ("models.md", conflicts),
+    ("recovery.md", failures),
+    ("recovery.md", limits),
+    ("recovery.md", deadlines),
+    ("recovery.md", stops),
+    ("recovery.md", outcomes),
+    ("recovery.md", stores),
     ("simulator.md", directives),
     ("simulator.md", faults),
     ("schemas.md", schema_dialects),
@@ -272,6 +315,14 @@ def _dollars(amount: Decimal) -> str:
 def _count(tokens: int) -> str:
     millions = tokens / 1_000_000
     return f"{millions:.3g} M" if millions >= 1 else f"{round(tokens / 1_000)} k"
+
+
+_VERDICT = ["what happened", "verdict", "then", "for example"]
+_CALLED = {"retry": "retry", "repair": "repair, retry once", "tell": "tell the model", "stop": "stop"}
+
+
+def _row(name: str, row: Row) -> list[str]:
+    return [f"`{name}`", _CALLED[row.verdict], row.then, row.example.replace("|", "\\|")]
 
 
 def _words(words: Sequence[str], otherwise: str = "none") -> str:

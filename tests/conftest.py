@@ -11,6 +11,7 @@ import os
 import pytest
 from hypothesis import settings
 
+from bridle.run.breakers import SHARED
 from bridle.sim.simulator import default
 
 pytest_plugins = ["bridle.testing.pytest_plugin"]
@@ -24,6 +25,7 @@ settings.load_profile("bridle")
 @pytest.fixture(autouse=True)
 def nothing_refused_unasked(request):
     default.cache_clear()
+    SHARED.clear()  # what one test broke is no other test's endpoint
     yield
     refusals = default().refusals if default.cache_info().currsize else []
     if refusals and request.node.get_closest_marker("refusals") is None:

@@ -185,6 +185,34 @@ def test_a_stalled_answer_is_given_up_and_the_deadline_is_named(answer, deadline
     assert f"sent nothing for 0.05 s ({word})" in failure.message
 
 
+async def dripping(reader, writer):
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    while True:
+        writer.write(b".")
+        await writer.drain()
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("answer", [dripping, silent])
+def test_an_answer_that_takes_too_long_as_a_whole_is_given_up_and_not_asked_for_again(answer):
+    with serving(answer) as server:
+        failure = failing(server.url, Deadlines(total_seconds=0.05))
+        server.wait_until(lambda server: server.open == 0)
+    assert (failure.kind, failure.should_retry) == ("timeout", False)
+    assert "had not finished after 0.05 s (total_seconds)" in failure.message
+
+
+def test_without_deadlines_nothing_is_given_up():
+    async def two(reader, writer):
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\none")
+        await asyncio.sleep(0)
+        writer.write(b"two")
+
+    never = Deadlines(connect_seconds=None, first_byte_seconds=None, idle_seconds=None, total_seconds=None)
+    with serving(two) as server:
+        assert asyncio.run(read(server.url, never))[-1] == b"onetwo"
+
+
 @pytest.mark.parametrize("head", [b"Transfer-Encoding: chunked", b"Connection: close"])
 def test_headers_alone_are_not_the_first_byte(head):
     async def headers_only(reader, writer):

@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from bridle.ports.codec import HttpReply
-from bridle.ports.transport import Outgoing
+from bridle.ports.transport import Outgoing, Pause, Timeline
+from bridle.testing import FakeClock
+from bridle.transports.deadlines import Deadlines
 from bridle.transports.inprocess import InProcessTransport
 from bridle.transports.recorded import RecordedTransport, Recording
 from bridle.values.errors import Failure, MisuseError, ProviderError
@@ -148,3 +150,25 @@ def test_asking_more_than_was_recorded_is_misuse():
 
 def test_nothing_shows_the_secrets_of_a_request():
     assert "secret" not in repr(OUTGOING)
+
+
+def test_patience_ends_where_it_would_on_a_network_and_the_deadline_is_named():
+    def given_up(*beats, delay_seconds=0.0, **patience):
+        async def app(outgoing):
+            return Timeline(status=200, headers=(), beats=beats, delay_seconds=delay_seconds)
+
+        clock = FakeClock()
+        transport = InProcessTransport(app, clock=clock, deadlines=Deadlines(**patience))
+        with pytest.raises(ProviderError) as caught:
+            asyncio.run(read(transport))
+        return caught.value.failure, sum(clock.slept)
+
+    silence = {"delay_seconds": 100.0, "first_byte_seconds": 30.0}
+    failure, slept = given_up(**silence)
+    assert ("(first_byte_seconds)" in failure.message, slept) == (True, 30.0)
+    failure, slept = given_up(b"x", Pause(seconds=100.0), idle_seconds=20.0)
+    assert ("(idle_seconds)" in failure.message, slept) == (True, 20.0)
+    drip = (b"x", Pause(seconds=5.0)) * 10
+    failure, slept = given_up(*drip, idle_seconds=20.0, total_seconds=32.0)
+    assert ("(total_seconds)" in failure.message, slept) == (True, 32.0)
+    assert failure.should_retry is False

@@ -10,15 +10,15 @@ from bridle.core.dispatch import FORBIDDEN, IN_DOUBT, call_key, numbered
 from bridle.core.effects import AskModel, ChangeView, End, Excuse, Nudge, RunTool, ShowTools
 from bridle.core.judging import NUDGES_MAX, PAUSES_MAX, REJECTIONS_MAX, VERDICTS
 from bridle.core.loop import TRANSITIONS, apply, next_effects
-from bridle.core.retry import ATTEMPTS_MAX, SENT_OTHERWISE, TRANSIENT, wait_before_next
 from bridle.core.state import Phase, State
+from bridle.core.verdicts import FAILURES
 from bridle.values import event as e
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import OutputSpec, Thinking, ToolChoice, ToolSpec
-from bridle.values.settings import Settings
+from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
 from bridle.values.usage import Budget, Price, Rates, Usage
 
 ORIGIN = Origin(family="scripted", endpoint="test", model="m")
@@ -133,6 +133,7 @@ ONE_OF_EACH = (
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),
+    e.ModelSwitched(model=MODEL, why=""),
     e.ModelFailed(failure=Failure(kind="cut", message="")),
     e.ToolStarted(call_id="c", name="look", key="k"),
     e.ToolProbed(call_id="c", attempt=1),
@@ -328,11 +329,11 @@ def test_an_unknown_price_makes_the_sum_unknown():
     assert story.state.run.spent.usd is None
 
 
-@pytest.mark.parametrize("kind", list(TRANSIENT))
+@pytest.mark.parametrize("kind", [kind for kind in FAILURES if kind != "unavailable"])
 def test_a_failure_is_retried_or_ends_the_run(kind):
     story = Story().reply(says("", call("look")))
     story.perform()
-    for attempt in range(1, (2 if kind in SENT_OTHERWISE else ATTEMPTS_MAX) + 1):
+    for attempt in range(1, (2 if FAILURES[kind].verdict == "repair" else ATTEMPTS_DEFAULT) + 1):
         ask = story.effect()
         if isinstance(ask, ChangeView):
             story.tell(e.ViewChanged(changes=ask.changes, why=ask.why, seat=ask.seat))
@@ -340,7 +341,7 @@ def test_a_failure_is_retried_or_ends_the_run(kind):
         assert ask.attempt == attempt
         story.tell(e.ModelAsked(step=2, attempt=attempt, digest=""))
         story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))
-        if not TRANSIENT[kind]:
+        if not FAILURES[kind].again:
             break
     assert story.effect() == End(stop="failed", reason="no")
     story.end()
@@ -430,16 +431,6 @@ def test_one_good_answer_among_several_is_the_answer():
     story.reply(says("", call("answer", '{"n":"x"}'), call("answer", '{"n":7}')))
     assert story.perform().stop == "done"
     assert story.state.run.output == '{"n":7}'
-
-
-def test_the_providers_word_beats_the_table():
-    overloaded = Failure(kind="overloaded", message="")
-    assert wait_before_next(overloaded, 1) == 0.5
-    assert wait_before_next(overloaded, 3) == 2.0
-    assert wait_before_next(replace(overloaded, should_retry=False), 1) is None
-    assert wait_before_next(replace(overloaded, retry_after_seconds=7.0), 1) == 7.0
-    assert wait_before_next(replace(overloaded, retry_after_seconds=7200.0), 1) is None
-    assert wait_before_next(Failure(kind="invalid", message="", should_retry=True), 1) == 0.5
 
 
 def test_the_same_call_with_the_same_result_ends_by_itself():

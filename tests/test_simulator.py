@@ -133,14 +133,14 @@ def run(prompt, clock=None, **settings):
         seen.append(city)
         return "fine"
 
-    result = asyncio.run(Agent(line, tools=[look], clock=clock).run(prompt))
+    result = asyncio.run(Agent(line, tools=[look], clock=clock, chance=lambda: 0.5).run(prompt))
     return result, seen, clock, simulator
 
 
 def test_a_run_outlives_its_troubles_on_its_own_clock():
     result, _, clock, simulator = run("!error 429 30\n!error 529\n!say done")
     assert (result.stop, result.text) == ("done", "done")
-    assert clock.slept == [30.0, 1.0]
+    assert clock.slept == [30.0, 0.5]
     assert simulator.refusals == []
 
 

@@ -107,6 +107,7 @@ class Life:
             tools=self.tools(),
             store=self.store,
             clock=self.clock,
+            chance=lambda: 0.5,
             budget=Budget(usd=usd, steps=8, seconds=500.0),
         )
 

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from .tools.process import run_process as run_process
     from .tools.raw import RawTool as RawTool
     from .tools.typed import TypedTool as TypedTool
+    from .transports.deadlines import Deadlines as Deadlines
     from .values.approval import PendingApproval as PendingApproval
     from .values.approval import Verdict as Verdict
     from .values.compensation import Compensation as Compensation
+    from .values.delta import AttemptRestarted as AttemptRestarted
     from .values.delta import CallReady as CallReady
     from .values.delta import ReasoningDelta as ReasoningDelta
     from .values.delta import TextDelta as TextDelta
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from .values.event import ModelAsked as ModelAsked
     from .values.event import ModelFailed as ModelFailed
     from .values.event import ModelReplied as ModelReplied
+    from .values.event import ModelSwitched as ModelSwitched
     from .values.event import Nudged as Nudged
     from .values.event import Prompted as Prompted
     from .values.event import Resumed as Resumed
@@ -100,17 +103,18 @@ _HOMES = {
     "tools.process": ("ProcessResult", "run_process"),
     "tools.raw": ("RawTool",),
     "tools.typed": ("TypedTool",),
+    "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
     "values.compensation": ("Compensation",),
-    "values.delta": ("CallReady", "ReasoningDelta", "TextDelta", "ToolCallDelta"),
+    "values.delta": ("AttemptRestarted", "CallReady", "ReasoningDelta", "TextDelta", "ToolCallDelta"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
         "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
-        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "Nudged", "Prompted", "Resumed",
-        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "ViewChanged",
+        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "Prompted",
+        "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

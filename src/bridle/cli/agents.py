@@ -7,11 +7,14 @@ whoever registers a tool has agreed to it; whoever types a command has only name
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 from ..run.approving import Approver
 from ..run.policy import read_policy
+from ..values.model import Model
 from ..values.policy import PermissionRule, Policy
 from ..values.request import Effect
+from ..values.settings import Settings
 from ..values.usage import STEPS_DEFAULT, Budget
 from ..watchers.console import Console
 from .asking import Asking
@@ -25,6 +28,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "-m",
         "--model",
         help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
+    )
+    add(
+        "--fallback",
+        action="append",
+        default=[],
+        metavar="MODEL",
+        help="who goes on when that one is of no more use; may be given more than once, in order",
     )
     add(
         "--tools",
@@ -51,6 +61,15 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add("--seconds", type=float, metavar="N", help="stop after this long")
     add("--json", action="store_true", help="print the result as JSON")
     add("--reasoning", action="store_true", help="show the model's reasoning where it is given")
+
+
+def models_of(
+    options: argparse.Namespace, model: str | Model | None, before: Settings
+) -> Sequence[str | Model]:
+    """Who is asked, and who goes on after them; a session goes on with those it had."""
+    if model is None and not options.fallback:
+        return before.models or (before.model,)
+    return (model or before.model, *options.fallback)
 
 
 def budget_of(options: argparse.Namespace) -> Budget:

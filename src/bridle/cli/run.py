@@ -27,7 +27,7 @@ from ..values.model import Model
 from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
 from ..watchers.console import Console, counts, dollars, duration
-from .agents import add_agent_options, approver_of, budget_of, policy_of
+from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of
 from .logs import fold, read_session
 from .main import CANCELLED, MISUSE, complain
 from .places import add_store_option, open_log
@@ -67,7 +67,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
     def make(model: str | Model | None, store: Store, before: Settings) -> Agent[str]:
         """The agent that is asked for; one that goes on with a session is what it was before."""
         return Agent(
-            model or before.model,
+            models_of(options, model, before),
             tools=tools,
             instructions=before.instructions,
             budget=budget,
@@ -78,6 +78,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             thinking=before.thinking,
             sampling=before.sampling,
             repeats_max=before.repeats_max,
+            attempts_max=before.attempts_max,
             chain=before.chain,
             extras=before.extras,
             watchers=() if options.json else (console,),

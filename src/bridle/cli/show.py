@@ -96,10 +96,8 @@ class Telling:
                 return [("tools", told)]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
-            case e.ModelAsked(attempt=attempt, notes=notes):
-                self._calls = {}
-                again = [("retry", f"attempt {attempt}")] if attempt > 1 else []
-                return again + [("note", note) for note in notes]
+            case e.ModelAsked() as question:
+                return self._asking(question)
             case e.ModelReplied(reply=reply, usd=usd):
                 self._calls = {call.id: call for call in reply.calls}
                 cost = dollars(None if usd is None else float(usd))
@@ -113,6 +111,8 @@ class Telling:
                     else []
                 )
                 return [("failed", f"{failure.kind}: {failure.message}"), *void]
+            case e.ModelSwitched(model=model, why=why):
+                return [("switch", f"to {model.name}: {why}")]
             case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
                 self._started[call_id] = record.at
                 marks = ["again, under the same key"] if attempt > 1 else []
@@ -160,6 +160,12 @@ class Telling:
             elif call.id in self._started:
                 told.append(("in doubt", f"{call.id} {call.name} was started and never finished"))
         return told
+
+    def _asking(self, asked: e.ModelAsked) -> list[tuple[str, str]]:
+        self._calls = {}
+        pause = f", after {asked.wait_seconds:.3g} s ({asked.wait_source})" if asked.wait_source else ""
+        again = [("retry", f"attempt {asked.attempt}{pause}")] if asked.attempt > 1 else []
+        return again + [("note", note) for note in asked.notes]
 
     def _print(self, at: float, label: str, words: str) -> None:
         first, *rest = [clean(part) for part in words.splitlines()] or [""]

@@ -6,7 +6,9 @@ driver can tell what it is already doing from what is new.
 
 from typing import Literal
 
-from ..values.event import Change, Question, RunStop
+from ..values.errors import FailureKind
+from ..values.event import Change, Question, RunStop, WaitSource
+from ..values.model import Model
 from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
 from ..values.value import Value
@@ -17,7 +19,10 @@ class AskModel(Value):
     request: Request
     step: int
     attempt: int
+    after: FailureKind | None = None
+    """The failure that this is another attempt after."""
     wait_seconds: float = 0.0
+    wait_source: WaitSource = ""
     deadline: float | None = None
     """When the run's time is up."""
     notes: tuple[str, ...] = ()
@@ -142,6 +147,17 @@ class FindTools(Value):
         return "find"
 
 
+class SwitchModel(Value):
+    """Go on with another model of the chain."""
+
+    model: Model
+    why: str
+
+    @property
+    def name(self) -> str:
+        return "switch"
+
+
 class End(Value):
     stop: RunStop
     reason: str = ""
@@ -162,5 +178,6 @@ Effect = (
     | ChangeView
     | ShowTools
     | FindTools
+    | SwitchModel
     | End
 )

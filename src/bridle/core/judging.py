@@ -1,7 +1,7 @@
 """A reply without calls came in: is it an answer?
 
-The table has a line for every reason a model can give for stopping (`Stop`), and
-looks at what was said before it believes the reason: providers report "tools" with
+There is a line for every reason a model can give for stopping (`Stop`, in words in verdicts.py), and
+each looks at what was said before it believes the reason: providers report "tools" with
 no call and "done" with nothing said.  Every second chance has a limit; when it is used
 up the run ends with what there is, never in a loop.
 """
@@ -28,8 +28,7 @@ def judge(state: State) -> Effect | None:
         return End(stop="done")
     reply = state.run.reply
     assert reply is not None
-    verdict, _ = VERDICTS[reply.stop]
-    return verdict(state)
+    return VERDICTS[reply.stop](state)
 
 
 def has_content(state: State) -> bool:
@@ -104,16 +103,16 @@ def _try_again(state: State, why: str, words: str) -> Effect:
     return Nudge(why=why, words=words)
 
 
-VERDICTS: dict[Stop, tuple[Callable[[State], Effect | None], str]] = {
-    Stop.DONE: (_answer, "the answer; asked again when it is empty or has another shape than asked for"),
-    Stop.TOOLS: (_tools, "calls are run; with words and no call, an answer; with neither, asked again"),
-    Stop.LENGTH: (_truncated, "asked to continue, with all the room there is; the pieces are joined"),
-    Stop.PAUSED: (_paused, "sent back as it is, so that the provider goes on"),
-    Stop.REFUSED: (_refused, "the run ends as `refused`; calls of a refused reply are not run"),
-    Stop.FILTERED: (_refused, "the run ends as `refused`"),
-    Stop.CONTEXT: (_context, "the run ends as `failed`"),
-    Stop.MALFORMED: (_malformed, "asked again"),
-    Stop.OTHER: (_answer, "as `done`: what is not known is judged by what was said"),
+VERDICTS: dict[Stop, Callable[[State], Effect | None]] = {
+    Stop.DONE: _answer,
+    Stop.TOOLS: _tools,
+    Stop.LENGTH: _truncated,
+    Stop.PAUSED: _paused,
+    Stop.REFUSED: _refused,
+    Stop.FILTERED: _refused,
+    Stop.CONTEXT: _context,
+    Stop.MALFORMED: _malformed,
+    Stop.OTHER: _answer,
 }
 
 

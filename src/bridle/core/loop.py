@@ -20,9 +20,10 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message, Stop
-from ..values.parts import Text, ToolCall
+from ..values.parts import Text
 from ..values.settings import Settings
-from .budget import charged, exhausted, plus
+from .asking import ask_or_end
+from .budget import charged, plus
 from .calls import (
     answered_by,
     approval_answered,
@@ -35,18 +36,16 @@ from .calls import (
     tool_started,
     tools_shown,
 )
-from .catalogue import to_be_shown
-from .context import assemble
-from .dispatch import deadline, effects_for, opened
-from .effects import AskModel, ChangeView, Effect, End, Nudge
-from .handoff import blamable, viewed, wanted
-from .judging import REJECTIONS_MAX, final_text, judge, output_json
-from .progress import NOTICE_BEFORE_END, notice, repetitions
+from .dispatch import effects_for, opened
+from .effects import Effect
+from .fallback import switched
+from .handoff import blamable, viewed
+from .judging import final_text, judge, output_json
 from .rebinding import moved_by, moved_wholly, outlived
-from .retry import SENT_OTHERWISE, wait_before_next
 from .saying import added, counts, said
 from .state import Phase, Run, State
 from .undoing import compensation_finished, compensation_started, undone_note
+from .verdicts import FAILURES
 
 CONTINUE = "Continue where you stopped."
 
@@ -62,52 +61,12 @@ def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> Sta
 
 def next_effects(state: State) -> tuple[Effect, ...]:
     if state.phase is Phase.ASKING:
-        return (_ask_or_end(state),)
+        return (ask_or_end(state),)
     if state.phase is Phase.JUDGING:
-        return (judge(state) or _ask_or_end(state),)
+        return (judge(state) or ask_or_end(state),)
     if state.phase is Phase.ACTING:
         return effects_for(state)
     return ()
-
-
-def _ask_or_end(state: State) -> Effect:
-    run, limit = state.run, state.settings.repeats_max
-    reached = exhausted(state)
-    if reached:
-        return End(stop=reached[0], reason=reached[1])
-    repeats = repetitions(run.batches) if limit is not None else 0
-    if limit is not None and repeats > 1:
-        names = tuple(call.name for call in _last_calls(state))
-        if repeats >= limit:
-            story = f"{', '.join(names)} called {repeats} times with the same arguments and result"
-            return End(stop="no_progress", reason=story)
-        due = repeats == max(2, limit - NOTICE_BEFORE_END)
-        if due and state.transcript.messages[-1].role == "tool":
-            return Nudge(why="repeating", words=notice(repeats, names))
-    if run.rejections > REJECTIONS_MAX:
-        return End(stop="failed", reason="no answer had the shape asked for")
-    wait = 0.0
-    if run.failure is not None and not run.blamed:
-        again = run.refusals.count(run.failure.kind) > 1
-        patience = wait_before_next(run.failure, run.attempt, answered=state.replies > 0, again=again)
-        if patience is None:
-            return End(stop="failed", reason=run.failure.message)
-        wait = patience
-    change = wanted(state) or outlived(state)
-    if change:
-        return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
-    tools = to_be_shown(state, deadline(state))
-    if tools is not None:
-        return tools
-    request, notes = assemble(state)
-    return AskModel(
-        request=request,
-        step=run.spent.steps + 1,
-        attempt=run.attempt + 1,
-        wait_seconds=wait,
-        deadline=deadline(state),
-        notes=notes,
-    )
 
 
 def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
@@ -157,6 +116,9 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         budget=event.budget or state.run.budget,
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
+        tries=0,
+        rests=0,
+        left=(),
         failure=None,
         refusals=(),
         partial="",
@@ -188,6 +150,7 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     run = replace(
         state.run,
         attempt=event.attempt,
+        tries=state.run.tries + 1,
         failure=None,
         partial="",
         reply=None,
@@ -206,6 +169,8 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         state.run,
         spent=plus(state.run.spent, reply.usage, event.usd, steps=1),
         attempt=0,
+        tries=0,
+        rests=0,
         failure=None,
         refusals=(),
         partial="",
@@ -246,8 +211,11 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         run,
         failure=event.failure,
         blamed=blamable(state, event.blamed),
-        partial=event.partial,
-        refusals=(*run.refusals, kind) if kind in SENT_OTHERWISE else run.refusals,
+        chance=event.chance,
+        # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
+        partial=run.partial if kind == "unavailable" else event.partial,
+        rests=run.rests + (kind == "unavailable"),
+        refusals=(*run.refusals, kind) if FAILURES[kind].verdict == "repair" else run.refusals,
         unchained=kind == "forgotten" or run.unchained,
         reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
     )
@@ -289,13 +257,6 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     return replace(after, phase=Phase.RESTING, run=run)
 
 
-def _last_calls(state: State) -> tuple[ToolCall, ...]:
-    for message in reversed(state.transcript.messages):
-        if message.calls:
-            return message.calls
-    return ()
-
-
 Handler = Callable[[State, Any, float, str], State]
 
 TRANSITIONS: dict[tuple[Phase, type], Handler] = {
@@ -311,6 +272,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelAsked): _asked,
     (Phase.ASKING, e.ModelReplied): _replied,
     (Phase.ASKING, e.ModelFailed): _failed,
+    (Phase.ASKING, e.ModelSwitched): switched,
     (Phase.ASKING, e.ViewChanged): _view_changed,
     (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.Nudged): _nudged,
@@ -318,6 +280,8 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.Configured): _configured,
     (Phase.JUDGING, e.Resumed): _resumed,
     (Phase.JUDGING, e.ModelAsked): _asked,
+    (Phase.JUDGING, e.ModelFailed): _failed,
+    (Phase.JUDGING, e.ModelSwitched): switched,
     (Phase.JUDGING, e.ViewChanged): _view_changed,
     (Phase.JUDGING, e.ToolsShown): tools_shown,
     (Phase.JUDGING, e.Nudged): _nudged,

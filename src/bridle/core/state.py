@@ -89,11 +89,19 @@ class Run(Value):
     started_at: float = 0.0
     attempt: int = 0
     """How often the current step was asked already."""
+    tries: int = 0
+    """How many of these the current model was asked."""
+    rests: int = 0
+    """How often the current step found its endpoint resting."""
+    left: tuple[tuple[str, str], ...] = ()
+    """Models of the chain that this run has done with, by seat, and why."""
     failure: Failure | None = None
     blamed: tuple[Spot, ...] = ()
     """What the provider refused by name and is to be left out."""
     repairs: int = 0
     """How often something was left out for that reason."""
+    chance: float = 1.0
+    """What was drawn when it failed."""
     partial: str = ""
     """What the model had said when its reply broke off."""
     reply: Reply | None = None

@@ -10,6 +10,7 @@ conversation; sessions do, in the agent's store.
 """
 
 import os
+import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
@@ -17,6 +18,7 @@ import msgspec
 
 from ..core.state import State
 from ..core.undoing import compensations
+from ..ports.chance import Chance
 from ..ports.clock import Clock
 from ..ports.index import ToolIndex
 from ..ports.store import Store
@@ -25,16 +27,17 @@ from ..ports.watcher import Watcher
 from ..stores import open_store
 from ..tools.collect import collect, compensating
 from ..tools.output import OutputType
+from ..transports.deadlines import Deadlines
 from ..values.approval import PendingApproval, Verdict
 from ..values.compensation import Compensation
 from ..values.errors import MisuseError
 from ..values.event import Prompted
 from ..values.message import Prompt
-from ..values.model import Model
 from ..values.policy import Policy
 from ..values.request import Extra, Sampling, Thinking, ToolChoice
 from ..values.result import History, Result
 from ..values.settings import (
+    ATTEMPTS_DEFAULT,
     REPEATS_DEFAULT,
     RESULT_CHARACTERS_DEFAULT,
     TOOL_TOKENS_DEFAULT,
@@ -51,9 +54,9 @@ from .choosing import Choice, chosen_of
 from .clock import SystemClock
 from .conversation import Conversation
 from .driver import Driver
+from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
-from .line import Line, connect, model_of
 from .policy import policy_of
 from .shaping import output_spec, shape_of
 from .stream import Feed, Stream
@@ -76,7 +79,8 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 
 
 class Agent(Generic[T]):
-    """`tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
+    """`model` may be several, in order of preference: the next goes on when one is of no more use.
+    `tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
     store; without one the log is kept in memory.  `output` is the type of the answer wanted.
     `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
     question about a call to a person; without one, the run ends as waiting and is resumed later.
@@ -84,11 +88,12 @@ class Agent(Generic[T]):
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
+    `deadlines` are those of one request; `chance` spreads retries out.
     """
 
     def __init__(
         self,
-        model: str | Model | Line,
+        model: ModelLike | Sequence[ModelLike],
         *,
         tools: Iterable[Tool | Callable[..., object]] = (),
         instructions: str | None = None,
@@ -100,6 +105,7 @@ class Agent(Generic[T]):
         thinking: Thinking | None = None,
         sampling: Sampling | None = None,
         repeats_max: int | None = REPEATS_DEFAULT,
+        attempts_max: int = ATTEMPTS_DEFAULT,
         policy: Policy | str | os.PathLike[str] | None = None,
         approver: Approver | None = None,
         approval_seconds: float | None = None,
@@ -110,15 +116,16 @@ class Agent(Generic[T]):
         tool_index: ToolIndex | None = None,
         chain: bool = False,
         extras: Sequence[Extra] = (),
+        deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
+        chance: Chance = random.random,
     ) -> None:
         check_types(instructions, budget)
         check_numbers(max_tokens=max_tokens, repeats_max=repeats_max, tools_at_once=tools_at_once)
         check_numbers(tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max)
-        check_numbers(result_characters=result_characters)
-        self._line = model if isinstance(model, Line) else None
-        self._model = model_of(model)
+        check_numbers(result_characters=result_characters, attempts_max=attempts_max)
+        self._lineup, self._deadlines, self._chance = lineup_of(model, deadlines), deadlines, chance
         self._tools: Mapping[str, Tool] = collect(tools)
         self._store: Store | None = None
         self._where = store
@@ -132,17 +139,19 @@ class Agent(Generic[T]):
         self._tools, self._search = layout.tools, layout.search
         self._settings = readable(
             Settings(
-                model=self._model,
+                model=self._lineup.models[0],
+                models=self._lineup.rest,
                 instructions=sound(instructions or "").strip(),
                 tools=layout.shown,
                 hidden=layout.hidden,
                 catalogue=layout.catalogue,
                 tool_choice=fixed,
                 max_tokens=max_tokens,
-                output=output_spec(self._shape, self._model, self._tools, fixed),
+                output=output_spec(self._shape, self._lineup.models, self._tools, fixed),
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
+                attempts_max=attempts_max,
                 policy=policy_of(policy),
                 approval_seconds=approval_seconds,
                 tools_at_once_max=tools_at_once,
@@ -220,15 +229,13 @@ class Agent(Generic[T]):
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
-        if budget is not None:
-            self._check_price(budget)
+        self._lineup.check_price(budget)
         conversation = self._conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
     def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
         """`resume`, shown while it happens."""
-        if budget is not None:
-            self._check_price(budget)
+        self._lineup.check_price(budget)
 
         async def start(feed: Feed) -> Result[T]:
             conversation = self._conversation(session, stream=True, feed=feed)
@@ -287,7 +294,7 @@ class Agent(Generic[T]):
         feed: Feed | None = None,
         history: History | None = None,
     ) -> Result[T]:
-        self._check_price(prompted.budget)
+        self._lineup.check_price(prompted.budget)
         conversation = self._conversation(session, stream=stream, feed=feed)
         return self._result(session, await conversation.prompt(prompted, history))
 
@@ -299,24 +306,18 @@ class Agent(Generic[T]):
             tenant=sound(tenant),
         )
 
-    def _check_price(self, budget: Budget) -> None:
-        if budget.usd is not None and self._model.price is None:
-            raise MisuseError(
-                f"no price is known for {self._model.name}, so a budget in dollars cannot be held;"
-                " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
-            )
-
     def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
-        line = self._line or connect(self._model, clock=self._clock)
+        lines = self._lineup.lines(self._clock, self._deadlines)
         watchers = (*self._watchers, feed) if feed else self._watchers
         choose = self._choose
 
         def driver() -> Driver:
             return Driver(
                 session,
-                line=line,
+                lines=lines,
                 store=self.store,
                 clock=self._clock,
+                chance=self._chance,
                 tools=self._tools,
                 watchers=watchers,
                 stream=stream,
@@ -328,7 +329,7 @@ class Agent(Generic[T]):
 
         return Conversation(
             session=session,
-            settings=self._settings,
+            settings=lambda: beginning(self._settings, lines, self._clock.now()),
             hold=lambda: self.store.hold(session),
             drivers=driver,
         )

@@ -58,8 +58,10 @@ class Exchange:
         """What of the request the provider stumbled over, where its words tell."""
         return blamed(self._line.codec, self._request, failure)
 
-    async def ask(self, show: Callable[[Delta], None], now: float) -> Reply:
-        """`now` dates a signature, where one is wanted."""
+    async def ask(
+        self, show: Callable[[Delta], None], now: float, begun: Callable[[], None] = lambda: None
+    ) -> Reply:
+        """`now` dates a signature, where one is wanted; `begun` is called when an answer begins."""
         self._sent = True
         outgoing = self._outgoing
         if self._line.sign is not None:
@@ -70,6 +72,8 @@ class Exchange:
                 self._refused = answer.status >= 300
                 decoder = self._line.codec.decoder(self._request, answer.status, answer.headers)
                 self._decoder = decoder
+                if not self._refused:
+                    begun()
                 async for chunk in answer.chunks():
                     for delta in decoder.feed(chunk):
                         show(delta)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from ..core.fallback import with_model
 from ..core.state import Phase, State
 from ..ports.tool import Tool
 from ..values.approval import PendingApproval, Verdict
@@ -31,7 +32,8 @@ CLOSING_TRIES = 5
 @dataclass(frozen=True, kw_only=True)
 class Conversation:
     session: str
-    settings: Settings
+    settings: Callable[[], Settings]
+    """What a prompt begins with now."""
     hold: Callable[[], AbstractContextManager[None]]
     drivers: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
@@ -42,7 +44,7 @@ class Conversation:
             await driver.restore()
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
-            await self._configure(driver)
+            await self._configure(driver, self.settings())
             if history is not None:
                 await self._import(driver, history)
             await driver.record(prompted)
@@ -59,7 +61,7 @@ class Conversation:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
             if state.phase is Phase.RESTING and state.run.stop in FINISHED:
                 return state
-            await self._configure(driver)
+            await self._configure(driver, self._going_on(state))
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)
 
@@ -90,11 +92,17 @@ class Conversation:
             )
         await driver.record(Imported(messages=history.messages, repairs=history.repairs))
 
-    async def _configure(self, driver: Driver) -> None:
+    def _going_on(self, state: State) -> Settings:
+        """A run that was cut off goes on with the model of the chain that it was with."""
+        settings, model = self.settings(), state.settings.model
+        under_way = state.phase is not Phase.RESTING and model in settings.models
+        return with_model(settings, model) if under_way else settings
+
+    async def _configure(self, driver: Driver, settings: Settings) -> None:
         if driver.state.phase is Phase.NEW:
-            await driver.record(Configured(settings=self.settings, session=self.session))
-        elif driver.state.settings != self.settings:
-            await driver.record(Configured(settings=self.settings))
+            await driver.record(Configured(settings=settings, session=self.session))
+        elif driver.state.settings != settings:
+            await driver.record(Configured(settings=settings))
 
     async def _drive(self, driver: Driver) -> State:
         try:

@@ -8,10 +8,10 @@ a fresh driver that reads the log again can know.  So is one whose write was can
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+from ..core.asking import restarted
 from ..core.catalogue import chosen_unseen
 from ..core.context import assemble
 from ..core.dispatch import numbered
@@ -28,10 +28,12 @@ from ..core.effects import (
     RunTool,
     SeekApproval,
     ShowTools,
+    SwitchModel,
 )
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.state import State
+from ..ports.chance import Chance
 from ..ports.clock import Clock
 from ..ports.codec import Kept
 from ..ports.store import Store
@@ -43,16 +45,17 @@ from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.parts import Text, ToolResult
-from ..values.record import GENESIS, Record, seal
+from ..values.record import GENESIS, seal
 from ..values.request import ToolChoice
 from ..values.usage import Usage
 from .approving import Approver
 from .asking import Exchange
+from .audience import Audience
+from .breakers import Passage
 from .hands import Hands
 from .keeping import Keeping
 from .line import Line
 
-LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
 """Effects that are nothing but a line in the log."""
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
@@ -63,9 +66,10 @@ class Driver:
         self,
         session: str,
         *,
-        line: Line,
+        lines: Mapping[str, Line],
         store: Store,
         clock: Clock,
+        chance: Chance,
         tools: Mapping[str, Tool],
         watchers: Sequence[Watcher] = (),
         stream: bool = False,
@@ -74,17 +78,18 @@ class Driver:
         approver: Approver | None = None,
         search: SearchTools | None = None,
     ) -> None:
-        """`choose` gives the tool choice of a step; `object_to` is the say of the answer's own type;
-        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown."""
+        """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
+        `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
+        at hand; `search` finds tools that are not shown."""
         self.session = session
         self.state = State()
-        self._line, self._store, self._clock = line, store, clock
-        self._watchers = list(watchers)
+        self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
+        self._show = Audience(session, watchers).show
         self._stream, self._choose, self._object_to = stream, choose, object_to
         self._length, self._head = 0, GENESIS
         self._broken: BaseException | None = None
         self._turnstile = asyncio.Lock()
-        self._kept: Kept = line.codec.keep()
+        self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
         self.keeping = Keeping(store, lambda: self.state)
         known = {**self.keeping.tools, **tools}
@@ -185,22 +190,34 @@ class Driver:
                 await self._hands.show(effect)
             case FindTools():
                 await self._hands.find(effect, self.state)
+            case SwitchModel(model=model, why=why):
+                await self.record(e.ModelSwitched(model=model, why=why))
             case End(stop=stop, reason=reason):
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
 
     async def _ask(self, effect: AskModel) -> None:
+        if effect.attempt > 1 or effect.after is not None:
+            self._show(restarted(effect, self.state))
         if effect.wait_seconds > 0:
-            left = self._left(effect.deadline)
-            await self._clock.sleep(effect.wait_seconds if left is None else min(effect.wait_seconds, left))
+            await self._clock.sleep(effect.wait_seconds)
+        line = self._lines[self.state.settings.model.seat]
+        passage = line.breakers.enter(line.model, self._clock.now())
+        if isinstance(passage, Failure):
+            await self.record(e.ModelFailed(failure=passage, chance=self._chance()))
+            return
+        with passage:
+            await self._exchanged(effect, line, passage)
+
+    async def _exchanged(self, effect: AskModel, line: Line, passage: Passage) -> None:
         request, notes = effect.request, effect.notes
         if self._choose is not None:
             choice = self._choose(effect.step)
             await self._hands.show(chosen_unseen(self.state, choice))
             request, notes = assemble(self.state, choice)
         await self._hands.ahead.discard()
-        exchange = Exchange(self._line, request, self._kept, stream=self._stream)
+        exchange = Exchange(line, request, self._kept[line.model.seat], stream=self._stream)
         if effect.step == effect.attempt == 1:
-            notes = (*notes, *self._line.codec.remarks(request))
+            notes = (*notes, *line.codec.remarks(request))
         await self.record(
             e.ModelAsked(
                 step=effect.step,
@@ -209,17 +226,22 @@ class Driver:
                 tool_choice=request.tool_choice,
                 max_tokens=request.max_tokens,
                 notes=notes,
+                after=effect.after,
+                wait_seconds=effect.wait_seconds,
+                wait_source=effect.wait_source,
             )
         )
         self._exchange = exchange
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
-                reply = await exchange.ask(self._heard, self._clock.now())
+                reply = await exchange.ask(self._heard, self._clock.now(), passage.heard)
         except ProviderError as error:
+            passage.failed(error.failure, self._clock.now())
             await self._failed(exchange, error.failure)
         except TimeoutError:
             await self._failed(exchange, TIME_IS_UP)
         else:
+            passage.succeeded()
             await self._replied(reply)
 
     async def _replied(self, reply: Reply) -> None:
@@ -245,6 +267,7 @@ class Driver:
                 usage=usage,
                 usd=self._cost(usage),
                 discarded=await self._hands.ahead.discard(),
+                chance=self._chance(),
             )
         )
 
@@ -254,7 +277,7 @@ class Driver:
             self._hands.start_early(self.state, delta)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
-        price = self._line.model.price
+        price = self.state.settings.model.price
         return price.cost(usage) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:
@@ -263,11 +286,3 @@ class Driver:
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())
-
-    def _show(self, happening: Record | Delta) -> None:
-        for watcher in tuple(self._watchers):
-            try:
-                watcher.saw(self.session, happening)
-            except Exception as error:  # noqa: BLE001 - a watcher can never change a run
-                self._watchers.remove(watcher)
-                LOG.warning("%s raised %r and was dismissed", type(watcher).__name__, error)

@@ -15,7 +15,9 @@ from ..ports.codec import Codec
 from ..ports.transport import Transport
 from ..providers import load
 from ..providers.catalogue import Signer, authorise, find, key, signer
+from ..transports.deadlines import Deadlines
 from ..values.model import Model
+from .breakers import SHARED, Breakers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +28,8 @@ class Line:
     headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     sign: Signer | None = field(default=None, repr=False)
     """What signs each request, where a signature stands in for a key."""
+    breakers: Breakers = field(default_factory=Breakers, repr=False, compare=False)
+    """Shared by all who ask over this line; lines made from a model's name share those of the process."""
 
 
 def locate(model: str, environ: Mapping[str, str] | None = None, *, spoken_to: bool = True) -> Model:
@@ -36,25 +40,32 @@ def locate(model: str, environ: Mapping[str, str] | None = None, *, spoken_to: b
     return find(model, environ=os.environ if environ is None else environ, spoken_to=spoken_to)
 
 
-def connect(model: Model, environ: Mapping[str, str] | None = None, *, clock: Clock | None = None) -> Line:
+def connect(
+    model: Model,
+    environ: Mapping[str, str] | None = None,
+    *,
+    clock: Clock | None = None,
+    deadlines: Deadlines | None = None,
+) -> Line:
     """Raises `MissingKey` before anything is sent.  `clock` is slept on where no network is waited for."""
     secret = key(model, os.environ if environ is None else environ)
     return Line(
         model=model,
         codec=load(model.endpoint.family),
-        transport=_transport(model, clock),
+        transport=_transport(model, clock, deadlines),
         headers=authorise(model.endpoint, secret),
         sign=signer(model, os.environ if environ is None else environ),
+        breakers=SHARED,
     )
 
 
-def _transport(model: Model, clock: Clock | None) -> Transport:
+def _transport(model: Model, clock: Clock | None, deadlines: Deadlines | None) -> Transport:
     package = __package__.rpartition(".")[0]
     if model.endpoint.app:
         inprocess = import_module(f"{package}.transports.inprocess")
-        local: Transport = inprocess.InProcessTransport(model.endpoint.app, clock=clock)
+        local: Transport = inprocess.InProcessTransport(model.endpoint.app, clock=clock, deadlines=deadlines)
         return local
-    http: Transport = import_module(f"{package}.transports.http").HttpTransport()
+    http: Transport = import_module(f"{package}.transports.http").HttpTransport(deadlines)
     return http
 
 

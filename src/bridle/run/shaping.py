@@ -1,6 +1,6 @@
 """The shape of an answer: what a user asks for, and how this model is asked for it."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TypeVar, cast
 
 from ..ports.tool import Json
@@ -20,13 +20,15 @@ def shape_of(output: type[T] | OutputType[T] | Mapping[str, Json] | None) -> Out
 
 
 def output_spec(
-    shape: OutputType[T] | None, model: Model, tools: Collection[str], choice: ToolChoice
+    shape: OutputType[T] | None, models: Sequence[Model], tools: Collection[str], choice: ToolChoice
 ) -> OutputSpec | None:
-    mode = model.abilities.structured_output
+    """How the first of the models is asked; all of them are looked at, since any may be asked later."""
     if shape is None:
         return None
-    if mode == "tool" and shape.name in tools:
+    mode = models[0].abilities.structured_output
+    calling = [model.name for model in models if model.abilities.structured_output == "tool"]
+    if calling and shape.name in tools:
         raise MisuseError(f"the answer's type and a tool are both called {shape.name!r}; rename one")
-    if mode == "tool" and choice.mode == "none":
-        raise MisuseError(f"{model.name} answers in a shape by calling, and tool_choice='none' forbids calls")
+    if calling and choice.mode == "none":
+        raise MisuseError(f"{calling[0]} answers in a shape by calling, and tool_choice='none' forbids calls")
     return OutputSpec(name=shape.name, parameters=shape.schema, description=shape.description, mode=mode)

@@ -15,7 +15,7 @@ from random import Random
 import msgspec
 from msgspec.structs import replace
 
-from ..core.retry import TRANSIENT
+from ..core.verdicts import FAILURES
 from ..ports.clock import Clock
 from ..ports.codec import HttpReply
 from ..ports.transport import Cut, Outgoing, Pause, Timeline
@@ -252,7 +252,7 @@ class Simulator:
         if attempt >= len(troubles):
             return None
         trouble = troubles[attempt]
-        mendable = not isinstance(trouble, Failure) or TRANSIENT[trouble.kind]
+        mendable = not isinstance(trouble, Failure) or FAILURES[trouble.kind].again
         self._attempts[point] = attempt + 1 if mendable else attempt
         if len(self._attempts) > ATTEMPTS_MAX:
             del self._attempts[next(iter(self._attempts))]

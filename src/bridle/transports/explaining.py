@@ -24,6 +24,10 @@ TROUBLE = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, Runtim
 """What aiohttp, the system and a bad address raise."""
 
 
+class Overdue(TimeoutError):
+    """An answer was coming, and took too long as a whole."""
+
+
 class _Row(NamedTuple):
     error: type[Exception]
     kind: FailureKind
@@ -52,6 +56,9 @@ _ROWS = (
          "cannot reach {place}: {cause}; is the server running, and is the base URL right?"),
     _Row(aiohttp.InvalidURL, "unreachable", _NOT_AN_ADDRESS, False),
     _Row(aiohttp.NonHttpUrlClientError, "unreachable", _NOT_AN_ADDRESS, False),
+    _Row(Overdue, "timeout",
+         "{place} had not finished after {total} (total_seconds) and was given up;"
+         " ask for less, or allow more time with Deadlines(total_seconds=…)", False),
     _Row(TimeoutError, "timeout",
          "{place} sent nothing for {silence} ({deadline}) and was given up;"
          " try again, or allow more time with Deadlines({deadline}=…)"),
@@ -73,6 +80,7 @@ def explain(error: Exception, outgoing: Outgoing, deadlines: Deadlines, *, answe
         cause=_cause(error, outgoing),
         when="in the middle of its answer" if answered else "before it answered",
         connect=_seconds(deadlines.connect_seconds),
+        total=_seconds(deadlines.total_seconds),
         silence=_seconds(deadlines.idle_seconds if answered else deadlines.first_byte_seconds),
         deadline="idle_seconds" if answered else "first_byte_seconds",
     )

@@ -16,6 +16,7 @@ It never retries, follows no redirects, keeps no cookies and does not know what 
 import asyncio
 import io
 from collections.abc import AsyncIterator, Mapping
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -24,7 +25,7 @@ import aiohttp
 from ..ports.transport import Outgoing
 from ..values.errors import ProviderError
 from .deadlines import Deadlines
-from .explaining import TROUBLE, explain
+from .explaining import TROUBLE, Overdue, explain
 from .pool import Pool, pool_of
 
 __all__ = ["Deadlines", "HttpTransport", "close_all"]
@@ -53,7 +54,7 @@ class Exchange:
     """One request and its answer."""
 
     __slots__ = (
-        "_content", "_deadlines", "_headers", "_heard", "_loop", "_outgoing", "_response",
+        "_content", "_deadlines", "_ends", "_headers", "_heard", "_loop", "_outgoing", "_response",
         "_since", "_stalled", "_timeout", "_timer", "status",
     )  # fmt: skip
 
@@ -63,7 +64,9 @@ class Exchange:
         self._response: aiohttp.ClientResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._since: float | None = None
-        self._heard = self._stalled = False
+        self._heard = False
+        self._ends = inf
+        self._stalled: TimeoutError | None = None
         self.status = 0
 
     async def __aenter__(self) -> Self:
@@ -71,12 +74,14 @@ class Exchange:
         loop = self._loop = asyncio.get_running_loop()
         pool = pool_of(loop)
         body = outgoing.body
-        patience = self._deadlines.first_byte_seconds
+        patience = _or_ever(self._deadlines.first_byte_seconds)
         started = self._since = loop.time()
+        self._ends = started + _or_ever(self._deadlines.total_seconds)
+        until = min(started + patience, self._ends)
         failure = None
         try:
             route = pool.route(outgoing.url)
-            async with asyncio.timeout_at(None if patience is None else started + patience):
+            async with asyncio.timeout_at(None if until == inf else until):
                 response = await pool.session.request(
                     outgoing.method,
                     route.url,
@@ -87,12 +92,13 @@ class Exchange:
                     timeout=self._timeout,
                 )
         except TROUBLE as error:
-            failure = explain(error, outgoing, self._deadlines, answered=False)
+            overdue = type(error) is TimeoutError and self._ends < started + patience
+            trouble = Overdue() if overdue else error
+            failure = explain(trouble, outgoing, self._deadlines, answered=False)
         if failure is not None:
             raise ProviderError(failure)
         self._response, self._content, self.status = response, response.content, response.status
-        if patience is not None and not self._content.is_eof():
-            self._timer = loop.call_at(started + patience, self._look)
+        self._look_at(until)
         return self
 
     async def __aexit__(
@@ -132,8 +138,9 @@ class Exchange:
             # are words the model said.
             chunk = content._read_nowait(-1)
             if not chunk:
-                trouble = TimeoutError() if self._stalled else error
-                failure = explain(trouble, self._outgoing, self._deadlines, answered=self._heard)
+                failure = explain(
+                    self._stalled or error, self._outgoing, self._deadlines, answered=self._heard
+                )
         if failure is not None:
             raise ProviderError(failure)
         self._since = None
@@ -146,9 +153,7 @@ class Exchange:
 
     def _end(self) -> None:
         if self._stalled:  # an answer without a length ends where its connection ends, also when we ended it
-            raise ProviderError(
-                explain(TimeoutError(), self._outgoing, self._deadlines, answered=self._heard)
-            )
+            raise ProviderError(explain(self._stalled, self._outgoing, self._deadlines, answered=self._heard))
         raise StopAsyncIteration
 
     def _watch(self) -> None:
@@ -156,27 +161,33 @@ class Exchange:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        patience = self._deadlines.idle_seconds
-        if patience is not None and not self._content.is_eof():
-            self._timer = self._loop.call_later(patience, self._look)
+        self._look_at(min(self._loop.time() + _or_ever(self._deadlines.idle_seconds), self._ends))
+
+    def _look_at(self, when: float) -> None:
+        if when < inf and not self._content.is_eof():
+            self._timer = self._loop.call_at(when, self._look)
 
     def _look(self) -> None:
-        """Is it overdue?  Time counts only while somebody waits here for the other side.
+        """Is it overdue?  Silence counts only while somebody waits here for the other side.
 
         Looking again later is far cheaper than moving the timer with every piece.
         """
         deadlines = self._deadlines
-        patience = deadlines.idle_seconds if self._heard else deadlines.first_byte_seconds
-        assert patience is not None
+        patience = _or_ever(deadlines.idle_seconds if self._heard else deadlines.first_byte_seconds)
         now = self._loop.time()
         since = self._since
         if since is None or (not self._heard and self._content.total_bytes):
             since = now
-        if since + patience > now:
-            self._timer = self._loop.call_at(since + patience, self._look)
+        over = self._ends <= now
+        if since + patience > now and not over:
+            self._look_at(min(since + patience, self._ends))
             return
-        self._stalled = True
+        self._stalled = Overdue() if over else TimeoutError()
         if self._response is not None:
             connection = self._response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()
+
+
+def _or_ever(seconds: float | None) -> float:
+    return inf if seconds is None else seconds

@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from functools import cache
 from importlib import import_module
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -38,7 +39,17 @@ class InProcessTransport:
 
 
 class LocalExchange:
-    __slots__ = ("_app", "_deadlines", "_headers", "_outgoing", "_sleep", "_timeline", "_waited", "status")
+    __slots__ = (
+        "_app",
+        "_deadlines",
+        "_headers",
+        "_outgoing",
+        "_sleep",
+        "_spent",
+        "_timeline",
+        "_waited",
+        "status",
+    )
 
     def __init__(
         self,
@@ -50,7 +61,7 @@ class LocalExchange:
         self._app, self._outgoing, self._sleep, self._deadlines = app, outgoing, sleep, deadlines
         self._headers: dict[str, str] = {}
         self._timeline: Timeline | None = None
-        self._waited = 0.0
+        self._waited = self._spent = 0.0
         self.status = 0
 
     async def __aenter__(self) -> Self:
@@ -94,8 +105,18 @@ class LocalExchange:
 
     async def _wait(self, seconds: float, *, heard: bool) -> None:
         patience = self._deadlines.idle_seconds if heard else self._deadlines.first_byte_seconds
-        left = None if patience is None else max(0.0, patience - self._waited)
-        if left is not None and seconds > left:
+        left = inf if patience is None else max(0.0, patience - self._waited)
+        total = self._deadlines.total_seconds
+        in_all = inf if total is None else max(0.0, total - self._spent)
+        if seconds > in_all and in_all <= left:
+            await self._sleep(in_all)
+            raise _trouble(
+                "timeout",
+                f"had not finished after {total:g} s (total_seconds) and was given up;"
+                " ask for less, or allow more time with Deadlines(total_seconds=…)",
+                should_retry=False,
+            )
+        if seconds > left:
             await self._sleep(left)
             name = "idle_seconds" if heard else "first_byte_seconds"
             raise _trouble(
@@ -105,6 +126,7 @@ class LocalExchange:
             )
         await self._sleep(seconds)
         self._waited += seconds
+        self._spent += seconds
 
 
 def played(reply: HttpReply | Timeline) -> Timeline:
@@ -127,8 +149,9 @@ def _find(name: str) -> App:
     return app
 
 
-def _trouble(kind: FailureKind, what: str) -> ProviderError:
-    return ProviderError(Failure(kind=kind, message=f"the in-process application {what}"))
+def _trouble(kind: FailureKind, what: str, *, should_retry: bool | None = None) -> ProviderError:
+    message = f"the in-process application {what}"
+    return ProviderError(Failure(kind=kind, message=message, should_retry=should_retry))
 
 
 def _broken(what: str, app: str | App) -> ProviderError:

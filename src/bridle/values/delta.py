@@ -4,6 +4,8 @@
 shown, so that `print(event.text, end="")` is a complete viewer.
 """
 
+from .errors import FailureKind
+from .event import WaitSource
 from .parts import ToolCall
 from .value import Value
 
@@ -45,4 +47,25 @@ class CallReady(Value, tag="call_ready"):
         return ""
 
 
-Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady
+class AttemptRestarted(Value, tag="attempt_restarted"):
+    """A reply broke off or never began, and is asked for again from its beginning.
+
+    Shown before the wait.  Where words of the reply had been shown, they are void, and `text` says so: a
+    viewer that prints everything must not seem to show one answer where there are two halves.
+    """
+
+    attempt: int
+    """The attempt that is about to be made."""
+    reason: str
+    after: FailureKind | None = None
+    wait_seconds: float = 0.0
+    wait_source: WaitSource = ""
+    void: bool = False
+    """Whether words were shown that no longer count."""
+
+    @property
+    def text(self) -> str:
+        return "\n[the reply broke off; it is asked for again from its beginning]\n" if self.void else ""
+
+
+Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady | AttemptRestarted

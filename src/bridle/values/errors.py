@@ -36,6 +36,7 @@ FailureKind = Literal[
     "reasoning_refused",
     "invalid",
     "server",
+    "unavailable",
 ]
 
 
@@ -45,6 +46,7 @@ class Failure(Value):
     `forgotten`: the provider no longer has what it was to keep for us; sending everything helps.
     `reasoning_refused`: it does not take back reasoning it is shown (a signature, a seal, its place);
     leaving reasoning out helps, sending the same again never does.
+    `unavailable`: nothing was sent.  The endpoint failed too often in a row and is given a rest.
     """
 
     kind: FailureKind

@@ -14,8 +14,9 @@ Events are kept for ever and a session is nothing but its events.  Hence:
 from decimal import Decimal
 from typing import Literal
 
-from .errors import Failure
+from .errors import Failure, FailureKind
 from .message import Message, Reply
+from .model import Model
 from .parts import Media, Text, ToolResult
 from .policy import Claim
 from .request import ToolChoice
@@ -29,6 +30,10 @@ RunStop = Literal[
 ]
 
 How = Literal["run", "probe", "person"]
+WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
+"""Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
+sent is no longer the same."""
+
 Question = Literal["run", "in_doubt"]
 Answer = Literal["approve", "reject", "done"]
 """`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
@@ -137,6 +142,10 @@ class ModelAsked(_Quiet, tag="model_asked"):
     max_tokens: int | None = None
     notes: tuple[str, ...] = ()
     """What had to be changed because this model would refuse it."""
+    after: FailureKind | None = None
+    """The failure that this is another attempt after."""
+    wait_seconds: float = 0.0
+    wait_source: WaitSource = ""
 
 
 class ModelReplied(_Quiet, tag="model_replied"):
@@ -159,6 +168,15 @@ class ModelFailed(_Quiet, tag="model_failed"):
     """What of the view the provider stumbled over, by its own words; it can be left out."""
     discarded: tuple[str, ...] = ()
     """Tools that were started early, for a reply that never came: whatever they brought is not used."""
+    chance: float = 1.0
+    """A number from 0 to 1, drawn when it failed: the wait before the next attempt is made of it."""
+
+
+class ModelSwitched(_Quiet, tag="model_switched"):
+    """The run goes on with another model of its chain: this one is of no more use to it."""
+
+    model: Model
+    why: str
 
 
 class ToolStarted(_Quiet, tag="tool_started"):
@@ -295,6 +313,7 @@ Event = (
     | ModelAsked
     | ModelReplied
     | ModelFailed
+    | ModelSwitched
     | ToolStarted
     | ToolProbed
     | ToolFinished

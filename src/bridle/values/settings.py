@@ -9,6 +9,7 @@ from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from .value import Value
 
+ATTEMPTS_DEFAULT = 6
 REPEATS_DEFAULT = 5
 TOOLS_AT_ONCE_DEFAULT = 32
 RESULT_CHARACTERS_DEFAULT = 30_000
@@ -33,6 +34,9 @@ class Catalogue(Value):
 
 class Settings(Value):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
+    """Who is asked; of a chain, the one whose turn it is."""
+    models: tuple[Model, ...] = ()
+    """The chain, in order of preference; empty when there is one model and no other."""
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     """What is shown to the model from the beginning."""
@@ -45,6 +49,8 @@ class Settings(Value):
     output: OutputSpec | None = None
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
+    attempts_max: int = ATTEMPTS_DEFAULT
+    """Requests for one reply, to one model."""
     repeats_max: int | None = REPEATS_DEFAULT
     """How often one call may bring one and the same result before the run ends; None for never."""
     policy: Policy = Policy()

@@ -12,7 +12,7 @@ import re
 from typing import TextIO
 
 from ..values import event as e
-from ..values.delta import Delta, ReasoningDelta, TextDelta
+from ..values.delta import AttemptRestarted, Delta, ReasoningDelta, TextDelta
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
 from ..values.usage import Usage
@@ -42,6 +42,8 @@ class Console:
                 self._say(text)
             case ReasoningDelta(reasoning=words):
                 self._think(words)
+            case AttemptRestarted():
+                self._restarted(happening)
             case Record(event=event, at=at):
                 self._event(event, at)
 
@@ -51,13 +53,8 @@ class Console:
 
     def _event(self, event: e.Event, at: float) -> None:
         match event:
-            case e.ModelAsked(attempt=attempt, notes=notes):
+            case e.ModelAsked(notes=notes):
                 self._streamed = False
-                if attempt > 1:
-                    self.note(
-                        f"· asking again (attempt {attempt}); what was shown of the last reply is void",
-                        "yellow",
-                    )
                 for note in notes:
                     self.note(f"· {note}", "yellow")
             case e.ModelReplied(reply=reply):
@@ -67,6 +64,8 @@ class Console:
                 self._break()
             case e.ModelFailed(failure=failure):
                 self._trouble = failure.message
+            case e.ModelSwitched(model=model, why=why):
+                self.note(f"· going on with {model.name}: {brief(why)}", "yellow")
             case e.ToolStarted(call_id=call_id):
                 self._started[call_id] = at
             case e.ToolFinished(result=result):
@@ -77,6 +76,12 @@ class Console:
                 self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
+
+    def _restarted(self, restarted: AttemptRestarted) -> None:
+        wait = f" in {duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""
+        void = "; what was shown of the last reply is void" if restarted.void else ""
+        why = f": {brief(restarted.reason)}" if restarted.reason else ""
+        self.note(f"· asking again{wait} (attempt {restarted.attempt}){void}{why}", "yellow")
 
     def _finished(self, result: ToolResult, at: float) -> None:
         call = self._calls.get(result.call_id)

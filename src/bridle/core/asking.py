@@ -1,0 +1,113 @@
+"""It is the model's turn: ask it, or is it over?
+
+In this order: a limit that is reached, a run that goes in circles, a failure that no waiting mends
+(another model of the chain goes on, or the run ends), a change of the view that is due; and then the
+question itself.
+"""
+
+from ..values.delta import AttemptRestarted
+from ..values.parts import ToolCall
+from .budget import exhausted
+from .catalogue import to_be_shown
+from .context import assemble
+from .dispatch import deadline
+from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
+from .fallback import next_model, story
+from .handoff import wanted
+from .judging import REJECTIONS_MAX
+from .progress import NOTICE_BEFORE_END, notice, repetitions
+from .rebinding import outlived
+from .retry import GivenUp, Wait, next_try
+from .state import State
+
+
+def ask_or_end(state: State) -> Effect:
+    reached = exhausted(state)
+    if reached:
+        return End(stop=reached[0], reason=reached[1])
+    circling = _circling(state)
+    if circling is not None:
+        return circling
+    if state.run.rejections > REJECTIONS_MAX:
+        return End(stop="failed", reason="no answer had the shape asked for")
+    patience = _patience(state)
+    if isinstance(patience, GivenUp):
+        return _elsewhere_or_end(state, patience.why)
+    change = wanted(state) or outlived(state)
+    if change:
+        return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
+    tools = to_be_shown(state, deadline(state))
+    if tools is not None:
+        return tools
+    request, notes = assemble(state)
+    failure = state.run.failure
+    return AskModel(
+        request=request,
+        step=state.run.spent.steps + 1,
+        attempt=state.run.attempt + 1,
+        after=failure.kind if failure else None,
+        wait_seconds=patience.seconds,
+        wait_source=patience.source,
+        deadline=deadline(state),
+        notes=notes,
+    )
+
+
+def restarted(effect: AskModel, state: State) -> AttemptRestarted:
+    """What is shown before another attempt: why, when, and whether what was shown is void."""
+    failure, left = state.run.failure, state.run.left
+    return AttemptRestarted(
+        attempt=effect.attempt,
+        reason=failure.message if failure else left[-1][1] if left else "",
+        after=effect.after,
+        wait_seconds=effect.wait_seconds,
+        wait_source=effect.wait_source,
+        void=bool(state.run.partial),
+    )
+
+
+def _patience(state: State) -> Wait | GivenUp:
+    run, until = state.run, deadline(state)
+    if run.failure is None or run.blamed:
+        return Wait(seconds=0.0, source="repair" if run.blamed else "")
+    if run.failure.kind == "unavailable" and next_model(state) is not None:
+        return GivenUp(why=run.failure.message)  # why wait for one at rest, when another is awake
+    return next_try(
+        run.failure,
+        run.tries,
+        chance=run.chance,
+        answered=state.replies > 0,
+        again=run.refusals.count(run.failure.kind) > 1,
+        rests=run.rests,
+        left_seconds=None if until is None else until - state.now,
+        attempts_max=state.settings.attempts_max,
+    )
+
+
+def _elsewhere_or_end(state: State, why: str) -> Effect:
+    model = next_model(state)
+    if model is not None:
+        return SwitchModel(model=model, why=why)
+    return End(stop="failed", reason=story(state, why))
+
+
+def _circling(state: State) -> Effect | None:
+    run, limit = state.run, state.settings.repeats_max
+    repeats = repetitions(run.batches) if limit is not None else 0
+    if limit is None or repeats <= 1:
+        return None
+    names = tuple(call.name for call in _last_calls(state))
+    if repeats >= limit:
+        told = f"{', '.join(names)} called {repeats} times with the same arguments and result"
+        return End(stop="no_progress", reason=told)
+    due = repeats == max(2, limit - NOTICE_BEFORE_END)
+    if due and state.transcript.messages[-1].role == "tool":
+        return Nudge(why="repeating", words=notice(repeats, names))
+    return None
+
+
+def _last_calls(state: State) -> tuple[ToolCall, ...]:
+    for message in reversed(state.transcript.messages):
+        if message.calls:
+            return message.calls
+    return ()

@@ -1,0 +1,64 @@
+"""The models an agent may ask, and the lines to them.
+
+Given are one model or several in order of preference, each by name, as a value, or as a line that somebody
+has already laid.  What is given wrong is said before anything is sent.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..core.fallback import begun_with
+from ..ports.clock import Clock
+from ..transports.deadlines import Deadlines
+from ..values.errors import MisuseError
+from ..values.model import Model
+from ..values.settings import Settings
+from ..values.usage import Budget
+from .line import Line, connect, model_of
+
+ModelLike = str | Model | Line
+
+
+@dataclass(frozen=True)
+class Lineup:
+    models: tuple[Model, ...]
+    laid: dict[str, Line]
+    """Lines that were given, by the seat they lead to."""
+
+    @property
+    def rest(self) -> tuple[Model, ...]:
+        """What goes into the settings: nothing, when there is no choice."""
+        return self.models if len(self.models) > 1 else ()
+
+    def lines(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, Line]:
+        return {
+            model.seat: self.laid.get(model.seat) or connect(model, clock=clock, deadlines=deadlines)
+            for model in self.models
+        }
+
+    def check_price(self, budget: Budget | None) -> None:
+        for model in self.models if budget is not None and budget.usd is not None else ():
+            if model.price is None:
+                raise MisuseError(
+                    f"no price is known for {model.name}, so a budget in dollars cannot be held;"
+                    " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
+                )
+
+
+def lineup_of(given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None) -> Lineup:
+    each = [given] if isinstance(given, str | Model | Line) else list(given)
+    if not each:
+        raise MisuseError("no model was given; name at least one, such as 'sim:'")
+    models = tuple(model_of(one) for one in each)
+    laid = {one.model.seat: one for one in each if isinstance(one, Line)}
+    if laid and deadlines is not None:
+        raise MisuseError("a line has deadlines of its own; give them to its transport, or name the model")
+    seats = [model.seat for model in models]
+    if twice := [seat for at, seat in enumerate(seats) if seat in seats[:at]]:
+        raise MisuseError(f"{twice[0]} is in the chain twice; a model that failed is not asked again")
+    return Lineup(models=models, laid=laid)
+
+
+def beginning(settings: Settings, lines: dict[str, Line], now: float) -> Settings:
+    """The settings a prompt begins with: those of the first model whose endpoint is well."""
+    return begun_with(settings, lambda model: lines[model.seat].breakers.healthy(model, now))
