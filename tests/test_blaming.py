@@ -13,6 +13,7 @@ from bridle.providers.complaints import Complaint, complaint_in
 from bridle.run.line import Line
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
+from bridle.testing.provider import ProviderSim
 from bridle.testing.script import calls, says
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import event as e
@@ -129,3 +130,20 @@ def test_what_a_refusal_is_about(message, listed, found):
     assert complaint_in(message, listed) == found or (
         found is not None and found.place and complaint_in(message, listed).place == found.place
     )
+
+
+@pytest.mark.parametrize(
+    "model",
+    ["sim:anthropic/claude-sonnet-5-5", "sim:openai_responses/gpt-6.1-sol", "sim:gemini/gemini-3.5-flash"],
+)
+def test_a_text_that_does_not_fit_is_shortened_and_the_session_goes_on(model):
+    provider = ProviderSim(clock=FakeClock(), refusals=True)
+    agent = Agent(provider.model(model), store=MemoryStore(), clock=FakeClock())
+    agent.run_sync("!say first", session="s")
+    long = "word " * 1_200_000
+    result = agent.run_sync([long, "!say second"], session="s")
+    assert (result.stop, result.text) == ("done", "second"), result.reason
+    assert result.messages[2].parts[0].text == long
+    (change,) = [event for event in log(agent) if isinstance(event, e.ViewChanged)]
+    assert "characters were left out here" in change.changes[0].words
+    assert agent.run_sync("!say third", session="s").text == "third"

@@ -35,6 +35,9 @@ PICTURES_BATCH = 3
 REPAIRS_MAX = 3
 """How often in a run something may be left out because it was refused."""
 REFUSED_PART = "[this was left out: it could not be processed]"
+LONG_CHARACTERS = 20_000
+"""A text above this can be the reason why a conversation does not fit."""
+HEAD_CHARACTERS, TAIL_CHARACTERS = 6_000, 2_000
 PICTURE_GONE = "[an older picture was here]"
 NO_RESULT = "No result of this call is known."
 BEGINNING = "(The conversation begins here.)"
@@ -49,7 +52,8 @@ def wanted(state: State) -> ViewChanged | None:
         return ViewChanged(changes=changes, why="; ".join(whys), seat=seat)
     if state.run.blamed:
         changes = tuple(
-            Change(message=m, part=p, inner=i, words=REFUSED_PART) for m, p, i in state.run.blamed
+            Change(message=m, part=p, inner=i, words=_instead_of(state, (m, p, i)))
+            for m, p, i in state.run.blamed
         )
         said = state.run.failure.message if state.run.failure else ""
         return ViewChanged(changes=changes, why=f"the provider refused it: {said}", seat=seat)
@@ -100,6 +104,39 @@ def blamable(state: State, spots: Iterable[Spot]) -> tuple[Spot, ...]:
         return ()
     found = (_as_said(state, spot) for spot in spots)
     return tuple(spot for spot in found if spot is not None and spot not in state.changed)
+
+
+def oversized(state: State) -> tuple[Spot, ...]:
+    """The longest texts of the view, when the whole was too long: nobody named them, but they are why."""
+    found = [
+        (len(text.text), (message.id, at, inner))
+        for message in state.view
+        if message.role != "assistant"
+        for at, part in enumerate(message.parts)
+        for inner, text in _texts(part)
+        if len(text.text) > LONG_CHARACTERS
+    ]
+    longest = max((length for length, _ in found), default=0)
+    return tuple(spot for length, spot in found if length * 2 >= longest)
+
+
+def _texts(part: Part) -> list[tuple[int, Text]]:
+    if isinstance(part, Text):
+        return [(-1, part)]
+    inside = part.parts if isinstance(part, ToolResult) else ()
+    return [(inner, each) for inner, each in enumerate(inside) if isinstance(each, Text)]
+
+
+def _instead_of(state: State, spot: Spot) -> str:
+    """What stands in for a part that is left out: of a long text its beginning and its end."""
+    name, at, inner = spot
+    message = next(each for each in state.transcript.messages if each.id == name)
+    text = dict(_texts(message.parts[at])).get(inner)
+    if text is None or len(text.text) <= LONG_CHARACTERS:
+        return REFUSED_PART
+    head, tail = text.text[:HEAD_CHARACTERS], text.text[-TAIL_CHARACTERS:]
+    gone = len(text.text) - len(head) - len(tail)
+    return f"{head}\n[{gone:,} characters were left out here: it was too long]\n{tail}"
 
 
 def _as_said(state: State, spot: Spot) -> Spot | None:

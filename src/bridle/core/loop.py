@@ -39,7 +39,7 @@ from .calls import (
 from .dispatch import effects_for, opened
 from .effects import Effect
 from .fallback import switched
-from .handoff import blamable, viewed
+from .handoff import blamable, oversized, viewed
 from .judging import final_text, judge, output_json
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
@@ -47,6 +47,7 @@ from .state import Phase, Run, State
 from .undoing import compensation_finished, compensation_started, undone_note
 from .verdicts import FAILURES
 
+TOO_LONG = ("context", "too_large")
 CONTINUE = "Continue where you stopped."
 
 
@@ -210,7 +211,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     run = replace(
         run,
         failure=event.failure,
-        blamed=blamable(state, event.blamed),
+        blamed=blamable(state, event.blamed or (oversized(state) if kind in TOO_LONG else ())),
         chance=event.chance,
         # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
         partial=run.partial if kind == "unavailable" else event.partial,
