@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .run.agent import Agent as Agent
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
+    from .run.stream import Running as Running
     from .run.stream import Stream as Stream
+    from .run.stream import View as View
     from .tools.command import CommandTool as CommandTool
     from .tools.conduct import ToolOptions as ToolOptions
     from .tools.function import tool as tool
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from .values.delta import AttemptRestarted as AttemptRestarted
     from .values.delta import CallReady as CallReady
     from .values.delta import ReasoningDelta as ReasoningDelta
+    from .values.delta import Skipped as Skipped
     from .values.delta import TextDelta as TextDelta
     from .values.delta import ToolCallDelta as ToolCallDelta
     from .values.errors import BadTool as BadTool
@@ -96,7 +99,7 @@ _HOMES = {
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
-    "run.stream": ("Stream",),
+    "run.stream": ("Running", "Stream", "View"),
     "tools.command": ("CommandTool",),
     "tools.conduct": ("ToolOptions",),
     "tools.function": ("tool",),
@@ -106,7 +109,9 @@ _HOMES = {
     "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
     "values.compensation": ("Compensation",),
-    "values.delta": ("AttemptRestarted", "CallReady", "ReasoningDelta", "TextDelta", "ToolCallDelta"),
+    "values.delta": (
+        "AttemptRestarted", "CallReady", "ReasoningDelta", "Skipped", "TextDelta", "ToolCallDelta",
+    ),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",

@@ -59,8 +59,9 @@ from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .policy import policy_of
 from .shaping import output_spec, shape_of
-from .stream import Feed, Stream
+from .stream import Stream
 from .sync import wait_for
+from .viewing import Audience
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -218,14 +219,15 @@ class Agent(Generic[T]):
     ) -> Stream[T]:
         """The same run, shown while it happens: deltas and events, and a `FinalAnswer` at the end.
 
-        Without `deltas` the model is asked for whole replies and only events are shown.
+        Without `deltas` the model is asked for whole replies and only events are shown.  Iterated over,
+        the run ends with the loop; `.start()` lets it run on its own, for any number of viewers.
         """
         prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
 
-        async def start(feed: Feed) -> Result[T]:
-            return await self._prompt(prompted, name, stream=deltas or self._long(), feed=feed)
+        async def start(audience: Audience) -> Result[T]:
+            return await self._prompt(prompted, name, stream=deltas or self._long(), audience=audience)
 
-        return Stream(start, lambda: self._now(name))
+        return Stream(name, start, lambda: self._now(name))
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
@@ -237,11 +239,11 @@ class Agent(Generic[T]):
         """`resume`, shown while it happens."""
         self._lineup.check_price(budget)
 
-        async def start(feed: Feed) -> Result[T]:
-            conversation = self._conversation(session, stream=True, feed=feed)
+        async def start(audience: Audience) -> Result[T]:
+            conversation = self._conversation(session, stream=True, audience=audience)
             return self._result(session, await conversation.resume(budget))
 
-        return Stream(start, lambda: self._now(session))
+        return Stream(session, start, lambda: self._now(session))
 
     async def compensate(self, session: str) -> tuple[Compensation, ...]:
         """Undo what the last run did, last things first; what is left of the list, with how it went.
@@ -291,11 +293,11 @@ class Agent(Generic[T]):
         session: str,
         *,
         stream: bool,
-        feed: Feed | None = None,
+        audience: Audience | None = None,
         history: History | None = None,
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget)
-        conversation = self._conversation(session, stream=stream, feed=feed)
+        conversation = self._conversation(session, stream=stream, audience=audience)
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
@@ -306,9 +308,9 @@ class Agent(Generic[T]):
             tenant=sound(tenant),
         )
 
-    def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
+    def _conversation(self, session: str, *, stream: bool, audience: Audience | None = None) -> Conversation:
         lines = self._lineup.lines(self._clock, self._deadlines)
-        watchers = (*self._watchers, feed) if feed else self._watchers
+        watchers = self._watchers if audience is None else (*self._watchers, audience)
         choose = self._choose
 
         def driver() -> Driver:
