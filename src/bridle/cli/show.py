@@ -148,6 +148,10 @@ class Telling:
             case e.RunEnded(stop=stop, reason=reason):
                 self._calls = self._calls if stop == "waiting" else {}
                 return [("ended", f"{stop} {reason}".strip())]
+            case e.Repaired(items=items):
+                return [("repaired", item) for item in items]
+            case e.Unknown(kind=kind):
+                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; passed over")]
 
     def _taken_over(self) -> list[tuple[str, str]]:
         """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""

@@ -41,6 +41,7 @@ from .effects import Effect
 from .fallback import switched
 from .handoff import blamable, viewed
 from .judging import final_text, judge, output_json
+from .lost import passed_over, repaired
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
 from .state import Phase, Run, State
@@ -299,4 +300,6 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.Resumed): _resumed,
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
+    **{(phase, e.Repaired): repaired for phase in Phase},
+    **{(phase, e.Unknown): passed_over for phase in Phase},
 }

@@ -41,7 +41,7 @@ class Conversation:
     async def prompt(self, prompted: Prompted, history: History | None = None) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await self._configure(driver, self.settings())
@@ -53,7 +53,7 @@ class Conversation:
     async def resume(self, budget: Budget | None) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             state = driver.state
             if state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
@@ -69,7 +69,7 @@ class Conversation:
         """Write a person's answer into the log; the run goes on when it is resumed."""
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             question = chosen(pending(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
             return question
@@ -77,7 +77,7 @@ class Conversation:
     async def undo(self, tools: Mapping[str, Tool]) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.phase is not Phase.RESTING:
