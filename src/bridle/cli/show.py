@@ -98,12 +98,13 @@ class Telling:
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
                 return self._asking(question)
-            case e.ModelReplied(reply=reply, usd=usd):
+            case e.ModelReplied(reply=reply, usd=usd, suspicion=suspicion):
                 self._calls = {call.id: call for call in reply.calls}
                 cost = dollars(None if usd is None else float(usd))
                 said = [("model", reply.text)] if reply.text.strip() else []
                 asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
-                return [*said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
+                unread = [("note", suspicion)] if suspicion else []
+                return [*unread, *said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
             case e.ModelFailed(failure=failure, discarded=discarded):
                 void = (
                     [("discarded", f"{', '.join(discarded)}: started early, for nothing")]

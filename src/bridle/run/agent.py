@@ -44,6 +44,7 @@ from ..values.settings import (
     TOOLS_AT_ONCE_DEFAULT,
     TOOLS_SHOWN_DEFAULT,
     Catalogue,
+    OnTruncation,
     Settings,
 )
 from ..values.text import sound
@@ -89,6 +90,7 @@ class Agent(Generic[T]):
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
+    `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
     `deadlines` are those of one request; `chance` spreads retries out.
     """
 
@@ -117,6 +119,7 @@ class Agent(Generic[T]):
         tool_index: ToolIndex | None = None,
         chain: bool = False,
         extras: Sequence[Extra] = (),
+        on_truncation: OnTruncation = "event",
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
@@ -159,6 +162,7 @@ class Agent(Generic[T]):
                 result_characters=result_characters,
                 chain=chain,
                 extras=tuple(extras),
+                on_truncation=on_truncation,
             )
         )
 

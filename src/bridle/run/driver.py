@@ -8,6 +8,7 @@ a fresh driver that reads the log again can know.  So is one whose write was can
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
@@ -33,6 +34,7 @@ from ..core.effects import (
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.state import State
+from ..core.truncation import suspicion
 from ..ports.chance import Chance
 from ..ports.clock import Clock
 from ..ports.codec import Kept
@@ -57,6 +59,7 @@ from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
 
+LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
 """Effects that are nothing but a line in the log."""
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
@@ -251,10 +254,12 @@ class Driver:
             await self._failed(exchange, TIME_IS_UP)
         else:
             passage.succeeded()
-            await self._replied(reply)
+            await self._replied(reply, suspicion(request, reply.usage))
 
-    async def _replied(self, reply: Reply) -> None:
+    async def _replied(self, reply: Reply, suspected: str) -> None:
         self._exchange = None
+        if suspected:
+            LOG.warning("session %s: %s", self.session, suspected)
         reply = numbered(reply, self.state.replies + 1)
         await self.record(
             e.ModelReplied(
@@ -262,6 +267,7 @@ class Driver:
                 usd=self._cost(reply.usage),
                 objection=self._objection(reply),
                 claims=self._hands.claims(reply),
+                suspicion=suspected,
             )
         )
 

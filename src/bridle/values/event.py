@@ -155,6 +155,8 @@ class ModelReplied(_Quiet, tag="model_replied"):
     """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
     claims: tuple[Claim, ...] = ()
     """What the tools' own code says of the calls."""
+    suspicion: str = ""
+    """Why the model has probably not read all of the prompt."""
 
 
 class ModelFailed(_Quiet, tag="model_failed"):
