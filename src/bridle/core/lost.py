@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.message import Message
 from ..values.parts import Text
-from .calls import given_up, results_message
+from .calls import answered_by, given_up
 from .saying import said
 from .state import Phase, State
 
@@ -27,10 +27,10 @@ def repaired(state: State, event: e.Repaired, at: float, proof: str) -> State:
     after = state
     if state.phase is not Phase.RESTING:
         run = replace(state.run, stop="cancelled", reason=ENDED, answer="", reply=None, said="")
-        after = replace(state, phase=Phase.RESTING, run=run, calls=())
+        after = replace(state, phase=Phase.RESTING, run=run)
         if state.calls:
             doubtful = tuple(replace(item, in_doubt=True) for item in state.calls)
-            after = said(after, results_message(given_up(doubtful), at))
+            after = answered_by(after, given_up(doubtful), at)
     return said(after, Message(role="user", parts=(Text(text=LOST),), at=at))
 
 
