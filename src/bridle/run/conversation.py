@@ -122,20 +122,20 @@ class Conversation:
         """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
         partial, usage, usd = driver.partial, driver.usage, driver.usd
         for _ in range(CLOSING_TRIES):
-            if driver.broken:
-                driver = self.drivers()
-                await driver.restore()
-            if driver.state.phase in (Phase.NEW, Phase.RESTING):
-                return
-            end = RunEnded(
-                stop="cancelled",
-                reason=CANCELLED,
-                partial=partial,
-                usage=usage,
-                usd=usd,
-                discarded=driver.discarded,
-            )
             try:
+                if driver.broken:
+                    driver = self.drivers()
+                    await driver.take_over()
+                if driver.state.phase in (Phase.NEW, Phase.RESTING):
+                    return
+                end = RunEnded(
+                    stop="cancelled",
+                    reason=CANCELLED,
+                    partial=partial,
+                    usage=usage,
+                    usd=usd,
+                    discarded=driver.discarded,
+                )
                 await driver.record(end)
             except Conflict:
                 continue  # the write that was under way landed after all: read again

@@ -37,7 +37,8 @@ class Buffer:
         if self._most is not None and not self._keeps(item, self._most):
             self._skipped += 1
         else:
-            self._close_gap()
+            if self._skipped:
+                self._close_gap()
             self.items.append(item)
         if self._waiter is not None:
             self.wake()
@@ -48,7 +49,7 @@ class Buffer:
         if self._most is not None:
             if isinstance(item, PIECES):
                 self._count -= 1
-            if not self.items:
+            if self._skipped and not self.items:
                 self._close_gap()
         return item
 
@@ -71,9 +72,8 @@ class Buffer:
         return True
 
     def _close_gap(self) -> None:
-        if self._skipped:
-            self.items.append(Skipped(count=self._skipped))
-            self._skipped = 0
+        self.items.append(Skipped(count=self._skipped))
+        self._skipped = 0
 
 
 class Audience:
