@@ -20,6 +20,7 @@ from bridle.providers import load
 from bridle.run.line import Line
 from bridle.sim.simulator import Simulator
 from bridle.stores import open_store
+from bridle.stores.memory import MemoryStore
 from bridle.transports.http import HttpTransport, close_all
 from bridle.values import event as e
 from local_server import PATIENCE_SECONDS, Server, files_open
@@ -269,5 +270,52 @@ def test_tools_are_stopped_and_answered_once(tmp_path):
         ]
         assert (await agent.run("!say on", "s")).done
         await store.close()
+
+    asyncio.run(main())
+
+
+STORY = '!say Let me see.\n!call look {"city": "Oslo"}\n!call note {"text": "rain"}\n!then\n!say Rain.'
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("deltas", [True, False])
+def test_cancelled_at_every_turn_of_the_loop(family, deltas):
+    """One turn later each time, until there is nothing left to cancel."""
+
+    @tool(effect="read")
+    async def look(city: str) -> str:
+        """Look at a city."""
+        await turns(3)
+        return f"rain in {city}"
+
+    @tool(effect="write")
+    async def note(text: str) -> str:
+        """Write something down."""
+        await turns(3)
+        return "noted"
+
+    async def main():
+        count, stop = 0, ""
+        while stop != "done":
+            store = MemoryStore()
+            agent = Agent(f"sim:{family}/{MODELS[family].id}", tools=[look, note], store=store)
+            run = agent.stream(STORY, "s", deltas=deltas).start()
+            await turns(count)
+            run.cancel()
+            stop = (await run.result()).stop
+            assert stop in ("cancelled", "done")
+            before = [record.event for record in await store.read("s")]
+            assert (
+                stop == "done" or not before or isinstance(before[-1], e.RunEnded | e.Configured | e.Prompted)
+            )
+            result = await agent.run("!say on", "s")
+            assert result.done, (count, result.reason)
+            results = [part.call_id for message in result.messages for part in message.results]
+            assert results == [call.id for message in result.messages for call in message.calls], count
+            receipts = [event.result.call_id for event in before if isinstance(event, e.ToolFinished)]
+            assert len(receipts) == len(set(receipts))
+            assert len(asyncio.all_tasks()) == 1
+            count += 1
+        assert count > 10
 
     asyncio.run(main())

@@ -235,3 +235,30 @@ def test_a_fork_whose_parent_lost_its_records_is_not_torn(log, tmp_path):
         await store.close()
 
     asyncio.run(main())
+
+
+def test_whichever_record_is_bad_a_fork_goes_on_from_the_one_before(log, tmp_path):
+    path = tmp_path / "log.db"
+    damages = ("UPDATE events SET data = replace(data, '{', '{ ') WHERE seq = {n}",
+               "UPDATE events SET at = at + 1 WHERE seq = {n}",
+               "UPDATE events SET hash = replace(hash, 'a', 'b') || 'c' WHERE seq = {n}")  # fmt: skip
+
+    async def main(bad):
+        store = open_store(path)
+        with pytest.raises(Corrupt) as caught:
+            await agent_on(store).run("?", session="s")
+        assert caught.value.last_good == bad - 1
+        assert f"record {bad} " in str(caught.value)
+        made = await fork_session(store, "s")
+        assert made.at == bad - 1
+        result = await agent_on(store).run("!say Fine.", session=made.session)
+        assert result.done
+        results = [part.call_id for message in result.messages for part in message.results]
+        assert results == [call.id for message in result.messages for call in message.calls]
+        await store.close()
+
+    for damage in damages:
+        for bad in range(1, len(log) + 1):
+            asyncio.run(write(path, "s", log).close())
+            change(path, damage.replace("{n}", str(bad)))
+            asyncio.run(main(bad))
