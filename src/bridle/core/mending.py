@@ -45,7 +45,6 @@ BRIDGES: dict[tuple[Phase, type], Bridge] = {
     **{(phase, kind): "fill" for phase in (Phase.ACTING, Phase.WAITING) for kind in ASKED},
     **{(Phase.RESTING, kind): "go on" for kind in ASKED},
     (Phase.JUDGING, e.ModelReplied): "ask",
-    (Phase.JUDGING, e.ModelFailed): "ask",
 }
 """What must have happened before an event that has no place where it stands."""
 WORDS: dict[Bridge, str] = {
