@@ -16,7 +16,7 @@ from bridle import (
     ToolCallDelta,
     tool,
 )  # fmt: skip
-from bridle.run.viewing import Audience
+from bridle.run.viewing import Viewers
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator
 from bridle.testing.clock import FakeClock
@@ -187,13 +187,13 @@ def test_who_falls_behind_loses_pieces_and_is_told_and_no_event():
 
 
 def test_a_gap_closes_when_half_of_what_waited_is_taken():
-    audience = Audience()
-    buffer = audience.admit(4)
+    viewers = Viewers()
+    buffer = viewers.admit(4)
     for n in range(7):
-        audience.saw("s", TextDelta(text=str(n)))
+        viewers.saw("s", TextDelta(text=str(n)))
     assert [buffer.take().text for _ in range(2)] == ["0", "1"]
-    audience.saw("s", TextDelta(text="7"))
-    audience.saw("s", TextDelta(text="8"))
+    viewers.saw("s", TextDelta(text="7"))
+    viewers.saw("s", TextDelta(text="8"))
     left = [buffer.take() for _ in range(len(buffer.items))]
     assert left == [TextDelta(text="2"), TextDelta(text="3"), Skipped(count=3)] + [
         TextDelta(text=word) for word in "78"
@@ -201,23 +201,23 @@ def test_a_gap_closes_when_half_of_what_waited_is_taken():
 
 
 def test_a_gap_at_the_end_shows_too():
-    audience = Audience()
-    buffer = audience.admit(1)
+    viewers = Viewers()
+    buffer = viewers.admit(1)
     for n in range(3):
-        audience.saw("s", TextDelta(text=str(n)))
+        viewers.saw("s", TextDelta(text=str(n)))
     assert [buffer.take(), buffer.take()] == [TextDelta(text="0"), Skipped(count=2)]
     assert not buffer.items
 
 
 def test_who_left_is_forgotten():
-    audience = Audience()
-    buffer = audience.admit(10)
-    audience.saw("s", TextDelta(text="x"))
-    assert len(audience._buffers) == 1
+    viewers = Viewers()
+    buffer = viewers.admit(10)
+    viewers.saw("s", TextDelta(text="x"))
+    assert len(viewers._buffers) == 1
     del buffer
     gc.collect()
-    audience.saw("s", TextDelta(text="y"))
-    assert audience._buffers == []
+    viewers.saw("s", TextDelta(text="y"))
+    assert viewers._buffers == []
 
 
 @pytest.mark.parametrize("family", FAMILIES)

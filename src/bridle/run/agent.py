@@ -62,7 +62,7 @@ from .policy import policy_of
 from .shaping import output_spec, shape_of
 from .stream import Stream
 from .sync import wait_for
-from .viewing import Audience
+from .viewing import Viewers
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -228,8 +228,8 @@ class Agent(Generic[T]):
         """
         prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
 
-        async def start(audience: Audience) -> Result[T]:
-            return await self._prompt(prompted, name, stream=deltas or self._long(), audience=audience)
+        async def start(viewers: Viewers) -> Result[T]:
+            return await self._prompt(prompted, name, stream=deltas or self._long(), viewers=viewers)
 
         return Stream(name, start, lambda: self._now(name))
 
@@ -243,8 +243,8 @@ class Agent(Generic[T]):
         """`resume`, shown while it happens."""
         self._lineup.check_price(budget)
 
-        async def start(audience: Audience) -> Result[T]:
-            conversation = self._conversation(session, stream=True, audience=audience)
+        async def start(viewers: Viewers) -> Result[T]:
+            conversation = self._conversation(session, stream=True, viewers=viewers)
             return self._result(session, await conversation.resume(budget))
 
         return Stream(session, start, lambda: self._now(session))
@@ -297,11 +297,11 @@ class Agent(Generic[T]):
         session: str,
         *,
         stream: bool,
-        audience: Audience | None = None,
+        viewers: Viewers | None = None,
         history: History | None = None,
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget)
-        conversation = self._conversation(session, stream=stream, audience=audience)
+        conversation = self._conversation(session, stream=stream, viewers=viewers)
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
@@ -312,9 +312,9 @@ class Agent(Generic[T]):
             tenant=sound(tenant),
         )
 
-    def _conversation(self, session: str, *, stream: bool, audience: Audience | None = None) -> Conversation:
+    def _conversation(self, session: str, *, stream: bool, viewers: Viewers | None = None) -> Conversation:
         lines = self._lineup.lines(self._clock, self._deadlines)
-        watchers = self._watchers if audience is None else (*self._watchers, audience)
+        watchers = self._watchers if viewers is None else (*self._watchers, viewers)
         choose = self._choose
 
         def driver() -> Driver:

@@ -19,7 +19,7 @@ from typing import Generic, Self, TypeVar
 
 from ..values.errors import MisuseError
 from ..values.result import FinalAnswer, Result
-from .viewing import PIECES_MAX, Audience, Buffer, Shown
+from .viewing import PIECES_MAX, Buffer, Shown, Viewers
 
 T = TypeVar("T")
 
@@ -33,14 +33,14 @@ class Running(Generic[T]):
     def __init__(
         self,
         session: str,
-        start: Callable[[Audience], Coroutine[None, None, Result[T]]],
+        start: Callable[[Viewers], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
     ) -> None:
         """`start` is the run; `cancelled` tells how things stand in one that was ended from outside."""
         self.session = session
         self._start, self._cancelled = start, cancelled
         self._began = self._asked_to_stop = False
-        self._audience = Audience()
+        self._viewers = Viewers()
         self._task = asyncio.create_task(self._run())
         _under_way.add(self._task)
         self._task.add_done_callback(self._ended)
@@ -69,13 +69,13 @@ class Running(Generic[T]):
         return View(self, self.admit(pieces_max))
 
     def admit(self, pieces_max: int | None) -> Buffer:
-        return self._audience.admit(pieces_max)
+        return self._viewers.admit(pieces_max)
 
     async def _run(self) -> Result[T]:
         self._began = True
         try:
             if not self._asked_to_stop:
-                return await self._start(self._audience)
+                return await self._start(self._viewers)
         except asyncio.CancelledError:
             if not self._asked_to_stop:
                 raise
@@ -83,7 +83,7 @@ class Running(Generic[T]):
 
     def _ended(self, task: "asyncio.Task[Result[T]]") -> None:
         _under_way.discard(task)
-        self._audience.wake()
+        self._viewers.wake()
 
     async def abandon(self) -> None:
         """End the run and wait until it has cleaned up."""
@@ -119,7 +119,7 @@ class Stream(Generic[T]):
     def __init__(
         self,
         session: str,
-        start: Callable[[Audience], Coroutine[None, None, Result[T]]],
+        start: Callable[[Viewers], Coroutine[None, None, Result[T]]],
         cancelled: Callable[[], Coroutine[None, None, Result[T]]],
     ) -> None:
         self.session = session

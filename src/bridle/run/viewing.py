@@ -76,7 +76,7 @@ class Buffer:
         self._skipped = 0
 
 
-class Audience:
+class Viewers:
     """A watcher that passes on what it sees to whoever looks on just now."""
 
     def __init__(self) -> None:
