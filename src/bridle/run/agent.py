@@ -133,8 +133,7 @@ class Agent(Generic[T]):
         self._tools: Mapping[str, Tool] = collect(tools)
         self._store: Store | None = None
         self._where = store
-        self._shape = shape_of(output)
-        self._choose = tool_choice if callable(tool_choice) else None
+        self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
         self._watchers, self._approver = tuple(watchers), approver
         self._budget, self._clock = budget or Budget(), clock or SystemClock()
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
