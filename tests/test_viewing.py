@@ -7,6 +7,7 @@ import pytest
 
 from bridle import (
     Agent,
+    AttemptRestarted,
     FinalAnswer,
     MisuseError,
     ReasoningDelta,
@@ -209,6 +210,15 @@ def test_a_gap_at_the_end_shows_too():
     assert not buffer.items
 
 
+def test_that_a_reply_begins_again_is_never_lost():
+    viewers = Viewers()
+    buffer = viewers.admit(1)
+    again = AttemptRestarted(attempt=2, reason="cut")
+    for item in (TextDelta(text="a"), TextDelta(text="b"), again, TextDelta(text="c")):
+        viewers.saw("s", item)
+    assert [buffer.take() for _ in range(3)] == [TextDelta(text="a"), Skipped(count=1), again]
+
+
 def test_who_left_is_forgotten():
     viewers = Viewers()
     buffer = viewers.admit(10)
@@ -237,7 +247,7 @@ def test_one_vocabulary_for_every_family(family):
             prompt = '!error 503\n!think hard enough\n!say Let me see.\n!call look {"city": "Oslo"}\n!then\n!say Rain.'
             seen = await all_of(agent.stream(prompt).start().view())
         kinds = {type(event) for event in seen}
-        assert kinds >= {TextDelta, ToolCallDelta, FinalAnswer}
+        assert kinds >= {TextDelta, ToolCallDelta, AttemptRestarted, FinalAnswer}
         assert kinds >= {
             e.ModelAsked,
             e.ModelFailed,
