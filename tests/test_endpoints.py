@@ -223,7 +223,7 @@ def test_a_server_of_ones_own_needs_nothing_but_its_address():
     model = find("local:some-model@http://127.0.0.1:8080/v1", environ={})
     assert (model.id, model.endpoint.base_url) == ("some-model", "http://127.0.0.1:8080/v1")
     # Its wire has no word for files; those that are text are told.
-    neutral = replace(NEUTRAL, document_types=("text/*",))
+    neutral = replace(NEUTRAL, document_types=("text/*",), cuts_prompts=True)
     assert (model.abilities, model.price, key(model, {})) == (neutral, None, None)
     assert json.loads(load("openai_chat").encode(conversation(model)).body)["max_tokens"] == 500
 

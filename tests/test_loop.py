@@ -144,6 +144,8 @@ ONE_OF_EACH = (
     e.CompensationFinished(call_id="c", attempt=1, result=ToolResult(call_id="c")),
     e.Nudged(why="", words=""),
     e.RunEnded(stop="done"),
+    e.Repaired(items=()),
+    e.Unknown(),
 )
 
 

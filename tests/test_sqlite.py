@@ -170,7 +170,7 @@ TAMPERINGS = {
     "first removed": ("DELETE FROM events WHERE seq = 1", "record 1"),
     "removed": ("DELETE FROM events WHERE seq = 4", "record 4"),
     "last removed": ("DELETE FROM events WHERE seq = 7", "record 7"),
-    "all removed": ("DELETE FROM events", "record 7"),
+    "all removed": ("DELETE FROM events", "records 1 to 7"),
     "swapped": (
         "UPDATE events SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)",
         "record 2",
@@ -184,7 +184,7 @@ TAMPERINGS = {
     "long removed": ("DELETE FROM blobs", "record 5"),
     "other end": ("UPDATE sessions SET head = (SELECT hash FROM events WHERE seq = 6)", "record 7"),
     "cut": ("UPDATE sessions SET seq = 6, head = (SELECT hash FROM events WHERE seq = 6)", "record 6"),
-    "other length": ("UPDATE sessions SET seq = 9", "record 9"),
+    "other length": ("UPDATE sessions SET seq = 9", "records 8 to 9"),
     "made a fork": ("UPDATE sessions SET fork_seq = 3", "record 1"),
 }
 

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from .run.agent import Agent as Agent
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
+    from .run.loading import fork_session as fork_session
+    from .run.stream import Running as Running
     from .run.stream import Stream as Stream
+    from .run.stream import View as View
     from .tools.command import CommandTool as CommandTool
     from .tools.conduct import ToolOptions as ToolOptions
     from .tools.function import tool as tool
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from .values.delta import AttemptRestarted as AttemptRestarted
     from .values.delta import CallReady as CallReady
     from .values.delta import ReasoningDelta as ReasoningDelta
+    from .values.delta import Skipped as Skipped
     from .values.delta import TextDelta as TextDelta
     from .values.delta import ToolCallDelta as ToolCallDelta
     from .values.errors import BadTool as BadTool
@@ -57,12 +61,14 @@ if TYPE_CHECKING:
     from .values.event import ModelSwitched as ModelSwitched
     from .values.event import Nudged as Nudged
     from .values.event import Prompted as Prompted
+    from .values.event import Repaired as Repaired
     from .values.event import Resumed as Resumed
     from .values.event import RunEnded as RunEnded
     from .values.event import ToolFinished as ToolFinished
     from .values.event import ToolProbed as ToolProbed
     from .values.event import ToolsShown as ToolsShown
     from .values.event import ToolStarted as ToolStarted
+    from .values.event import Unknown as Unknown
     from .values.event import ViewChanged as ViewChanged
     from .values.message import Message as Message
     from .values.message import Reply as Reply
@@ -96,7 +102,8 @@ _HOMES = {
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
-    "run.stream": ("Stream",),
+    "run.loading": ("fork_session",),
+    "run.stream": ("Running", "Stream", "View"),
     "tools.command": ("CommandTool",),
     "tools.conduct": ("ToolOptions",),
     "tools.function": ("tool",),
@@ -106,7 +113,9 @@ _HOMES = {
     "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
     "values.compensation": ("Compensation",),
-    "values.delta": ("AttemptRestarted", "CallReady", "ReasoningDelta", "TextDelta", "ToolCallDelta"),
+    "values.delta": (
+        "AttemptRestarted", "CallReady", "ReasoningDelta", "Skipped", "TextDelta", "ToolCallDelta",
+    ),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
@@ -114,7 +123,8 @@ _HOMES = {
     "values.event": (
         "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
         "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "Prompted",
-        "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "ViewChanged",
+        "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown",
+        "Unknown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

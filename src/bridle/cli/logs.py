@@ -3,27 +3,30 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from ..core.loop import apply
+from ..core import mending
 from ..core.state import State
-from ..ports.store import Store
-from ..values.errors import SessionNotFound
+from ..ports.store import Mending, Store
+from ..values.errors import Corrupt, SessionNotFound
 from ..values.event import Prompted
 from ..values.parts import Text
 from ..values.record import Record
 
 
 async def read_session(store: Store, session: str) -> Sequence[Record]:
-    records = await store.read(session)
+    """Its records; of one whose end was torn off, those that are left."""
+    try:
+        records = await store.read(session)
+    except Corrupt as error:
+        if not error.torn or not isinstance(store, Mending):
+            raise
+        records = await store.whole(session)
     if not records:
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
     return records
 
 
 def fold(records: Sequence[Record]) -> State:
-    state = State()
-    for record in records:
-        state = apply(state, record.event, record.at, record.hash)
-    return state
+    return mending.fold(records).state
 
 
 def first_words(records: Sequence[Record]) -> str:

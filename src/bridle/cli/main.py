@@ -25,6 +25,7 @@ COMMANDS = {
     "compensate": "undo what a run did",
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
+    "fork": "begin a new session from a record of an old one",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }

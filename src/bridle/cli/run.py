@@ -81,6 +81,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             attempts_max=before.attempts_max,
             chain=before.chain,
             extras=before.extras,
+            on_truncation=before.on_truncation,
             watchers=() if options.json else (console,),
         )
 

@@ -50,7 +50,7 @@ async def _row(store: Store, info: SessionInfo) -> dict[str, str | int | float |
         return {
             "session": info.id,
             "updated_at": info.updated_at,
-            "ended": "corrupt",
+            "ended": "torn" if error.torn else "corrupt",
             "steps": 0,
             "tokens": 0,
             "cost": None,

@@ -98,12 +98,13 @@ class Telling:
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
                 return self._asking(question)
-            case e.ModelReplied(reply=reply, usd=usd):
+            case e.ModelReplied(reply=reply, usd=usd, suspicion=suspicion):
                 self._calls = {call.id: call for call in reply.calls}
                 cost = dollars(None if usd is None else float(usd))
                 said = [("model", reply.text)] if reply.text.strip() else []
                 asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
-                return [*said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
+                unread = [("note", suspicion)] if suspicion else []
+                return [*unread, *said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
             case e.ModelFailed(failure=failure, discarded=discarded):
                 void = (
                     [("discarded", f"{', '.join(discarded)}: started early, for nothing")]
@@ -119,19 +120,10 @@ class Telling:
                 marks += [rule] if rule else []
                 return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
             case e.ToolProbed(call_id=call_id):
-                del self._started[call_id]
+                self._started.pop(call_id, None)
                 return [("probe", f"{call_id} never took effect; it may be run")]
-            case e.ToolFinished(result=result, rule=rule, how=how, whole=whole):
-                started = self._started.get(result.call_id)
-                self._finished.add(result.call_id)
-                took = "not run" if started is None else duration(record.at - started)
-                took = "in doubt" if result.outcome == "unknown" else took
-                known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[how]
-                about = f"{known}; {rule}" if rule else known
-                lines = [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
-                if whole is not None:
-                    lines.append(("excerpt", f"of {whole.characters:,} characters; --result {whole.handle}"))
-                return lines
+            case e.ToolFinished():
+                return self._receipt(record.at, record.event)
             case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, question=question):
                 doubt = "started and never finished; " if question == "in_doubt" else ""
                 return [("ask", f"{call_id} {doubt}{rule}; bridle approve {binding[:ID_LENGTH]}")]
@@ -148,6 +140,24 @@ class Telling:
             case e.RunEnded(stop=stop, reason=reason):
                 self._calls = self._calls if stop == "waiting" else {}
                 return [("ended", f"{stop} {reason}".strip())]
+            case e.Repaired(items=items, lost=lost):
+                self._calls = {} if lost else self._calls
+                return [("repaired", item) for item in items]
+            case e.Unknown(kind=kind):
+                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; passed over")]
+
+    def _receipt(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
+        result, rule, whole = event.result, event.rule, event.whole
+        started = self._started.get(result.call_id)
+        self._finished.add(result.call_id)
+        took = "not run" if started is None else duration(at - started)
+        took = "in doubt" if result.outcome == "unknown" else took
+        known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[event.how]
+        about = f"{known}; {rule}" if rule else known
+        lines = [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
+        if whole is not None:
+            lines.append(("excerpt", f"of {whole.characters:,} characters; --result {whole.handle}"))
+        return lines
 
     def _taken_over(self) -> list[tuple[str, str]]:
         """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""

@@ -37,10 +37,11 @@ from .calls import (
     tools_shown,
 )
 from .dispatch import effects_for, opened
-from .effects import Effect
+from .effects import Effect, End
 from .fallback import switched
 from .handoff import blamable, oversized, viewed
 from .judging import final_text, judge, output_json
+from .lost import passed_over, repaired
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
 from .state import Phase, Run, State
@@ -63,6 +64,8 @@ def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> Sta
 def next_effects(state: State) -> tuple[Effect, ...]:
     if state.phase is Phase.ASKING:
         return (ask_or_end(state),)
+    if state.run.unread and state.phase in (Phase.JUDGING, Phase.ACTING):
+        return (End(stop="failed", reason=state.run.unread),)
     if state.phase is Phase.JUDGING:
         return (judge(state) or ask_or_end(state),)
     if state.phase is Phase.ACTING:
@@ -127,6 +130,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         nudges=0,
         rejections=0,
         pauses=0,
+        unread="",
         stop=None,
         reason="",
     )
@@ -180,6 +184,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
+        unread=event.suspicion if state.settings.on_truncation == "error" else "",
     )
     after = replace(
         state,
@@ -300,4 +305,6 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.Resumed): _resumed,
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
+    **{(phase, e.Repaired): repaired for phase in Phase},
+    **{(phase, e.Unknown): passed_over for phase in Phase},
 }

@@ -124,6 +124,8 @@ class Run(Value):
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""
+    unread: str = ""
+    """Why the model has probably not read all of the prompt, where that ends the run."""
     output: str | None = None
     """The accepted structured answer, as JSON text."""
     done: tuple[Compensation, ...] = ()

@@ -12,7 +12,7 @@ All methods may be called from any task of one event loop at the same time.
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ..values.record import Record
 from ..values.value import Value
@@ -40,7 +40,10 @@ class Store(Protocol):
         ...
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
-        """Records with a number above `after`; empty when there is no such session."""
+        """Records with a number above `after`; empty when there is no such session.
+
+        Raises `Corrupt` when they are not those that were appended, and says which is the last good one.
+        """
         ...
 
     async def fork(self, session: str, at: int, new: str) -> None:
@@ -76,4 +79,21 @@ class Store(Protocol):
 
     async def close(self) -> None:
         """May be called twice.  Everything acknowledged is kept."""
+        ...
+
+
+@runtime_checkable
+class Mending(Protocol):
+    """What a store may be as well: one whose lines can lose their end, and go on after that."""
+
+    async def whole(self, session: str) -> Sequence[Record]:
+        """The records up to the first that is missing or not what was appended."""
+        ...
+
+    async def mend(self, session: str, record: Record) -> None:
+        """Append to a torn line (`Corrupt.torn`): the record follows the last good one.
+
+        What was torn is given up in the same step, all of it or nothing.  Raises `Conflict` when the line is
+        whole, `Corrupt` when it is not just torn.
+        """
         ...

@@ -44,6 +44,7 @@ from ..values.settings import (
     TOOLS_AT_ONCE_DEFAULT,
     TOOLS_SHOWN_DEFAULT,
     Catalogue,
+    OnTruncation,
     Settings,
 )
 from ..values.text import sound
@@ -59,8 +60,9 @@ from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .policy import policy_of
 from .shaping import output_spec, shape_of
-from .stream import Feed, Stream
+from .stream import Stream
 from .sync import wait_for
+from .viewing import Viewers
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -88,6 +90,7 @@ class Agent(Generic[T]):
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
+    `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
     `deadlines` are those of one request; `chance` spreads retries out.
     """
 
@@ -116,6 +119,7 @@ class Agent(Generic[T]):
         tool_index: ToolIndex | None = None,
         chain: bool = False,
         extras: Sequence[Extra] = (),
+        on_truncation: OnTruncation = "event",
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
@@ -129,8 +133,7 @@ class Agent(Generic[T]):
         self._tools: Mapping[str, Tool] = collect(tools)
         self._store: Store | None = None
         self._where = store
-        self._shape = shape_of(output)
-        self._choose = tool_choice if callable(tool_choice) else None
+        self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
         self._watchers, self._approver = tuple(watchers), approver
         self._budget, self._clock = budget or Budget(), clock or SystemClock()
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
@@ -158,6 +161,7 @@ class Agent(Generic[T]):
                 result_characters=result_characters,
                 chain=chain,
                 extras=tuple(extras),
+                on_truncation=on_truncation,
             )
         )
 
@@ -218,14 +222,15 @@ class Agent(Generic[T]):
     ) -> Stream[T]:
         """The same run, shown while it happens: deltas and events, and a `FinalAnswer` at the end.
 
-        Without `deltas` the model is asked for whole replies and only events are shown.
+        Without `deltas` the model is asked for whole replies and only events are shown.  Iterated over,
+        the run ends with the loop; `.start()` lets it run on its own, for any number of viewers.
         """
         prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
 
-        async def start(feed: Feed) -> Result[T]:
-            return await self._prompt(prompted, name, stream=deltas or self._long(), feed=feed)
+        async def start(viewers: Viewers) -> Result[T]:
+            return await self._prompt(prompted, name, stream=deltas or self._long(), viewers=viewers)
 
-        return Stream(start, lambda: self._now(name))
+        return Stream(name, start, lambda: self._now(name))
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
@@ -237,11 +242,11 @@ class Agent(Generic[T]):
         """`resume`, shown while it happens."""
         self._lineup.check_price(budget)
 
-        async def start(feed: Feed) -> Result[T]:
-            conversation = self._conversation(session, stream=True, feed=feed)
+        async def start(viewers: Viewers) -> Result[T]:
+            conversation = self._conversation(session, stream=True, viewers=viewers)
             return self._result(session, await conversation.resume(budget))
 
-        return Stream(start, lambda: self._now(session))
+        return Stream(session, start, lambda: self._now(session))
 
     async def compensate(self, session: str) -> tuple[Compensation, ...]:
         """Undo what the last run did, last things first; what is left of the list, with how it went.
@@ -291,11 +296,11 @@ class Agent(Generic[T]):
         session: str,
         *,
         stream: bool,
-        feed: Feed | None = None,
+        viewers: Viewers | None = None,
         history: History | None = None,
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget)
-        conversation = self._conversation(session, stream=stream, feed=feed)
+        conversation = self._conversation(session, stream=stream, viewers=viewers)
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
@@ -306,9 +311,9 @@ class Agent(Generic[T]):
             tenant=sound(tenant),
         )
 
-    def _conversation(self, session: str, *, stream: bool, feed: Feed | None = None) -> Conversation:
+    def _conversation(self, session: str, *, stream: bool, viewers: Viewers | None = None) -> Conversation:
         lines = self._lineup.lines(self._clock, self._deadlines)
-        watchers = (*self._watchers, feed) if feed else self._watchers
+        watchers = self._watchers if viewers is None else (*self._watchers, viewers)
         choose = self._choose
 
         def driver() -> Driver:

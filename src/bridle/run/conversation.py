@@ -41,7 +41,7 @@ class Conversation:
     async def prompt(self, prompted: Prompted, history: History | None = None) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await self._configure(driver, self.settings())
@@ -53,7 +53,7 @@ class Conversation:
     async def resume(self, budget: Budget | None) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             state = driver.state
             if state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
@@ -69,7 +69,7 @@ class Conversation:
         """Write a person's answer into the log; the run goes on when it is resumed."""
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             question = chosen(pending(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
             return question
@@ -77,7 +77,7 @@ class Conversation:
     async def undo(self, tools: Mapping[str, Tool]) -> State:
         with self.hold():
             driver = self.drivers()
-            await driver.restore()
+            await driver.take_over()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.phase is not Phase.RESTING:
@@ -122,20 +122,20 @@ class Conversation:
         """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
         partial, usage, usd = driver.partial, driver.usage, driver.usd
         for _ in range(CLOSING_TRIES):
-            if driver.broken:
-                driver = self.drivers()
-                await driver.restore()
-            if driver.state.phase in (Phase.NEW, Phase.RESTING):
-                return
-            end = RunEnded(
-                stop="cancelled",
-                reason=CANCELLED,
-                partial=partial,
-                usage=usage,
-                usd=usd,
-                discarded=driver.discarded,
-            )
             try:
+                if driver.broken:
+                    driver = self.drivers()
+                    await driver.take_over()
+                if driver.state.phase in (Phase.NEW, Phase.RESTING):
+                    return
+                end = RunEnded(
+                    stop="cancelled",
+                    reason=CANCELLED,
+                    partial=partial,
+                    usage=usage,
+                    usd=usd,
+                    discarded=driver.discarded,
+                )
                 await driver.record(end)
             except Conflict:
                 continue  # the write that was under way landed after all: read again

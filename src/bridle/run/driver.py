@@ -8,6 +8,7 @@ a fresh driver that reads the log again can know.  So is one whose write was can
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
@@ -33,6 +34,7 @@ from ..core.effects import (
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.state import State
+from ..core.truncation import suspicion
 from ..ports.chance import Chance
 from ..ports.clock import Clock
 from ..ports.codec import Kept
@@ -55,7 +57,9 @@ from .breakers import Passage
 from .hands import Hands
 from .keeping import Keeping
 from .line import Line
+from .loading import WHOLE, keep, load
 
+LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
 """Effects that are nothing but a line in the log."""
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
@@ -87,6 +91,7 @@ class Driver:
         self._show = Audience(session, watchers).show
         self._stream, self._choose, self._object_to = stream, choose, object_to
         self._length, self._head = 0, GENESIS
+        self._log = WHOLE
         self._broken: BaseException | None = None
         self._turnstile = asyncio.Lock()
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
@@ -120,9 +125,15 @@ class Driver:
         return self._hands.ahead.discarded
 
     async def restore(self) -> None:
-        for record in await self._store.read(self.session):
-            self.state = apply(self.state, record.event, record.at, record.hash)
-            self._length, self._head = record.seq, record.hash
+        """Read the log; nothing is written."""
+        self._log = log = await load(self._store, self.session)
+        self.state, self._length, self._head = log.state, log.length, log.head
+
+    async def take_over(self) -> None:
+        """Read the log, and write down what had to be put right in it."""
+        await self.restore()
+        if self._log.repairs:
+            await self.record(e.Repaired(items=self._log.repairs, lost=self._log.torn))
 
     async def record(self, event: e.Event) -> None:
         """Apply first (it may refuse), then keep, then show."""
@@ -132,11 +143,12 @@ class Driver:
             record = seal(self._length + 1, self._clock.now(), event, self._head)
             state = apply(self.state, event, record.at, record.hash)
             try:
-                await self._store.append(self.session, self._length, (record,))
+                await keep(self._store, self.session, record, torn=self._log.torn)
             except BaseException as error:
                 self._broken = error
                 raise
             self.state, self._length, self._head = state, record.seq, record.hash
+            self._log = WHOLE
         self._show(record)
 
     async def go(self) -> None:
@@ -242,10 +254,12 @@ class Driver:
             await self._failed(exchange, TIME_IS_UP)
         else:
             passage.succeeded()
-            await self._replied(reply)
+            await self._replied(reply, suspicion(request, reply.usage))
 
-    async def _replied(self, reply: Reply) -> None:
+    async def _replied(self, reply: Reply, suspected: str) -> None:
         self._exchange = None
+        if suspected:
+            LOG.warning("session %s: %s", self.session, suspected)
         reply = numbered(reply, self.state.replies + 1)
         await self.record(
             e.ModelReplied(
@@ -253,6 +267,7 @@ class Driver:
                 usd=self._cost(reply.usage),
                 objection=self._objection(reply),
                 claims=self._hands.claims(reply),
+                suspicion=suspected,
             )
         )
 

@@ -60,6 +60,14 @@ class SqliteStore:
         check_name(session)
         return await self._reader.do(partial(rows.read, session, max(after, 0)))
 
+    async def whole(self, session: str) -> Sequence[Record]:
+        check_name(session)
+        return await self._reader.do(partial(rows.whole, session))
+
+    async def mend(self, session: str, record: Record) -> None:
+        check_name(session)
+        await self._writer.do(partial(rows.mend, session, record))
+
     async def fork(self, session: str, at: int, new: str) -> None:
         check_name(session)
         check_name(new)

@@ -14,11 +14,15 @@ record that does not match it is not what was written.
 
 import math
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from shlex import quote
+
+import msgspec
 
 from ..ports.store import SessionInfo
-from ..values.errors import Corrupt, MisuseError, SessionNotFound
+from ..values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
+from ..values.event import Unknown
 from ..values.record import GENESIS, Record, unseal
 from .refusals import behind, beyond, dangling, diverged, repeated, taken
 
@@ -82,9 +86,46 @@ def read(session: str, after: int, db: sqlite3.Connection) -> tuple[Record, ...]
     if after >= length:
         return ()
     try:
-        return _checked(_segments(session, db), after, length, head, db)
+        return tuple(_proved(_segments(session, db), after, length, head, db))
     except Corrupt as error:
         raise _located(session, error, db) from error
+
+
+def whole(session: str, db: sqlite3.Connection) -> tuple[Record, ...]:
+    """The records up to the first that is not whole."""
+    length, head = db.execute("SELECT seq, head FROM sessions WHERE uid = ?", (session,)).fetchone() or (
+        0,
+        GENESIS,
+    )
+    records: list[Record] = []
+    try:
+        records.extend(_proved(_segments(session, db), 0, length, head, db))
+    except Corrupt:
+        # extend() keeps what came before; what is wrong with the rest, reading the session tells.
+        return tuple(records)
+    return tuple(records)
+
+
+def mend(session: str, record: Record, db: sqlite3.Connection) -> None:
+    """Let a torn line go on with this record; what is left of the one that was torn goes."""
+    _check_time(record)
+    try:
+        read(session, 0, db)
+    except Corrupt as error:
+        if not error.torn:
+            raise
+        at = error.last_good or 0
+    else:
+        raise Conflict(f"session {session!r} is whole: another writer was here; read it again")
+    good = whole(session, db)
+    if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
+        raise diverged(session, at)
+    (sid,) = db.execute("SELECT sid FROM sessions WHERE uid = ?", (session,)).fetchone()
+    db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (sid, at))
+    gseq = db.execute(
+        _NEW_EVENT, (sid, record.seq, record.at, record.event.once, record.hash, *_body(record, db))
+    )
+    db.execute(_MOVE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, sid))
 
 
 def sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
@@ -143,35 +184,64 @@ def _body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | N
     return put_blob(record.data, db), None
 
 
-def _checked(
+def _proved(
     segments: Sequence[Segment], after: int, length: int, head: str, db: sqlite3.Connection
-) -> tuple[Record, ...]:
+) -> Iterator[Record]:
     """The records above `after`, each proved to be the one written and to follow the one before."""
     prev, expected = GENESIS, max(after, 1)
-    records = []
+    own = segments[0][1] if segments else 0
     for sid, lo, hi in reversed(segments):
         # From the record before, whose hash the first one wanted must build on.
         for seq, at, once, hash_, data in db.execute(_RECORDS, (sid, max(lo, after - 1), hi)):
             if seq != expected:
-                raise Corrupt(f"record {expected} is missing")
+                raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
             if seq > after:
-                if data is None:
-                    raise Corrupt(f"the content of record {seq} is missing")
-                record = unseal(seq, at, data, prev, hash_)
-                if record.event.once != once:
-                    raise Corrupt(f"record {seq} is filed under a wrong name")
-                records.append(record)
+                if data is None or (seq == length and _cut_short(data)):
+                    raise Corrupt(
+                        f"the content of record {seq} is missing",
+                        last_good=seq - 1,
+                        torn=seq == length and seq > own,
+                    )
+                yield _unsealed(seq, at, once, hash_, data, prev)
             prev, expected = hash_, seq + 1
+    if expected <= length:
+        lost = f"record {length} is" if expected == length else f"records {expected} to {length} are"
+        raise Corrupt(
+            f"the line is torn: {lost} missing at its end", last_good=expected - 1, torn=expected > own
+        )
     if expected != length + 1 or prev != head:
-        raise Corrupt(f"record {length} is not where the line ends")
-    return tuple(records)
+        raise Corrupt(f"record {length} is not where the line ends", last_good=max(length - 1, 0))
+
+
+def _unsealed(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
+    try:
+        record = unseal(seq, at, data, prev, hash_)
+    except Corrupt as error:
+        raise Corrupt(str(error), last_good=seq - 1) from error
+    # What a newer version wrote may happen once by rules that are not known here.
+    if record.event.once != once and not isinstance(record.event, Unknown):
+        raise Corrupt(f"record {seq} is filed under a wrong name", last_good=seq - 1)
+    return record
+
+
+def _cut_short(data: bytes) -> bool:
+    """Whether this is the beginning of an event and no more: written in part, and not by somebody's hand."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
 
 
 def _located(session: str, error: Corrupt, db: sqlite3.Connection) -> Corrupt:
     file = db.execute("PRAGMA database_list").fetchone()[2]
+    ways = "restore the file from a backup"
+    if error.torn:
+        ways += ", or speak to the session again: it goes on without what was lost, and says so"
+    elif error.last_good is not None:
+        ways += f", or go on from record {error.last_good} with: bridle fork {quote(session)} --last-good"
     return Corrupt(
-        f"store {file}, session {session!r}: {error}; "
-        "restore the file from a backup, or fork the session before that record"
+        f"store {file}, session {session!r}: {error}; {ways}", last_good=error.last_good, torn=error.torn
     )
 
 

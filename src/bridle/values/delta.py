@@ -47,6 +47,17 @@ class CallReady(Value, tag="call_ready"):
         return ""
 
 
+class Skipped(Value, tag="skipped"):
+    """Stands where a viewer that fell behind lost something."""
+
+    count: int
+    """How many deltas are missing here; the reply has them all."""
+
+    @property
+    def text(self) -> str:
+        return ""
+
+
 class AttemptRestarted(Value, tag="attempt_restarted"):
     """A reply broke off or never began, and is asked for again from its beginning.
 

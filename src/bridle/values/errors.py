@@ -98,7 +98,11 @@ class Conflict(StoreError):
 
 
 class Corrupt(StoreError):
-    pass
+    def __init__(self, message: str, *, last_good: int | None = None, torn: bool = False) -> None:
+        """`last_good` is the number of the last record that can be trusted, and can be forked from.
+        `torn`: nothing contradicts it; what comes after is just not there."""
+        super().__init__(message)
+        self.last_good, self.torn = last_good, torn
 
 
 class Unusable(StoreError):

@@ -155,6 +155,8 @@ class ModelReplied(_Quiet, tag="model_replied"):
     """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
     claims: tuple[Claim, ...] = ()
     """What the tools' own code says of the calls."""
+    suspicion: str = ""
+    """Why the model has probably not read all of the prompt."""
 
 
 class ModelFailed(_Quiet, tag="model_failed"):
@@ -303,6 +305,22 @@ class RunEnded(_Quiet, tag="run_ended"):
     """Tools that were started early, for that reply."""
 
 
+class Repaired(_Quiet, tag="repaired"):
+    """The log could not be read as it is; what was put right in reading it, written down once."""
+
+    items: tuple[str, ...]
+    """What, one sentence each, with the numbers of the records."""
+    lost: bool = False
+    """Records are gone: nobody knows what was done in them."""
+
+
+class Unknown(_Quiet, tag="unknown"):
+    """What this version cannot read, because a newer one wrote it.  Its bytes are on its record."""
+
+    kind: str = ""
+    """What it calls itself."""
+
+
 Event = (
     Configured
     | Imported
@@ -323,4 +341,6 @@ Event = (
     | CompensationFinished
     | Nudged
     | RunEnded
+    | Repaired
+    | Unknown
 )

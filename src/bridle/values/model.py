@@ -77,6 +77,9 @@ class Abilities(Value):
     """The thinking mode of a request that does not say."""
     effort_default: str = ""
 
+    cuts_prompts: bool = False
+    """Whether a prompt that is too long may lose its beginning without a word about it."""
+
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts
 

@@ -5,7 +5,8 @@ record before it, so that an edited, removed or moved record shows.  A chain alo
 cannot show that its tail was cut; for that, keep a head somewhere else.
 
 `data` is the event's JSON exactly as hashed; stores keep these bytes and never
-write the event anew.
+write the event anew.  Bytes that were sealed and that we cannot read are a newer
+version's: they are an event too (`Unknown`), of which we know no more than the name.
 """
 
 from hashlib import sha256
@@ -13,13 +14,17 @@ from hashlib import sha256
 import msgspec
 
 from .errors import Corrupt
-from .event import Event
+from .event import Event, Unknown
 from .value import Value
 
 GENESIS = "0" * 64
 
 _encode = msgspec.json.Encoder(decimal_format="string").encode
 _decode = msgspec.json.Decoder(Event).decode
+
+
+class _Named(msgspec.Struct):
+    type: str = ""
 
 
 class Record(Value):
@@ -42,9 +47,18 @@ def unseal(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
         raise Corrupt(f"record {seq} is not what was written: its hash does not match its content")
     try:
         event = _decode(data)
+    except msgspec.ValidationError:
+        event = Unknown(kind=_kind(data))
     except msgspec.DecodeError as error:
         raise Corrupt(f"record {seq} cannot be read: {error}") from error
     return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_)
+
+
+def _kind(data: bytes) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Named).type
+    except msgspec.ValidationError:
+        return ""
 
 
 def _hash(seq: int, at: float, data: bytes, prev: str) -> str:

@@ -4,6 +4,8 @@ Settings are recorded when a session starts and again whenever they change, so
 that a log tells on its own what was asked of whom and with which tools.
 """
 
+from typing import Literal
+
 from .model import Abilities, Endpoint, Model
 from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
@@ -11,6 +13,8 @@ from .value import Value
 
 ATTEMPTS_DEFAULT = 6
 REPEATS_DEFAULT = 5
+OnTruncation = Literal["event", "error"]
+"""What a prompt that was probably not read to its beginning is: something to know, or the end of the run."""
 TOOLS_AT_ONCE_DEFAULT = 32
 RESULT_CHARACTERS_DEFAULT = 30_000
 """Some ten thousand tokens: much for one answer, little beside a context."""
@@ -62,6 +66,7 @@ class Settings(Value):
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     extras: tuple[Extra, ...] = ()
+    on_truncation: OnTruncation = "event"
 
     @property
     def every_tool(self) -> tuple[ToolSpec, ...]:

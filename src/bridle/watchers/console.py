@@ -74,6 +74,9 @@ class Console:
                 self.note(f"· {len(changes)} parts are no longer sent: {why}", "yellow")
             case e.ToolsShown(names=names, why=why) if names:
                 self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
+            case e.Repaired(items=items):
+                for item in items:
+                    self.note(f"· put right in the log: {item}", "yellow")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
 
