@@ -131,16 +131,18 @@ FAILURES: dict[FailureKind, Row] = {
     ),
     "too_large": Row(
         verdict="repair",
-        then="the part it names is left out; when it names none, the run ends",
+        then="the part it names is left out, or the longest texts are shortened; without any, the run ends",
         example="413 `request_too_large: Request exceeds the maximum size`; `image exceeds 5 MB maximum`",
         elsewhere=True,
         by_name=True,
     ),
     "context": Row(
-        verdict="stop",
-        then="the conversation no longer fits; of a chain, only a model with a larger window is asked",
+        verdict="repair",
+        then="the longest texts are shortened in the view; without any, the run ends, or a model of the chain"
+        " with a larger window is asked",
         example="400 `prompt is too long: 210000 tokens > 200000 maximum`",
         elsewhere=True,
+        by_name=True,
     ),
     "invalid": Row(
         verdict="repair",
