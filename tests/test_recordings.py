@@ -5,10 +5,12 @@ import asyncio
 import pytest
 
 from bridle import Agent
+from bridle.ports.transport import Outgoing
 from bridle.sim.recordings import recorded_brain
 from bridle.sim.simulator import Simulator
 from bridle.testing import ProviderSim, recording, replaying
-from bridle.transports.recording import read_exchanges
+from bridle.transports.recorded import Recording
+from bridle.transports.recording import read_exchanges, scrubbed, written
 from bridle.values.errors import MisuseError
 from sim_families import FAMILIES, MODELS, put, question, told
 
@@ -50,6 +52,47 @@ def test_what_was_never_recorded_is_told_with_the_difference(tmp_path):
     recorded_run(path, MODELS["anthropic"], stream=False)
     with pytest.raises(MisuseError, match=r"never recorded; nearest is line 1, where .*Let me add.* became"):
         asyncio.run(run(replaying(path, MODELS["anthropic"]), stream=False, prompt="Something else"))
+
+
+def test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike(tmp_path):
+    path, model = tmp_path / "run.jsonl", MODELS["anthropic"]
+    recorded_run(path, model, stream=False)
+    longer = f"{PROMPT}\n{'as before ' * 50}"
+    with pytest.raises(
+        MisuseError, match=r"…\S*.{1,20}!say Three\.\" became \"….{1,20}!say Three\.\\nas before"
+    ):
+        asyncio.run(run(replaying(path, model), stream=False, prompt=longer))
+
+
+SECRET = "sk-0123/456789"
+
+
+@pytest.mark.parametrize(
+    ("url", "headers", "body"),
+    [
+        ("https://h/v1/x?tenant=sk-0123%2F456789", {"authorization": f"Bearer {SECRET}"}, "{}"),
+        (f"https://h/v1/{SECRET}/x", {"x-api-key": SECRET}, "{}"),
+        ("https://h/v1/x?alt=sse&key=sk-0123%2F456789", {}, f'{{"said":"{SECRET}"}}'),
+        (f"https://h/v1/x?X-Amz-Security-Token={SECRET}", {}, "{}"),
+        ("https://h/v1/x", {"x-api-key": SECRET}, '{"said":"sk-0123\\/456789"}'),
+    ],
+)
+def test_a_secret_is_removed_wherever_it_stands(url, headers, body):
+    asked = Outgoing(method="POST", url=url, headers=tuple(headers.items()), body=body.encode())
+    line = written(scrubbed(asked, Recording(status=200, body=f"your key {SECRET}".encode())), 1)
+    assert b"456789" not in line
+    assert b"[secret]" in line
+
+
+def test_what_every_client_says_is_no_secret():
+    headers = (
+        ("Host", "api.example.com"),
+        ("Connection", "keep-alive"),
+        ("X-Amzn-Bedrock-Accept", "text/plain"),
+    )
+    body = b'{"said":"api.example.com may keep-alive text/plain"}'
+    asked = Outgoing(method="POST", url="https://api.example.com/v1?key=sim", headers=headers, body=body)
+    assert scrubbed(asked, Recording(status=200)).body == body
 
 
 def test_a_recording_answers_on_another_wire(tmp_path):

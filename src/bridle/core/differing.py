@@ -3,6 +3,9 @@
 import json
 from collections.abc import Iterator
 
+ALIKE_MAX, ALIKE_SHOWN = 40, 20
+"""How much two texts may have in common before the beginning is left out, and what is then shown of it."""
+
 
 def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
     """The places where two JSON values differ, each with a glimpse of both."""
@@ -14,6 +17,9 @@ def differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
                 yield from differences(theirs[name], ours[name], f"{at}.{name}")
     elif isinstance(theirs, list) and isinstance(ours, list):
         yield from _in_lists(theirs, ours, at)
+    elif isinstance(theirs, str) and isinstance(ours, str) and theirs != ours:
+        start = _start(theirs, ours)
+        yield f"{at}: {_short(_cut(theirs, start))} became {_short(_cut(ours, start))}"
     elif theirs != ours or isinstance(theirs, bool) is not isinstance(ours, bool):
         yield f"{at}: {_short(theirs)} became {_short(ours)}"
 
@@ -33,6 +39,17 @@ def _in_lists(theirs: list[object], ours: list[object], at: str) -> Iterator[str
         f"{at}: {len(theirs)} items became {len(ours)},"
         f" the first difference is at [{before}]: {_short(lost)} became {_short(gained)}"
     )
+
+
+def _start(theirs: str, ours: str) -> int:
+    """Where to begin showing two texts, so that what differs is seen: long prompts mostly begin alike."""
+    pairs = enumerate(zip(theirs, ours, strict=False))
+    first = next((place for place, (one, other) in pairs if one != other), min(len(theirs), len(ours)))
+    return first - ALIKE_SHOWN if first > ALIKE_MAX else 0
+
+
+def _cut(text: str, start: int) -> str:
+    return f"…{text[start:]}" if start else text
 
 
 def _same(one: object, other: object) -> bool:

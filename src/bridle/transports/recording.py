@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
@@ -29,7 +29,16 @@ GONE = "[secret]"
 HARMLESS = re.compile(r"content-type|accept|user-agent|.*-version|.*-beta|retry-after(-ms)?|x-should-retry")
 SECRET = re.compile(r"[^\s,;=\"']{8,}=*")
 """What of a header could be a key, a token or a signature."""
-KEY_IN_QUERY = re.compile(r"([?&](?:key|api_key|access_token)=)[^&]+")
+ORDINARY = re.compile(
+    r"host|connection|date|content-(length|encoding)|transfer-encoding|accept-.*|.*-accept|x-stainless-.*"
+)
+"""Headers that are not kept and hold no secret either: what they say may well be said in a prompt."""
+KEY_IN_QUERY = re.compile(
+    r"([?&](?:(?:api[_-]?)?key|(?:access[_-]|auth[_-]|x-amz-security-)?token|(?:x-amz-)?signature|sig)=)([^&#]+)",
+    re.IGNORECASE,
+)
+SECRET_LENGTH_MIN = 8
+"""What is shorter is a word that stands everywhere."""
 
 
 class Exchanged(Value):
@@ -115,23 +124,14 @@ class OverheardExchange:
 
 def scrubbed(outgoing: Outgoing, answer: Recording, family: str = "") -> Exchanged:
     """An exchange without anything that only its owner may know."""
-    secrets = sorted(
-        {
-            secret
-            for name, value in outgoing.headers
-            if not HARMLESS.fullmatch(name.lower())
-            for secret in SECRET.findall(value)
-        },
-        key=len,
-        reverse=True,
-    )
+    secrets = _secrets(outgoing)
 
     def clean(data: bytes) -> bytes:
         for secret in secrets:
             data = data.replace(secret.encode(), GONE.encode())
         return data
 
-    address = urlsplit(KEY_IN_QUERY.sub(rf"\g<1>{GONE}", outgoing.url))
+    address = urlsplit(clean(KEY_IN_QUERY.sub(rf"\g<1>{GONE}", outgoing.url).encode()).decode())
     failure = answer.failure
     if failure is not None:
         failure = msgspec.structs.replace(failure, message=clean(failure.message.encode()).decode())
@@ -147,6 +147,20 @@ def scrubbed(outgoing: Outgoing, answer: Recording, family: str = "") -> Exchang
         family=family,
         model=_model(body),
     )
+
+
+def _secrets(outgoing: Outgoing) -> list[str]:
+    """Everything to be removed, as it is and as addresses and JSON may spell it; the longest first."""
+    found = {
+        secret
+        for name, value in outgoing.headers
+        if not HARMLESS.fullmatch(name.lower()) and not ORDINARY.fullmatch(name.lower())
+        for secret in SECRET.findall(value)
+    }
+    asked = (unquote(value) for _, value in KEY_IN_QUERY.findall(outgoing.url))
+    found |= {value for value in asked if len(value) >= SECRET_LENGTH_MIN}
+    spelled = {form for each in found for form in (each, quote(each, safe=""), each.replace("/", r"\/"))}
+    return sorted(spelled, key=len, reverse=True)
 
 
 def written(exchanged: Exchanged, number: int) -> bytes:
