@@ -145,7 +145,7 @@ def _all_deferred(request: Asked) -> Found | None:
 def _unknown_reference(request: Asked) -> Found | None:
     known = {str(item.get("name")) for item in tools(request)}
     for place, block in placed_blocks(request):
-        for piece in blocks(block) if block.get("type") == "tool_result" else ():
+        for piece in blocks(block):
             if piece.get("type") == "tool_reference" and piece.get("tool_name") not in known:
                 return {"at": place, "name": str(piece.get("tool_name"))}
     return None

@@ -21,6 +21,17 @@ BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
 
 
+FIELDS = frozenset(
+    {
+        "anthropic_beta", "anthropic_version", "cache_control", "compaction", "container",
+        "context_management",
+        "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers",
+        "messages", "metadata", "model", "output_config", "output_format", "service_tier", "speed",
+        "stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice", "tools",
+        "top_k", "top_p", "user_profile_id", "workspace_id",
+    }
+)  # fmt: skip
+"""Everything a request may say, under any version and in any preview, here or in another cloud."""
 SPARED = {"model": ("/models/", "/model/"), "max_tokens": ("/count_tokens",)}
 """What need not be said where: other clouds have the model in the path, and counting takes no limit."""
 ELSEWHERE = {
@@ -45,6 +56,14 @@ def _bad_version(request: Asked) -> Found | None:
 
 def _malformed(request: Asked) -> Found | None:
     return {"why": request.malformed} if request.malformed else None
+
+
+def _two_keys(request: Asked) -> Found | None:
+    return {} if {"x-api-key", "authorization"} <= set(request.headers) else None
+
+
+def _unknown_field(request: Asked) -> Found | None:
+    return next(({"name": name} for name in request.body if name not in FIELDS), None)
 
 
 def _unknown_model(request: Asked) -> Found | None:
@@ -77,6 +96,10 @@ def _required(name: str, evidence: str) -> Rule:
     )
 
 
+def _with(*names: str) -> Asked:
+    return replace(asked(), headers={**asked().headers, **dict.fromkeys(names, "key")})
+
+
 ENVELOPE_RULES = (
     replace(
         rule(
@@ -90,6 +113,20 @@ ENVELOPE_RULES = (
         status=413,
         type="request_too_large",
         kind="too_large",
+    ),
+    replace(
+        rule(
+            "one-key",
+            _two_keys,
+            "x-api-key and authorization headers cannot both be given",
+            evidence="K",
+            passes=_with("authorization"),
+            offends=_with("x-api-key", "authorization"),
+            also=((_with("x-api-key"), ""),),
+        ),
+        status=401,
+        type="authentication_error",
+        kind="unauthorized",
     ),
     rule(
         "version-header",
@@ -143,6 +180,15 @@ ENVELOPE_RULES = (
         says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
     ),
     _required("messages", "F"),
+    rule(
+        "fields",
+        _unknown_field,
+        "{name}: Extra inputs are not permitted",
+        evidence="S",
+        passes=asked(metadata={"user_id": "u"}),
+        offends=asked(max_completion_tokens=4096),
+        says="max_completion_tokens: Extra inputs are not permitted",
+    ),
 )
 
 RULES = (*ENVELOPE_RULES, *TOOL_RULES, *MESSAGE_RULES, *MARK_RULES, *MODEL_RULES)
