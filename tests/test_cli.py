@@ -113,6 +113,11 @@ def wrong(tmp_path):
         "nothing to show": (["show", "nobody"], "--store"),
         "negative budget": (["run", "hi", "--usd", "-1"], "usd"),
         "budget that is no number": (["run", "hi", "--usd", "lots"], "usd"),
+        "port that is none": (["sim", "--port", "99999"], "0-65535"),
+        "profile that nobody has": (["sim", "--port", "0", "--profile", "rude"], "rude"),
+        "script that fails": (["sim", "--port", "0", "--script", str(broken)], "undefined_name"),
+        "script that cannot be parsed": (["sim", "--port", "0", "--script", str(syntax)], "line 1"),
+        "script without replies": (["sim", "--port", "0", "--script", str(empty)], "REPLIES"),
         "store that is no database": (["run", "hi", "--store", str(rubbish)], "rubbish.db"),
         "store in a place that cannot be": (
             ["run", "hi", "--store", "/proc/nowhere/log.db"],

@@ -4,6 +4,7 @@ import asyncio
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from bridle import Agent
 from bridle.ports.transport import Cut, Outgoing, Pause
@@ -163,6 +164,29 @@ def test_what_is_refused_is_remembered():
     (refusal,) = simulator.refusals
     assert (refusal.family, refusal.rule, refusal.path) == ("anthropic", "max-tokens-limit", "/v1/messages")
     assert "maximum allowed" in refusal.message
+
+
+@EVERY
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+def test_the_main_endpoint_is_asked_in_one_way_only(family, method):
+    simulator, request = Simulator(), question(family, "!say hello")
+    asked = replace(outgoing(request), method=method)
+    assert told(request, asyncio.run(simulator.answer(asked))).status == 405
+    assert len(simulator.refusals) == 1
+
+
+@EVERY
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_body_nested_beyond_reading_is_refused_like_any_other_rubbish(family, strict):
+    request = question(family, "!say hello")
+    asked = replace(outgoing(request), body=b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
+    answer = asyncio.run(Simulator(strict=strict).answer(asked))
+    assert told(request, answer).status == 400
+
+
+def test_a_profile_that_nobody_has_is_misuse_from_the_start():
+    with pytest.raises(MisuseError, match="no profile 'rude'; there are first-party"):
+        Simulator(profile="rude")
 
 
 def test_a_lenient_one_refuses_only_what_it_cannot_read():

@@ -38,6 +38,7 @@ from .tokens import measured
 SCHEME = "sim"
 TABLES = "BRIDLE_MODELS"
 MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
+TOO_DEEP = "it is nested too deeply"
 LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
@@ -127,6 +128,8 @@ def _read(outgoing: Outgoing) -> tuple[Codec, Request | Failure]:
             if error.failure.kind != "not_found":
                 return codec, error.failure
             unread = unread or (codec, error.failure)
+        except RecursionError:
+            return codec, Failure(kind="invalid", message=TOO_DEEP, status=400)
     if unread is None:
         raise MisuseError("there is no wire family in the tables, so nobody can be simulated")
     return unread
@@ -173,6 +176,8 @@ def _parsed(data: bytes) -> tuple[Mapping[str, object], str]:
     """The body, or nothing and the reason why it is not one."""
     try:
         body: object = msgspec.json.decode(data)
+    except RecursionError:
+        return {}, TOO_DEEP
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         return {}, _why(data, error)
     return (body, "") if isinstance(body, dict) else ({}, "the top level must be an object")

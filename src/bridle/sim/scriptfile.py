@@ -50,7 +50,7 @@ def _loaded(path: Path) -> object:
         case ".toml":
             return tomllib.loads(path.read_text())
         case ".py":
-            return runpy.run_path(str(path))["REPLIES"]
+            return _ran(path)["REPLIES"]
         case ".yaml" | ".yml":
             if find_spec("yaml") is None:
                 raise MisuseError(
@@ -59,6 +59,15 @@ def _loaded(path: Path) -> object:
             return import_module("yaml").safe_load(path.read_text())
         case _:
             return [path.read_text()]
+
+
+def _ran(path: Path) -> Mapping[str, object]:
+    try:
+        return runpy.run_path(str(path))
+    except OSError:
+        raise
+    except Exception as error:  # whatever somebody's own program raises is a mistake in that program
+        raise MisuseError(f"the script {path} cannot be run: {type(error).__name__}: {error}") from error
 
 
 def _steps(number: int, given: object) -> Iterable[Step]:

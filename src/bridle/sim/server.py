@@ -50,8 +50,8 @@ async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
         site = web.TCPSite(runner, HOST, port)
         try:
             await site.start()
-        except OSError as error:
-            why = error.strerror or str(error)
+        except (OSError, OverflowError) as error:  # the latter for a number that no port has
+            why = getattr(error, "strerror", None) or str(error)
             raise MisuseError(f"cannot listen on {HOST}:{port}: {why}; choose another --port, or 0") from None
         bound: tuple[str, int] = runner.addresses[0]
         yield f"http://{bound[0]}:{bound[1]}"

@@ -35,6 +35,7 @@ from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
 from .prompt import reader_of
+from .rules import profile_names
 from .seals import sealed
 from .side import House, Knock, find_door, plain, query_of, side_of
 from .telling import Diary, Told, retold, teller_of
@@ -42,6 +43,9 @@ from .tokens import measured, prompt_tokens
 from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
 OK = 200
+METHOD = "POST"
+WRONG_METHOD = Failure(kind="invalid", message="Method Not Allowed", status=405)
+"""Nobody's main endpoint is asked in any other way."""
 REFUSALS_MAX = 1_000
 """More than anybody reads; a server that runs for weeks must not grow."""
 ATTEMPTS_MAX = 10_000
@@ -74,6 +78,8 @@ class Simulator:
 
         `faults` are names of what is to go wrong (`bridle sim faults`); `log` is given every exchange.
         """
+        if profile and profile not in profile_names():
+            raise MisuseError(f"there is no profile {profile!r}; there are {', '.join(profile_names())}")
         self.brain, self.seed, self.strict, self.profile = brain, seed, strict, profile
         self.clock: Clock = clock or SystemClock()
         self.refusals: list[Refusal] = []
@@ -120,6 +126,8 @@ class Simulator:
         request = heard.request
         if isinstance(request, Failure) and request.kind == "not_found":
             return self._aside(outgoing, heard, request)
+        if outgoing.method != METHOD:
+            return self._refuse(heard, WRONG_METHOD)
         body = heard.asked.body
         unfolded = side_of(heard.codec.family).unfolded
         if unfolded is not None:
@@ -145,7 +153,7 @@ class Simulator:
 
         def read(path: str, body: dict[str, object], headers: Mapping[str, str]) -> Request | Failure:
             main = Outgoing(
-                method="POST",
+                method=METHOD,
                 url=f"{SCHEME}://{family}{path}",
                 headers=tuple(headers.items()),
                 body=msgspec.json.encode(body),
