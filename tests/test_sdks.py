@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 SCRIPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!call look {"city": "Bonn"}\n!then\n!say Rome it is.'
-CLAUDE, GPT, CHAT, GEMINI = "claude-sonnet-5-5", "gpt-6.1-sol", "deepseek-v4-pro", "gemini-3.8-flash"
+CLAUDE, GPT, CHAT, GEMINI = "claude-sonnet-5-5", "gpt-6.1-sol", "gpt-5.4", "gemini-3.8-flash"
 CONVERSE = f"global.anthropic.{CLAUDE}"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 WANTED = ["Oslo", "Rome", "Bonn"]

@@ -36,6 +36,8 @@ KIND = "thought_signature"
 SIGNATURE = "thoughtSignature"
 ANYTHING = ""
 """Bound to no part in particular."""
+ALPHABET = str.maketrans("-_", "+/")
+"""Bytes come back in either alphabet, with or without their padding: clients write them as they like."""
 STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 
 
@@ -85,7 +87,8 @@ def _checked(part: Block) -> str:
     blob = member(part, SIGNATURE)
     if not isinstance(blob, str) or not blob or (blob in STAND_INS and member(part, "functionCall")):
         return ""
-    return blob
+    spelled = blob.translate(ALPHABET).rstrip("=")
+    return spelled + "=" * (-len(spelled) % 4)
 
 
 def _corrupted(request: Asked) -> Found | None:
@@ -126,6 +129,10 @@ def _call(name: str = "some-model", **args: object) -> Block:
     return {**made, SIGNATURE: seal(KIND, FAMILY, name, part=_trace(made))}
 
 
+def _respelled(blob: object) -> str:
+    return str(blob).replace("+", "-").replace("/", "_").rstrip("=")
+
+
 def _talk(made: Block, *later: Block) -> Asked:
     return asked(contents=[user("Look"), model(made), user(response()), *later], tools=[tool()])
 
@@ -148,6 +155,8 @@ RULES: tuple[Rule, ...] = (
                 "Corrupted thought signature.",
             ),
             (to(BUDGETS, _talk({**_SIGNED, SIGNATURE: "c2ln"})), ""),
+            (_talk({**_SIGNED, SIGNATURE: _respelled(_SIGNED[SIGNATURE])}), ""),
+            (_talk({**_SIGNED, SIGNATURE: "c2lnbg"}), "Corrupted thought signature."),
         ),
     ),
     rule(
