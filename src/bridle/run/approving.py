@@ -30,7 +30,7 @@ def question_about(session: str, item: OpenCall) -> PendingApproval | None:
         session=session,
         call_id=item.call.id,
         tool=item.call.name,
-        arguments=item.call.arguments,
+        arguments=item.arguments if item.attempt else item.call.arguments,
         rule=asked.rule,
         question=asked.question,
         asked_at=item.asked_at,
