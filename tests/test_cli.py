@@ -372,6 +372,32 @@ def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
     assert handle in told(capsys)[1]
 
 
+def test_the_same_question_in_two_sessions_is_two_questions(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    for _ in range(2):
+        main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals", "--json"])
+    first, second = json.loads(told(capsys)[0])
+    main(["show", first["session"]])
+    assert f"bridle approve {first['id']}" in told(capsys)[0]
+    assert main(["approve", first["id"]]) == 0
+    told(capsys)
+    main(["approvals", "--json"])
+    assert [item["session"] for item in json.loads(told(capsys)[0])] == [second["session"]]
+
+
+def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    prompt = PROMPT.replace("7", "7" * 300)
+    main(["run", prompt, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals"])
+    assert "7" * 300 in told(capsys)[0]
+
+
 def test_wrong_answers_are_one_line(capsys, home):
     assert main(["approve", "nothing"]) == 2
     assert "there is no log" in told(capsys)[1]

@@ -16,6 +16,7 @@ from ..run.agent import Agent
 from ..run.approving import chosen
 from ..values.approval import PendingApproval
 from ..values.errors import MisuseError
+from ..watchers.console import clean
 from .approvals import questions
 from .logs import fold, read_session
 from .places import add_store_option, open_log
@@ -59,7 +60,7 @@ def answer(options: argparse.Namespace, give: Answer, word: str) -> int:
     if options.json:
         print(msgspec.json.encode({"answered": word, "approval": question}).decode())
     else:
-        print(f"{word}: {question.tool}({question.arguments})")
+        print(f"{word}: {question.tool}({clean(question.arguments)})")
         print(f"go on with: bridle resume {question.session} --tools FILE")
     return 0
 

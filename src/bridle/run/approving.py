@@ -5,6 +5,7 @@ process: whoever can open the store can give it, and the next `resume` goes on f
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 
 from ..core.state import OpenCall, State
 from ..values.approval import PendingApproval, Verdict
@@ -26,7 +27,7 @@ def question_about(session: str, item: OpenCall) -> PendingApproval | None:
     if asked is None:
         return None
     return PendingApproval(
-        id=asked.binding[:ID_LENGTH],
+        id=approval_id(session, asked.binding),
         session=session,
         call_id=item.call.id,
         tool=item.call.name,
@@ -37,6 +38,11 @@ def question_about(session: str, item: OpenCall) -> PendingApproval | None:
         expires_at=asked.expires_at,
         binding=asked.binding,
     )
+
+
+def approval_id(session: str, binding: str) -> str:
+    """Two sessions may ask the very same thing; an id must mean one of them."""
+    return sha256(f"{session}:{binding}".encode()).hexdigest()[:ID_LENGTH]
 
 
 def chosen(questions: Sequence[PendingApproval], wanted: str) -> PendingApproval:
