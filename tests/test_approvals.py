@@ -212,6 +212,92 @@ def test_what_an_allowing_pattern_matches(pattern, value, matches):
     assert bool(ran) is matches
 
 
+@pytest.mark.parametrize(
+    ("pattern", "given", "denied"),
+    [
+        ("> 100", {}, True),
+        ("> 100", {"what": "500"}, True),
+        ("> 100", {"what": "50"}, False),
+        ("/etc/*", {"what": ["/tmp/a", "/etc/passwd"]}, True),
+        ("/etc/*", {"what": ["/tmp/a"]}, False),
+        ("> 100", {"what": [[7, 700]]}, True),
+    ],
+)
+def test_what_a_denying_pattern_matches(pattern, given, denied):
+    ran = []
+
+    @tool(effect="write")
+    def put(what: object = 500) -> str:
+        """Put."""
+        ran.append(what)
+        return "done"
+
+    rules = (PermissionRule(decision="deny", arguments={"what": pattern}),)
+    agent = Agent(scripted(calls(("put", given)), "ok"), tools=[put], policy=Policy(rules=rules))
+    agent.run_sync("?")
+    assert bool(ran) is not denied
+
+
+def test_a_rejected_call_does_not_run_under_rules_that_allow_it():
+    pay, ran = paying(effect="write")
+    store, script = MemoryStore(), scripted(calls(("pay", {"amount": 7})), "ok")
+
+    def agent(decision):
+        return Agent(
+            script, tools=[pay], store=store, policy=Policy(rules=(PermissionRule(decision=decision),))
+        )
+
+    async def main():
+        first = agent("ask")
+        await first.run("?", session="s")
+        (question,) = await first.approvals("s")
+        await first.reject("s", question.id, reason="no")
+        return await agent("allow").resume("s")
+
+    result = asyncio.run(main())
+    assert (result.stop, ran) == ("done", [])
+    assert result.messages[2].results[0].outcome == "denied"
+
+
+@pytest.mark.parametrize("late", ["for ever", "just"])
+def test_a_question_expires_while_an_approver_thinks(late):
+    pay, ran = paying(approve=True)
+    clock = FakeClock()
+
+    async def approver(question):
+        if late == "for ever":
+            await asyncio.wait_for(asyncio.Event().wait(), 10)
+        clock.advance(60.0)
+        return Verdict(answer="approve")
+
+    seconds = 0.01 if late == "for ever" else 50.0
+    agent = Agent(
+        scripted(calls(("pay", {"amount": 7})), "ok"),
+        tools=[pay],
+        approver=approver,
+        approval_seconds=seconds,
+        clock=clock,
+        budget=Budget(seconds=30.0),
+    )
+    result = agent.run_sync("?")
+    assert (result.stop, ran) == ("done", []), result.reason
+    assert "Nobody answered in time" in result.messages[2].results[0].text
+
+
+def test_an_approvers_own_timeout_is_his():
+    pay, ran = paying(approve=True)
+
+    async def approver(question):
+        raise TimeoutError("the telephone is dead")
+
+    agent = Agent(
+        scripted(calls(("pay", {"amount": 7})), "ok"), tools=[pay], approver=approver, approval_seconds=60.0
+    )
+    with pytest.raises(TimeoutError, match="telephone"):
+        agent.run_sync("?", session="s")
+    assert (ran, len(asyncio.run(agent.approvals("s")))) == ([], 1)
+
+
 def test_a_policy_from_a_file(tmp_path):
     path = tmp_path / "policy.toml"
     path.write_text('version = "2"\n[[rules]]\ndecision = "deny"\ntools = ["pay"]\neffects = ["write"]\n')

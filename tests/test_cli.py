@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridle.cli.logs import fold
 from bridle.cli.main import COMMANDS, main
+from bridle.run.line import model_of
 from bridle.stores import open_store
+from bridle.values.event import Configured
+from bridle.values.record import GENESIS, seal
 
 DEMO_TOOLS = str(Path(__file__).parent.parent / "examples" / "demo_tools.py")
 KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "BRIDLE_MODEL", "BRIDLE_MODELS")
@@ -375,6 +379,58 @@ def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
     assert told(capsys)[0] == "a line\x1b[1m\n" * 10_000
     assert main(["show", session, "--result", "0000"]) == 2
     assert handle in told(capsys)[1]
+
+
+def test_the_same_question_in_two_sessions_is_two_questions(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    for _ in range(2):
+        main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals", "--json"])
+    first, second = json.loads(told(capsys)[0])
+    main(["show", first["session"]])
+    assert f"bridle approve {first['id']}" in told(capsys)[0]
+    assert main(["approve", first["id"]]) == 0
+    told(capsys)
+    main(["approvals", "--json"])
+    assert [item["session"] for item in json.loads(told(capsys)[0])] == [second["session"]]
+
+
+def test_who_answers_needs_no_key_of_the_sessions_model(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools, "--json"])
+    session = json.loads(told(capsys)[0])["session"]
+
+    async def as_if_asked_elsewhere():
+        """The same session, of a model that needs a key which is not here."""
+        store = open_store(str(home / "log.db"))
+        before = GENESIS
+        for record in await store.read(session):
+            event = record.event
+            if isinstance(event, Configured):
+                model = model_of("anthropic:claude-sonnet-5-5")
+                event = replace(event, session="other", settings=replace(event.settings, model=model))
+            sealed = seal(record.seq, record.at, event, before)
+            await store.append("other", record.seq - 1, (sealed,))
+            before = sealed.hash
+        await store.close()
+
+    asyncio.run(as_if_asked_elsewhere())
+    main(["approvals", "other", "--json"])
+    (question,) = json.loads(told(capsys)[0])
+    assert main(["approve", question["id"]]) == 0
+
+
+def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    prompt = PROMPT.replace("7", "7" * 300)
+    main(["run", prompt, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals"])
+    assert "7" * 300 in told(capsys)[0]
 
 
 def test_wrong_answers_are_one_line(capsys, home):

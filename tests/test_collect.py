@@ -9,6 +9,7 @@ import pytest
 
 from bridle.ports.tool import CallContext
 from bridle.tools import FunctionTool, RawTool, TypedTool, collect, tool
+from bridle.tools.collect import compensating
 from bridle.tools.shapes import Mismatch
 from bridle.values.errors import BadTool
 from bridle.values.parts import Text
@@ -122,3 +123,46 @@ def test_what_cannot_be_collected(tools, said):
     with pytest.raises(BadTool) as refusal:
         collect(tools)
     assert said in str(refusal.value)
+
+
+class Hotel:
+    def __init__(self):
+        self.freed = []
+
+    def free(self, room: int) -> str:
+        """Free it."""
+        self.freed.append(room)
+        return "free"
+
+    @tool(effect="write", compensate=free)
+    def book(self, room: int) -> str:
+        """Book it."""
+        return "booked"
+
+
+def test_what_undoes_a_method_is_a_method_of_the_same_object():
+    hotel = Hotel()
+    (undo,) = compensating(collect([hotel.book])).values()
+    run(undo, room=7)
+    assert hotel.freed == [7]
+
+
+def test_what_undoes_must_be_fit_for_it_before_anything_runs():
+    def undone_by(name, undo):
+        return tool(lambda: None, name=name, effect="write", compensate=undo)
+
+    def back(room: int) -> None: ...
+
+    first = back
+
+    def back(room: int) -> None: ...
+
+    with pytest.raises(BadTool, match="another function of that name"):
+        collect([undone_by("one", first), undone_by("two", back)])
+    assert set(compensating(collect([undone_by("one", back), undone_by("two", back)]))) == {"back"}
+    with pytest.raises(BadTool, match="annotation"):
+        collect([undone_by("one", lambda room: None)])
+    with pytest.raises(BadTool, match="without its object"):
+        collect([undone_by("one", Hotel.free)])
+    nameless = [undone_by("one", lambda: None), undone_by("two", lambda: None)]
+    assert set(compensating(collect(nameless))) == {"undo_one", "undo_two"}

@@ -6,11 +6,13 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, CallContext, tool
+from bridle import Agent, Budget, CallContext, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
 from bridle.values import event as e
+from bridle.values.errors import MisuseError
+from bridle.values.policy import PermissionRule, Policy
 from bridle.values.record import seal
 
 
@@ -236,10 +238,104 @@ def test_in_doubt_ask(answer):
             asyncio.run(agent.settle("s", question.id, "paid by hand"))
     result = asyncio.run(agent.resume("s"))
     (told,) = result.messages[2].results
-    outcome = {"approve": "ok", "reject": "denied", "settle": "ok"}[answer]
+    outcome = {"approve": "ok", "reject": "unknown", "settle": "ok"}[answer]
     assert (result.stop, told.outcome, len(bank.tries)) == ("done", outcome, int(answer == "approve"))
     if answer == "settle":
         assert told.text == "paid by hand"
+
+
+def edited_and_killed(made):
+    """A session whose driver died inside a call that a person had changed to 8."""
+
+    async def main():
+        store, whole = MemoryStore(), MemoryStore()
+        first = Agent(scripted(SCRIPT, "fine"), tools=[made], store=whole, clock=FakeClock())
+        await first.run("?", session="s")
+        (question,) = await first.approvals("s")
+        await first.approve("s", question.id, arguments={"amount": 8})
+        await first.resume("s")
+        for record in await whole.read("s"):
+            await store.append("s", record.seq - 1, (record,))
+            if isinstance(record.event, e.ToolStarted):
+                break
+        return store
+
+    return asyncio.run(main())
+
+
+@pytest.mark.parametrize("how", ["approve", "settle"])
+def test_a_call_in_doubt_keeps_the_arguments_a_person_gave_it(how):
+    bank = Bank()
+    made = bank.tool(on_unknown="ask", approve=True)
+    store = edited_and_killed(made)
+    bank.done.clear()
+    agent, _ = resumed(bank, made, store)
+    (question,) = asyncio.run(agent.approvals("s"))
+    assert question.arguments == '{"amount":8}'
+    with pytest.raises(MisuseError, match="started already"):
+        asyncio.run(agent.approve("s", question.id, arguments={"amount": 9}))
+    if how == "approve":
+        asyncio.run(agent.approve("s", question.id))
+    else:
+        asyncio.run(agent.settle("s", question.id, "by hand"))
+    result = asyncio.run(agent.resume("s"))
+    assert list(bank.done.values()) == ([8] if how == "approve" else [])
+    assert '{"amount":8}' in result.messages[2].results[0].text
+
+
+def test_a_probe_gets_the_arguments_the_call_was_started_with():
+    bank, looked = Bank(), []
+
+    def find(amount: int) -> str:
+        looked.append(amount)
+        return "found"
+
+    made = bank.tool(probe=find, approve=True)
+    _, result = resumed(bank, made, edited_and_killed(made))
+    assert (result.stop, looked) == ("done", [8])
+
+
+def test_nobody_lets_a_call_in_doubt_run_against_a_rule_that_denies():
+    bank = Bank()
+    made = bank.tool(on_unknown="ask")
+    store = killed(bank, made, took_effect=False)
+    closed = Policy(rules=(PermissionRule(decision="deny", name="closed"),))
+    agent, _ = resumed(bank, made, store, policy=closed)
+    (question,) = asyncio.run(agent.approvals("s"))
+    asyncio.run(agent.approve("s", question.id))
+    result = asyncio.run(agent.resume("s"))
+    (told,) = result.messages[2].results
+    assert (told.outcome, bank.tries) == ("unknown", [])
+    assert "closed" in told.text
+
+
+def test_a_call_in_doubt_whose_tool_is_gone_stays_in_doubt():
+    bank = Bank()
+    store = killed(bank, bank.tool(), took_effect=True)
+    other = tool(print_nothing, name="other")
+    _, result = resumed(bank, other, store)
+    (told,) = result.messages[2].results
+    assert told.outcome == "unknown"
+
+
+def print_nothing() -> None:
+    """Nothing."""
+
+
+def test_a_call_that_came_twice_is_undone_once():
+    bank, undone = Bank(), []
+
+    def refund(amount: int) -> str:
+        undone.append(amount)
+        return "back"
+
+    (first,) = SCRIPT.parts
+    doubled = replace(SCRIPT, parts=(first, first))
+    agent = Agent(scripted(doubled), tools=[bank.tool(compensate=refund)])
+    result = asyncio.run(agent.run("?", session="s", budget=Budget(steps=1)))
+    assert (result.stop, len(result.compensations)) == ("steps", 1)
+    asyncio.run(agent.compensate("s"))
+    assert undone == [7]
 
 
 def test_a_second_doubt_is_a_second_question():

@@ -124,6 +124,25 @@ def test_what_ran_for_a_reply_that_broke_off_is_discarded(family):
     asyncio.run(main())
 
 
+def test_what_ran_for_a_refused_reply_is_discarded_and_told():
+    ran = []
+
+    @tool(effect="read")
+    def look(at: int) -> str:
+        """Look."""
+        ran.append(at)
+        return "seen"
+
+    async def main():
+        refused = replace(calls(("look", {"at": 1})), stop=Stop.REFUSED)
+        seen = await streamed(Agent(scripted(refused), tools=[look], clock=FakeClock()))
+        (ended,) = [item for item in seen if isinstance(item, e.RunEnded)]
+        assert (ended.stop, ended.discarded) == ("refused", ("look",))
+        assert not any(isinstance(item, e.ToolStarted | e.ToolFinished) for item in seen)
+
+    asyncio.run(main())
+
+
 def test_what_changes_something_waits_for_the_end():
     """With the gate shut, nothing but a tool that reads may begin; the run is cancelled while it waits."""
 

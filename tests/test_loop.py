@@ -247,7 +247,9 @@ def test_every_stop_reason_has_one_end(stop, content):
     story.end()
     expected = {Stop.REFUSED: "refused", Stop.FILTERED: "refused"}
     fine = content == "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
-    assert story.state.run.stop == expected.get(stop, "done" if fine else "failed")
+    empty = content != "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
+    end = "done" if fine else "no_progress" if empty else "failed"
+    assert story.state.run.stop == expected.get(stop, end)
     assert set(VERDICTS) == set(Stop)
     for message in story.state.transcript.messages:
         assert any(
@@ -395,6 +397,7 @@ def test_two_calls_in_turn_end_by_themselves_too():
         if isinstance(effect := story.perform(), End):
             break
     assert effect.stop == "no_progress"
+    assert 'look({"n":0}), look({"n":1})' in effect.reason
     assert story.state.run.spent.steps == 2 * SETTINGS.repeats_max
 
 

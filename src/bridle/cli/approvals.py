@@ -12,7 +12,7 @@ from ..ports.store import Store
 from ..run.approving import pending
 from ..values.approval import PendingApproval
 from ..values.errors import Corrupt
-from ..watchers.console import brief, clean
+from ..watchers.console import clean
 from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
 
@@ -34,9 +34,11 @@ def execute(options: argparse.Namespace) -> int:
     for item in found if not options.json else ():
         until = f", until {local_time(item.expires_at)}" if item.expires_at is not None else ""
         doubt = "started and never finished: " if item.question == "in_doubt" else ""
+        # All of it: nobody can agree to what is not shown.
+        given = clean(" ".join(item.arguments.split()))
         print(
             f"{item.id}  {local_time(item.asked_at)}  session {item.session}{until}\n"
-            f"    {doubt}{item.tool}({clean(brief(item.arguments, 200))})  — {item.rule}"
+            f"    {doubt}{item.tool}({given})  — {item.rule}"
         )
     return 0
 

@@ -16,10 +16,12 @@ from ..run.agent import Agent
 from ..run.approving import chosen
 from ..values.approval import PendingApproval
 from ..values.errors import MisuseError
+from ..watchers.console import clean
 from .approvals import questions
-from .logs import fold, read_session
 from .places import add_store_option, open_log
 
+NO_MODEL = "sim:"
+"""Nothing is asked of one, and whoever answers need not have the session's key."""
 Answer = Callable[[Agent[str], PendingApproval], Awaitable[PendingApproval]]
 
 
@@ -59,7 +61,7 @@ def answer(options: argparse.Namespace, give: Answer, word: str) -> int:
     if options.json:
         print(msgspec.json.encode({"answered": word, "approval": question}).decode())
     else:
-        print(f"{word}: {question.tool}({question.arguments})")
+        print(f"{word}: {question.tool}({clean(question.arguments)})")
         print(f"go on with: bridle resume {question.session} --tools FILE")
     return 0
 
@@ -68,9 +70,8 @@ async def _answer(options: argparse.Namespace, give: Answer) -> PendingApproval:
     store = open_log(options.store, to_read=True)
     try:
         question = chosen(await questions(store), options.id)
-        state = fold(await read_session(store, question.session))
         # The tools' own code is not here; what is asked of it is asked again when the call runs.
-        return await give(Agent(state.settings.model, store=store), question)
+        return await give(Agent(NO_MODEL, store=store), question)
     finally:
         await store.close()
 

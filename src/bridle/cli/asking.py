@@ -12,7 +12,7 @@ import sys
 import msgspec
 
 from ..values.approval import PendingApproval, Verdict
-from ..watchers.console import Console, brief
+from ..watchers.console import Console
 
 CHOICES = "y yes · n no · e edit the arguments · w leave it open and stop here"
 IN_DOUBT = "y run it again · n no · d it was done · w leave it open and stop here"
@@ -24,7 +24,9 @@ class Asking:
 
     async def ask(self, question: PendingApproval) -> Verdict | None:
         doubt = question.question == "in_doubt"
-        self._console.note(f"{question.tool}({brief(question.arguments)}) — {question.rule}", "yellow")
+        # All of it: nobody can agree to what is not shown.
+        arguments = " ".join(question.arguments.split())
+        self._console.note(f"{question.tool}({arguments}) — {question.rule}", "yellow")
         while True:
             said = await self._read(f"{IN_DOUBT if doubt else CHOICES}: ")
             match said.strip().lower():
@@ -34,7 +36,7 @@ class Asking:
                     reason = await self._read("why (for the model; may be empty): ")
                     return Verdict(answer="reject", reason=reason.strip(), by="terminal")
                 case "e" | "edit" if not doubt:
-                    edited = await self._read(f"arguments [{question.arguments}]: ")
+                    edited = await self._read("arguments: ")
                     if _is_object(edited):
                         return Verdict(answer="approve", arguments=edited.strip(), by="terminal")
                     self._console.note("that is no JSON object", "red")

@@ -18,6 +18,7 @@ from ..values.compensation import Compensation
 from ..values.errors import MisuseError
 from ..watchers.console import brief, clean
 from .agents import somebody_is_there
+from .approve import NO_MODEL
 from .logs import fold, read_session
 from .places import add_store_option, open_log
 from .toolfile import load_tools
@@ -61,7 +62,7 @@ async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compe
             raise MisuseError("a log holds no code; name the file with the session's tools: --tools FILE")
         if not options.yes:
             _confirm(left)
-        return await Agent(state.settings.model, tools=tools, store=store).compensate(options.session)
+        return await Agent(NO_MODEL, tools=tools, store=store).compensate(options.session)
     finally:
         await store.close()
 

@@ -5,7 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
-from ..run.approving import ID_LENGTH
+from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.parts import Media, Text, ToolCall
@@ -65,6 +65,7 @@ class Telling:
         self._began = 0.0
 
     def tell(self, session: str, records: Sequence[Record]) -> None:
+        self._session = session
         state = fold(records)
         self._began = records[0].at
         print(
@@ -126,7 +127,9 @@ class Telling:
                 return self._receipt(record.at, record.event)
             case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, question=question):
                 doubt = "started and never finished; " if question == "in_doubt" else ""
-                return [("ask", f"{call_id} {doubt}{rule}; bridle approve {binding[:ID_LENGTH]}")]
+                return [
+                    ("ask", f"{call_id} {doubt}{rule}; bridle approve {approval_id(self._session, binding)}")
+                ]
             case e.ApprovalAnswered(call_id=call_id, answer=answer, arguments=edited, reason=reason, by=by):
                 who = f" by {by}" if by else ""
                 changed = f", with {brief(edited)}" if edited is not None else ""

@@ -15,7 +15,7 @@ from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
 from .handoff import wanted
 from .judging import REJECTIONS_MAX
-from .progress import NOTICE_BEFORE_END, notice, repetitions
+from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
 from .rebinding import outlived
 from .retry import GivenUp, Wait, next_try
 from .state import State
@@ -93,21 +93,19 @@ def _elsewhere_or_end(state: State, why: str) -> Effect:
 
 def _circling(state: State) -> Effect | None:
     run, limit = state.run, state.settings.repeats_max
-    repeats = repetitions(run.batches) if limit is not None else 0
+    repeats, period = repetitions(run.batches)
     if limit is None or repeats <= 1:
         return None
-    names = tuple(call.name for call in _last_calls(state))
+    calls = _last_calls(state, period)
     if repeats >= limit:
-        told = f"{', '.join(names)} called {repeats} times with the same arguments and result"
+        told = f"{listed(calls)} called {repeats} times with the same arguments and result"
         return End(stop="no_progress", reason=told)
     due = repeats == max(2, limit - NOTICE_BEFORE_END)
     if due and state.transcript.messages[-1].role == "tool":
-        return Nudge(why="repeating", words=notice(repeats, names))
+        return Nudge(why="repeating", words=notice(repeats, calls))
     return None
 
 
-def _last_calls(state: State) -> tuple[ToolCall, ...]:
-    for message in reversed(state.transcript.messages):
-        if message.calls:
-            return message.calls
-    return ()
+def _last_calls(state: State, batches: int) -> tuple[ToolCall, ...]:
+    with_calls = [message.calls for message in state.transcript.messages if message.calls]
+    return tuple(call for calls in with_calls[-batches:] for call in calls)

@@ -39,6 +39,9 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
     wholes = (event.whole,) if event.whole is not None and event.whole not in state.wholes else ()
     before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
+    asked = next((item.open_question for item in state.calls if item.call.id == event.result.call_id), None)
+    if asked is not None:
+        before = _waited(before, at)  # for an answer that never came
     after = _with(before, event.result.call_id, result=event.result, running=False)
     item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
     return closed(remembered(after, item, event.whole) if item is not None else after, at)
@@ -78,12 +81,19 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         raise MisuseError(f"the time to answer about {event.call_id} is over; resume the run to go on")
     if event.answer == "done" and asked.question != "in_doubt":
         raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
+    if event.arguments is not None and item.attempt:
+        raise MisuseError(
+            f"{event.call_id} was started already, so its arguments cannot change; answer without them"
+        )
     if event.arguments is not None:
         edited = replace(item.call, arguments=event.arguments)
         problem = problem_with(edited, callable_tools(state))
         if problem:
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
-    waited = state if any(item.running and item.result is None for item in state.calls) else paused(state, at)
+    waited = _waited(state, at)
+    if item.attempt and item.answer is not None:
+        # It was started with what an earlier answer made of it; the key stands for these arguments.
+        event = replace(event, arguments=item.answer.arguments, claim=item.answer.claim)
     return _with(waited, event.call_id, answer=event)
 
 
@@ -91,6 +101,11 @@ def paused(state: State, at: float) -> State:
     """Since the last event nothing went on but waiting for a person or for a driver: not the run's time."""
     started_at = state.run.started_at + max(0.0, at - state.now)
     return replace(state, run=replace(state.run, started_at=started_at))
+
+
+def _waited(state: State, at: float) -> State:
+    """A person's time is the run's only while some tool went on beside it."""
+    return state if any(item.running and item.result is None for item in state.calls) else paused(state, at)
 
 
 def closed(state: State, at: float) -> State:

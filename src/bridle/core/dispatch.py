@@ -23,7 +23,7 @@ from ..values.policy import Claim
 from ..values.request import ToolSpec
 from .context import shown_tools
 from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
-from .permission import binding, permitted
+from .permission import Decision, binding, permitted
 from .state import OpenCall, State
 from .validation import Problem, check_arguments, unknown_tool
 
@@ -39,6 +39,8 @@ REJECTED = "A person declined this call. It was not run."
 IN_DOUBT_RULE = "nobody knows whether it took effect"
 TWICE = "This call came twice in one reply and was run once. Its result:"
 EXPIRED = "Nobody answered in time whether this call may run. It was not run."
+NOT_AGAIN = "A person decided that it is not run again."
+NOBODY_SAID = "Nobody answered in time what is to become of it."
 
 
 def numbered(reply: Reply, turn: int) -> Reply:
@@ -140,6 +142,8 @@ class _Batch:
             return Excuse(call=call, outcome="ok", why=ACCEPTED)
         if call.name not in self._by_name:
             # Known when the reply came, gone now: the session was resumed with other tools.
+            if item.in_doubt:
+                return Excuse(call=call, outcome="unknown", why=IN_DOUBT)
             return Excuse(call=call, outcome="invalid", why=unknown_tool(call.name, tuple(self._by_name)))
         return None
 
@@ -157,12 +161,15 @@ class _Batch:
             return
         decision = permitted(self._state, item, spec)
         if item.in_doubt and spec.on_unknown != "retry":
-            self._resolve(item, spec)
+            self._resolve(item, spec, decision)
         elif decision.permission == "deny":
             why = DENIED.format(rule=decision.rule)
             self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=decision.rule))
         elif decision.permission == "ask":
             self._ask(item, spec, decision.rule)
+        elif item.answer is not None and item.answer.answer == "reject":
+            # Rules that would let it through by now have not heard the person who said no.
+            self._follow(item, spec, item.answer)
         else:
             self._start(item, spec, decision.rule)
 
@@ -178,12 +185,12 @@ class _Batch:
                 return other
         return None
 
-    def _resolve(self, item: OpenCall, spec: ToolSpec) -> None:
+    def _resolve(self, item: OpenCall, spec: ToolSpec, decision: Decision) -> None:
         """What to do about a call that was started by a driver that is gone."""
         if spec.on_unknown == "probe":
             self._wanted.append(
                 ProbeTool(
-                    call=item.call,
+                    call=replace(item.call, arguments=item.arguments),
                     key=self._key(item),
                     attempt=item.attempt,
                     timeout_seconds=spec.timeout_seconds,
@@ -192,17 +199,26 @@ class _Batch:
             )
             self._unfinished.append((item, spec))
         elif spec.on_unknown == "ask":
-            self._ask(item, spec, IN_DOUBT_RULE, "in_doubt")
+            forbidden = decision.rule if decision.permission == "deny" else None
+            self._ask(item, spec, IN_DOUBT_RULE, "in_doubt", forbidden)
         else:
             self._wanted.append(Excuse(call=item.call, outcome="unknown", why=IN_DOUBT))
 
-    def _ask(self, item: OpenCall, spec: ToolSpec, rule: str, question: Question = "run") -> None:
+    def _ask(
+        self,
+        item: OpenCall,
+        spec: ToolSpec,
+        rule: str,
+        question: Question = "run",
+        forbidden: str | None = None,
+    ) -> None:
+        """`forbidden` names the rule against which no person can let it run."""
         bound = binding(self._state.settings.policy, item, spec, question)
         asked = item.asked if item.asked is not None and item.asked.binding == bound else None
         if item.answer is not None and item.answer.binding == bound:
-            self._follow(item, spec, item.answer)
+            self._follow(item, spec, item.answer, forbidden)
         elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
-            self._wanted.append(Excuse(call=item.call, outcome="denied", why=EXPIRED, rule="expired"))
+            self._wanted.append(expired(item))
         else:
             self._waiting.append((item, spec))
             if asked is None:
@@ -212,16 +228,20 @@ class _Batch:
                     )
                 )
 
-    def _follow(self, item: OpenCall, spec: ToolSpec, answer: ApprovalAnswered) -> None:
+    def _follow(
+        self, item: OpenCall, spec: ToolSpec, answer: ApprovalAnswered, forbidden: str | None = None
+    ) -> None:
         """A person has spoken."""
         by = f" by {answer.by}" if answer.by else ""
-        if answer.answer == "approve":
+        if answer.answer == "approve" and forbidden is not None:
+            why = f"{IN_DOUBT} Running it again is not allowed here ({forbidden})."
+            self._wanted.append(Excuse(call=item.call, outcome="unknown", why=why, rule=forbidden))
+        elif answer.answer == "approve":
             self._start(item, spec, f"approved{by}")
         elif answer.answer == "done":
             self._wanted.append(Excuse(call=item.call, outcome="ok", why=answer.reason, how="person"))
         else:
-            why = f"{REJECTED} Reason: {answer.reason}" if answer.reason else REJECTED
-            self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=f"rejected{by}"))
+            self._wanted.append(_unwanted(item, REJECTED, NOT_AGAIN, answer.reason, f"rejected{by}"))
 
     def _start(self, item: OpenCall, spec: ToolSpec, rule: str) -> None:
         disturbed = any(disturbs(*earlier, item, spec) for earlier in self._unfinished) or any(
@@ -271,6 +291,11 @@ def touches_the_same(earlier: OpenCall, its: ToolSpec, later: OpenCall, spec: To
     return first is not None and first == second and not its.effect == spec.effect == "read"
 
 
+def expired(item: OpenCall) -> Excuse:
+    """The answer to a call about which nobody said anything in time."""
+    return _unwanted(item, EXPIRED, NOBODY_SAID, "", "expired")
+
+
 def call_key(proof: str, call_id: str) -> str:
     """The same for every attempt at a call, in every fork that inherited it; of no other call ever."""
     return sha256(f"{proof}:{call_id}".encode()).hexdigest()[:32]
@@ -284,6 +309,13 @@ def deadline(state: State) -> float | None:
 def answered(calls: tuple[OpenCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
     """Calls with their results, in the order the model asked, whatever order they finished in."""
     return tuple((item.call, item.result) for item in calls if item.result is not None)
+
+
+def _unwanted(item: OpenCall, never: str, again: str, reason: str, rule: str) -> Excuse:
+    """A call that is not run; of one in doubt nobody may say that it was not."""
+    why = f"{IN_DOUBT} {again}" if item.in_doubt else never
+    why = f"{why} Reason: {reason}" if reason else why
+    return Excuse(call=item.call, outcome="unknown" if item.in_doubt else "denied", why=why, rule=rule)
 
 
 def _is_running(item: OpenCall) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from ..values.event import RunStop
 from ..values.message import Reply, Stop
 from ..values.parts import Opaque
 from ..values.request import OutputSpec, ToolSpec
@@ -40,7 +41,8 @@ def has_content(state: State) -> bool:
 
 def _answer(state: State) -> Effect:
     if not has_content(state) and not state.run.said:
-        return _try_again(state, "the reply was empty", "Your reply was empty. Please answer.")
+        words = "Your reply was empty. Please answer."
+        return _try_again(state, "the reply was empty", words, stop="no_progress")
     return _shaped(state)
 
 
@@ -92,14 +94,14 @@ def _malformed(state: State) -> Effect:
 def _tools(state: State) -> Effect:
     if has_content(state):
         return _shaped(state)
-    return _try_again(
-        state, "a call was announced and none came", "You announced a call but made none. Go on."
-    )
+    words = "You announced a call but made none. Go on."
+    return _try_again(state, "a call was announced and none came", words, stop="no_progress")
 
 
-def _try_again(state: State, why: str, words: str) -> Effect:
+def _try_again(state: State, why: str, words: str, stop: RunStop = "failed") -> Effect:
+    """Turns with nothing in them lead nowhere; what is cut or malformed is a failure."""
     if state.run.nudges >= NUDGES_MAX:
-        return End(stop="failed", reason=f"{why}, {state.run.nudges + 1} times in a row")
+        return End(stop=stop, reason=f"{why}, {state.run.nudges + 1} times in a row")
     return Nudge(why=why, words=words)
 
 

@@ -5,6 +5,10 @@ nothing may run.  What a person was asked is bound to everything the answer depe
 the tool, its arguments, the call, the policy.  When any of it changes, the answer is no
 answer any more and the question is put again.
 
+A rule sees what the tool will get: an argument that was left out has its default.  A rule that
+allows matches only what is plainly so, no list and no number written as text.  One that asks or
+denies looks into both, or `paths=["/etc/passwd"]` and a Decimal would slip past it.
+
 Patterns compare text.  `..` inside a path never matches a rule that allows, because
 `/safe/*` is meant to end where it says.
 """
@@ -32,7 +36,9 @@ class Decision(Value):
 
 
 def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
-    arguments = _parsed(item.arguments)
+    arguments: object = None
+    if any(rule.arguments for rule in state.settings.policy.rules):
+        arguments = _with_defaults(_parsed(item.arguments), spec)
     for number, rule in enumerate(state.settings.policy.rules, start=1):
         if _matches(rule, spec, arguments, state.run.caller, state.run.tenant):
             return Decision(permission=rule.decision, rule=rule.name or f"rule {number}")
@@ -70,14 +76,17 @@ def _any_like(patterns: tuple[str, ...], word: str) -> bool:
 
 
 def _fits(value: object, pattern: str, *, allowing: bool) -> bool:
+    if isinstance(value, list):
+        return not allowing and any(_fits(member, pattern, allowing=False) for member in value)
     sign = next((sign for sign in COMPARISONS if pattern.startswith(sign)), "")
     limit = _number(pattern.removeprefix(sign).strip()) if sign else None
     if limit is not None:
         # True is 1 for Python; for somebody who wrote `<= 50` it is no amount.
-        if isinstance(value, bool) or not isinstance(value, int | float):
+        amount = _number(value) if isinstance(value, str) and not allowing else value
+        if isinstance(amount, bool) or not isinstance(amount, int | float):
             return False
-        return bool(COMPARISONS[sign](value, limit))
-    if value is None or isinstance(value, dict | list):
+        return bool(COMPARISONS[sign](amount, limit))
+    if value is None or isinstance(value, dict):
         return False
     words = value if isinstance(value, str) else msgspec.json.encode(value).decode()
     climbs = ".." in words.replace("\\", "/").split("/") and ".." not in pattern
@@ -89,6 +98,18 @@ def _inside(arguments: object, path: str) -> object:
     for step in path.split("."):
         found = found.get(step) if isinstance(found, dict) else None
     return found
+
+
+def _with_defaults(arguments: object, spec: ToolSpec) -> object:
+    properties = _inside(_parsed(spec.parameters), "properties")
+    if not isinstance(arguments, dict) or not isinstance(properties, dict):
+        return arguments
+    defaults = {
+        name: about["default"]
+        for name, about in properties.items()
+        if isinstance(about, dict) and "default" in about
+    }
+    return {**defaults, **arguments}
 
 
 def _number(text: str) -> float | None:

@@ -26,6 +26,8 @@ def remembered(state: State, item: OpenCall, whole: Whole | None) -> State:
     spec = next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
     if result is None or spec is None or not spec.compensation or result.outcome not in ("ok", *MAYBE):
         return state
+    if item.attempt == 0:
+        return state  # answered without having been run, as a call that came twice is
     done = Compensation(
         call_id=item.call.id,
         tool=spec.name,

@@ -5,6 +5,7 @@ process: whoever can open the store can give it, and the next `resume` goes on f
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from hashlib import sha256
 
 from ..core.state import OpenCall, State
 from ..values.approval import PendingApproval, Verdict
@@ -26,17 +27,22 @@ def question_about(session: str, item: OpenCall) -> PendingApproval | None:
     if asked is None:
         return None
     return PendingApproval(
-        id=asked.binding[:ID_LENGTH],
+        id=approval_id(session, asked.binding),
         session=session,
         call_id=item.call.id,
         tool=item.call.name,
-        arguments=item.call.arguments,
+        arguments=item.arguments if item.attempt else item.call.arguments,
         rule=asked.rule,
         question=asked.question,
         asked_at=item.asked_at,
         expires_at=asked.expires_at,
         binding=asked.binding,
     )
+
+
+def approval_id(session: str, binding: str) -> str:
+    """Two sessions may ask the very same thing; an id must mean one of them."""
+    return sha256(f"{session}:{binding}".encode()).hexdigest()[:ID_LENGTH]
 
 
 def chosen(questions: Sequence[PendingApproval], wanted: str) -> PendingApproval:

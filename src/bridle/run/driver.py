@@ -205,7 +205,10 @@ class Driver:
             case SwitchModel(model=model, why=why):
                 await self.record(e.ModelSwitched(model=model, why=why))
             case End(stop=stop, reason=reason):
-                await self.record(e.RunEnded(stop=stop, reason=reason, partial=self.state.run.partial))
+                # A refused reply may have started tools too.
+                discarded = await self._hands.ahead.discard()
+                partial = self.state.run.partial
+                await self.record(e.RunEnded(stop=stop, reason=reason, partial=partial, discarded=discarded))
 
     async def _ask(self, effect: AskModel) -> None:
         if effect.attempt > 1 or effect.after is not None:

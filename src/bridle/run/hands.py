@@ -4,9 +4,12 @@ Each of these ends in an event, written by `record`.  Running is act's (acting.p
 run, and when, was decided in the core.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal
 
 from ..core.catalogue import first_shown
+from ..core.dispatch import expired
 from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
 from ..core.state import State
 from ..ports.clock import Clock
@@ -17,13 +20,15 @@ from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady
 from ..values.event import How
 from ..values.message import Reply
-from ..values.parts import ToolCall, ToolResult
+from ..values.parts import Text, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.whole import Whole
 from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
 from .catalogue import found_first
+
+LATE: Final = "late"
 
 
 class Hands:
@@ -95,12 +100,32 @@ class Hands:
             question = question_about(self._session, item)
             if question is None:
                 continue
-            verdict = await self._approver(question) if self._approver is not None else None
+            verdict = await self._verdict(question)
+            if verdict == LATE:
+                excuse = expired(item)
+                result = ToolResult(
+                    call_id=item.call.id, parts=(Text(text=excuse.why),), outcome=excuse.outcome
+                )
+                await self.finish(result, excuse.rule)
+                continue
             if verdict is None:
                 names = ", ".join(item.call.name for item in effect.items)
                 await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
                 return
             await self.answer(question, verdict)
+
+    async def _verdict(self, question: PendingApproval) -> Verdict | Literal["late"] | None:
+        """What the approver says; a question that expires while he thinks is answered by nobody."""
+        if self._approver is None:
+            return None
+        try:
+            async with asyncio.timeout(self._left(question.expires_at)) as time:
+                verdict = await self._approver(question)
+        except TimeoutError:
+            if not time.expired():
+                raise  # his own
+            return LATE
+        return LATE if self._left(question.expires_at) == 0 else verdict
 
     async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
         """Record what a person said, with what the tool's own code says of changed arguments."""

@@ -34,29 +34,38 @@ def collect(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:
                 f"tool `{name}`: there are two of that name; give one another name with @tool(name=…)"
             )
         found[name] = made
+    compensating(found)  # what cannot undo anything is to be found now, not when it is needed
     return found
 
 
 def compensating(tools: Mapping[str, Tool]) -> dict[str, Tool]:
     """What undoes the calls of these tools, by name; a function among them is made a tool here."""
     found: dict[str, Tool] = {}
+    given: dict[str, tuple[Callable[..., object], object]] = {}
     for made in tools.values():
         conduct = getattr(made, "conduct", None)
         if isinstance(conduct, Conduct) and conduct.compensate is not None:
-            found[made.spec.compensation] = _tool(conduct.compensate)
+            name, owner = (
+                made.spec.compensation,
+                getattr(getattr(made, "__wrapped__", None), "__self__", None),
+            )
+            undo, whose = given.setdefault(name, (conduct.compensate, owner))
+            if undo != conduct.compensate or whose is not owner:
+                raise BadTool(
+                    f"tool `{made.spec.name}`: it is undone by `{name}`, and so is another tool by another"
+                    " function of that name; give one another name"
+                )
+            found[name] = _tool(conduct.compensate, name, owner)
     return found
 
 
-def _tool(candidate: "Tool | Callable[..., object]") -> Tool:
+def _tool(candidate: "Tool | Callable[..., object]", name: str | None = None, owner: object = None) -> Tool:
+    """`name` is for a function that has none of its own, `owner` for a method without its object."""
     if isinstance(candidate, MethodType) and isinstance(candidate.__func__, FunctionTool):
         # A classmethod around a tool: newer Pythons bind it themselves, without asking the tool.
         return cast("Tool", candidate.__func__.__get__(candidate.__self__))
     if isinstance(candidate, _OWN):
-        if needs_object(candidate):
-            raise BadTool(
-                f"tool `{candidate.spec.name}`: it is a method without its object; take it from an instance"
-            )
-        return cast("Tool", candidate)
+        return cast("Tool", _owned(candidate, owner))
     spec = getattr(candidate, "spec", None)
     if isinstance(spec, ToolSpec) and hasattr(candidate, "run"):
         check_name(spec.name)
@@ -67,5 +76,13 @@ def _tool(candidate: "Tool | Callable[..., object]") -> Tool:
                 raise BadTool(f"tool `{spec.name}`: its schema {error}") from None
         return cast("Tool", candidate)
     if callable(candidate):
-        return FunctionTool(candidate)
+        return cast("Tool", _owned(FunctionTool(candidate, name=name), owner))
     raise BadTool(f"{candidate!r} is no tool; pass functions, or objects with `spec` and `run`")
+
+
+def _owned(made: object, owner: object) -> object:
+    if not isinstance(made, FunctionTool) or not needs_object(made):
+        return made
+    if owner is None:
+        raise BadTool(f"tool `{made.spec.name}`: it is a method without its object; take it from an instance")
+    return made.__get__(owner)

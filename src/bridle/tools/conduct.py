@@ -200,11 +200,10 @@ class Conduct:
         if effect == "read":
             raise BadTool(f"tool `{self._name}`: it only reads, so there is nothing to compensate")
         own = getattr(self.compensate, "spec", None)
-        return (
-            own.name
-            if isinstance(own, ToolSpec)
-            else getattr(self.compensate, "__name__", f"undo_{self._name}")
-        )
+        if isinstance(own, ToolSpec):
+            return own.name
+        name = str(getattr(self.compensate, "__name__", ""))
+        return name if name.isidentifier() else f"undo_{self._name}"
 
     def _one_of(self, option: str, given: object, choices: object) -> Any:
         if given not in get_args(choices):
