@@ -43,8 +43,10 @@ from ..values.settings import (
     TOOL_TOKENS_DEFAULT,
     TOOLS_AT_ONCE_DEFAULT,
     TOOLS_SHOWN_DEFAULT,
+    CacheTtl,
     Catalogue,
     OnTruncation,
+    PrefixRule,
     Settings,
 )
 from ..values.text import sound
@@ -92,6 +94,8 @@ class Agent(Generic[T]):
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
     `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
     `deadlines` are those of one request; `chance` spreads retries out.
+    `cache_ttl` is how long a provider that takes marks keeps prompts; `prefix="strict"` ends a run before
+    a prompt whose beginning has changed is paid for anew.
     """
 
     def __init__(
@@ -118,6 +122,8 @@ class Agent(Generic[T]):
         tool_tokens_max: int = TOOL_TOKENS_DEFAULT,
         tool_index: ToolIndex | None = None,
         chain: bool = False,
+        cache_ttl: CacheTtl = "auto",
+        prefix: PrefixRule = "report",
         extras: Sequence[Extra] = (),
         on_truncation: OnTruncation = "event",
         deadlines: Deadlines | None = None,
@@ -160,6 +166,8 @@ class Agent(Generic[T]):
                 tools_at_once_max=tools_at_once,
                 result_characters=result_characters,
                 chain=chain,
+                cache_ttl=cache_ttl,
+                prefix=prefix,
                 extras=tuple(extras),
                 on_truncation=on_truncation,
             )
