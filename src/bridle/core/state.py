@@ -10,10 +10,11 @@ from typing import Literal
 
 from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
-from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, Spot, ViewChanged
+from ..values.event import ApprovalAnswered, ApprovalAsked, PrefixMoved, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.parts import ToolCall, ToolResult
 from ..values.policy import Claim
+from ..values.request import ToolSpec
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
 from ..values.value import Value
@@ -132,9 +133,22 @@ class Run(Value):
     """What was done and can be undone, in the order it was done."""
     batches: tuple[str, ...] = ()
     """Signatures of the latest batches of calls and their results."""
+    prefix_moved: PrefixMoved | None = None
+    """What was found to have moved in front of the request that is due."""
     stop: RunStop | None = None
     reason: str = ""
     answer: str = ""
+
+
+class Asked(Value):
+    """What the latest request had in front, to be compared with the next one."""
+
+    settings: Settings
+    tools: tuple[ToolSpec, ...]
+    shown: tuple[str, ...]
+    view: tuple[Message, ...]
+    changes: int
+    """How many changes of the view there were."""
 
 
 class State(Value):
@@ -167,6 +181,8 @@ class State(Value):
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
+    asked: Asked | None = None
+    """None before the first request, and when it is known already that the next one begins otherwise."""
     run: Run = Run()
     total: Spent = Spent()
     replies: int = 0
