@@ -1,8 +1,8 @@
 """It is the model's turn: ask it, or is it over?
 
-In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, a failure that no waiting mends
-(another model of the chain goes on, or the run ends), a change of the view that is due; and then the
-question itself.
+In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, a
+failure that no waiting mends (another model of the chain goes on, or the run ends), a change of the view
+that is due; and then the question itself.
 """
 
 from ..values.delta import AttemptRestarted

@@ -98,6 +98,8 @@ class Agent(Generic[T]):
     a prompt whose beginning has changed is paid for anew.
     """
 
+    _store: Store | None = None
+
     def __init__(
         self,
         model: ModelLike | Sequence[ModelLike],
@@ -141,6 +143,8 @@ class Agent(Generic[T]):
         self._where = store
         self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
         self._watchers, self._approver = tuple(watchers), approver
+        self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
+        self._watchers, self._approver, self._where = tuple(watchers), approver, store
         self._budget, self._clock = budget or Budget(), clock or SystemClock()
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
