@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from ..values.event import Cause, Layer, PrefixMoved
 from ..values.request import Request, ToolSpec
 from ..values.settings import Settings
+from .asked import Asked
 from .catalogue import laid_out
 from .context import shown_tools
 from .effects import End
-from .state import Asked, State
+from .state import State
 
 SETTINGS_THAT_MOVE = ("output", "thinking", "tool_choice", "extras")
 """Besides tools and instructions: what providers keep prompts apart by."""
