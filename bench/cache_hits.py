@@ -1,9 +1,12 @@
 """How much of what could be read from the prompt cache is read, by our own harness.
 
-An agent takes fifty steps, each with a call and a result.  It writes its requests as it
-would for the real endpoint; they go to a simulated provider in this process whose cache
-is as strict as the real one.  Ideal is every token of a step that the step before had
-sent already, as soon as that is long enough for the model to keep.
+An agent takes fifty steps.  It writes its requests as it would for the real endpoint; they go to a
+simulated provider in this process whose cache is as strict as the real one.  Ideal is every token of a
+step that the step before had sent already, as soon as that is long enough for the model to keep.
+
+    steady   each step is a call and a result
+    bursts   half way through comes a prompt of sixty parts, and every eighth step adds sixty blocks and more
+    fork     ten steps on, from the middle of a steady session, in a session of its own
 
     python bench/cache_hits.py [--steps 50] [--wait 5] [--json]
 """
@@ -12,6 +15,7 @@ import argparse
 import asyncio
 import json
 import random
+import re
 
 from bridle import Agent, Budget, tool
 from bridle.providers import load
@@ -23,6 +27,7 @@ from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
 from bridle.values.parts import Text, ToolCall
+from bridle.values.result import History
 
 MODELS = (
     "anthropic:claude-sonnet-5-5",
@@ -32,7 +37,13 @@ MODELS = (
     "openai-chat:gpt-6.1-sol",
     "gemini:gemini-3.8-flash",
     "bedrock:global.anthropic.claude-sonnet-5-5",
+    "anthropic-vertex:claude-sonnet-5-5",
+    "anthropic-foundry:claude-sonnet-5-5",
 )
+ENVIRON = {"ANTHROPIC_VERTEX_PROJECT_ID": "bench", "ANTHROPIC_FOUNDRY_RESOURCE": "bench"}
+SHAPES = ("steady", "bursts", "fork")
+BURST_EVERY, BURST_CALLS, PROMPT_PARTS = 8, 30, 60
+FORK_STEPS = 10
 TARGET = 0.95
 INSTRUCTIONS = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(60))
 SIZES = (20, 80, 200, 400)
@@ -40,30 +51,35 @@ SIZES = (20, 80, 200, 400)
 
 def main():
     options = parse()
-    rows = [measured(model, options.steps, options.wait) for model in MODELS]
+    rows = [measured(model, shape, options.steps, options.wait) for model in MODELS for shape in SHAPES]
     if options.json:
         print(json.dumps(rows))
         return
-    print(f"{'model':52} {'steps':>5} {'ideal':>9} {'read':>9} {'written':>9} {'fresh':>9} {'share':>7}")
+    print(
+        f"{'model':44} {'shape':7} {'steps':>5} {'ideal':>9} {'read':>9} {'written':>9} {'fresh':>9} {'share':>7}"
+    )
     for row in rows:
         counts = " ".join(f"{row[name]:>9,}" for name in ("ideal", "read", "written", "fresh"))
-        print(f"{row['model']:52} {row['steps']:>5} {counts} {row['share']:>6.1%}")
+        print(f"{row['model']:44} {row['shape']:7} {row['steps']:>5} {counts} {row['share']:>6.1%}")
 
 
-def measured(model, steps, wait):
-    clock, usages = FakeClock(), []
-    simulator = Simulator(brain=walker(steps), clock=clock)
+def measured(model, shape, steps, wait=5):
+    clock = FakeClock()
+    simulator = Simulator(brain=walker(shape), clock=clock)
 
     async def answer(outgoing):
         clock.advance(wait)
         return await simulator.answer(outgoing)
 
-    asyncio.run(walk(model, answer, steps, usages))
-    least = find(model, environ={}).abilities.cache_minimum_tokens
-    ideal = sum(usage.prompt for usage in usages[:-1] if usage.prompt >= least)
+    located = find(model, environ=ENVIRON)
+    line = Line(model=located, codec=load(located.endpoint.family), transport=InProcessTransport(answer))
+    before, usages = asyncio.run(walk(line, clock, shape, steps))
+    least = located.abilities.cache_minimum_tokens
+    ideal = sum(tokens for tokens in (before, *(usage.prompt for usage in usages[:-1])) if tokens >= least)
     read = sum(usage.cache_read for usage in usages)
     return {
         "model": model,
+        "shape": shape,
         "steps": len(usages),
         "ideal": ideal,
         "read": read,
@@ -74,10 +90,8 @@ def measured(model, steps, wait):
     }
 
 
-async def walk(model, answer, steps, usages):
-    located = find(model, environ={})
-    codec, transport = load(located.endpoint.family), InProcessTransport(answer)
-    line = Line(model=located, codec=codec, transport=transport)
+async def walk(line, clock, shape, steps):
+    """What the first step could have read, and what every step did."""
     sizes = random.Random(7)
 
     @tool(effect="read")
@@ -86,26 +100,52 @@ async def walk(model, answer, steps, usages):
         return " ".join(f"At {at} there is item {n}." for n in range(sizes.choice(SIZES) // 7))
 
     agent = Agent(
-        line, tools=[look], instructions=INSTRUCTIONS, budget=Budget(steps=steps + 1), repeats_max=None
+        line,
+        tools=[look],
+        instructions=INSTRUCTIONS,
+        budget=Budget(steps=None),
+        repeats_max=None,
+        clock=clock,
     )
-    async for event in agent.stream("Go through all places, one by one."):
-        usage = getattr(getattr(event, "reply", None), "usage", None)
-        if usage is not None:
-            usages.append(usage)
+    first = steps // 2 if shape == "bursts" else steps
+    result = await agent.run(f"Go through {first} places, one by one.", session="walk")
+    if shape == "bursts":
+        parts = [Text(text=f"Remember: place {n} is number {n}.") for n in range(PROMPT_PARTS - 1)]
+        more = Text(text=f"Go through {steps - first} places, one by one.")
+        result = await agent.run([*parts, more], session="walk")
+    if shape != "fork":
+        return 0, used(result.messages)
+    ends = [at for at, message in enumerate(result.messages) if message.role == "assistant"]
+    shared = ends[len(ends) // 2]
+    history = History(messages=result.messages[:shared])
+    forked = await agent.run(f"Go through {FORK_STEPS} places, one by one.", history=history)
+    return result.messages[shared].usage.prompt, used(forked.messages[shared:])
 
 
-def walker(steps):
-    """A mind that looks at one place after another and then says so."""
+def used(messages):
+    return [message.usage for message in messages if message.role == "assistant"]
+
+
+def walker(shape):
+    """A mind that looks at as many places as it was told to and then says so."""
 
     def decide(request):
+        asked = max(at for at, message in enumerate(request.messages) if message.role == "user")
+        wanted = int(re.search(r"through (\d+) places", request.messages[asked].text)[1])
         seen = sum(message.role == "assistant" for message in request.messages)
+        done = sum(message.role == "assistant" for message in request.messages[asked:])
         endpoint = request.model.endpoint
         origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
-        if seen >= steps - 1:
+        if done >= wanted - 1:
             return Reply(parts=(Text(text="Done."),), stop=Stop.DONE, origin=origin, id=f"sim_{seen}")
-        call = ToolCall(id=f"call_{seen}", wire_id=f"call_{seen}", name="look", arguments=f'{{"at": {seen}}}')
-        parts = (Text(text=f"I look at place {seen}."), call)
-        return Reply(parts=parts, stop=Stop.TOOLS, origin=origin, id=f"sim_{seen}")
+        burst = shape == "bursts" and done % BURST_EVERY == BURST_EVERY - 1
+        places = [f"{seen}{n:02}" for n in range(BURST_CALLS if burst else 1)]
+        texts = [Text(text=f"I look at place {place}.") for place in places]
+        calls = [
+            ToolCall(id=f"call_{place}", wire_id=f"call_{place}", name="look", arguments=f'{{"at": {place}}}')
+            for place in places
+        ]
+        return Reply(parts=(*texts, *calls), stop=Stop.TOOLS, origin=origin, id=f"sim_{seen}")
 
     return decide
 

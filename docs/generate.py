@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import get_args
 
 from bridle.core import breaker, retry
+from bridle.core.forensics import MISSES, VERDICTS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.settling import RULES as SETTLED
 from bridle.core.verdicts import FAILURES, OUTCOMES, STOPS, STORES, Row
@@ -247,7 +248,13 @@ def faults() -> str:
     return _table(["fault", "what happens"], [[f"`{each.name}`", each.meaning] for each in FAULTS.values()])
 
 
+def cache_verdicts() -> str:
+    rows = [[f"`{name}`", what, "yes" if name in MISSES else "no"] for name, what in VERDICTS.items()]
+    return _table(["verdict", "what it means", "a miss"], rows)
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
+    ("caching.md", cache_verdicts),
     ("events.md", events),
     ("models.md", endpoints),
     ("models.md", models),

@@ -130,6 +130,7 @@ ONE_OF_EACH = (
     e.Prompted(parts=()),
     e.ViewChanged(changes=(), why=""),
     e.ToolsShown(names=(), why=""),
+    e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),

@@ -1,4 +1,4 @@
-"""Pages about tools: the blocks of each are one program, and it runs."""
+"""Pages of code: the blocks of each are one program, and it runs."""
 
 import re
 import sys
@@ -10,7 +10,7 @@ import pytest
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.mark.parametrize(("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3)])
+@pytest.mark.parametrize(("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4)])
 def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
     assert len(blocks) >= blocks_least

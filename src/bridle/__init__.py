@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .values.event import ModelReplied as ModelReplied
     from .values.event import ModelSwitched as ModelSwitched
     from .values.event import Nudged as Nudged
+    from .values.event import PrefixMoved as PrefixMoved
     from .values.event import Prompted as Prompted
     from .values.event import Repaired as Repaired
     from .values.event import Resumed as Resumed
@@ -122,9 +123,9 @@ _HOMES = {
     ),
     "values.event": (
         "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
-        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "Prompted",
-        "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown",
-        "Unknown", "ViewChanged",
+        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "PrefixMoved",
+        "Prompted", "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
+        "ToolsShown", "Unknown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

@@ -26,6 +26,8 @@ COMMANDS = {
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
     "fork": "begin a new session from a record of an old one",
+    "cache": "explain what the prompt cache gave and what it missed",
+    "lock": "keep tools and instructions from changing by accident",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }

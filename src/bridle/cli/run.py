@@ -80,6 +80,8 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             repeats_max=before.repeats_max,
             attempts_max=before.attempts_max,
             chain=before.chain,
+            cache_ttl=before.cache_ttl,
+            prefix=before.prefix,
             extras=before.extras,
             on_truncation=before.on_truncation,
             watchers=() if options.json else (console,),

@@ -95,6 +95,8 @@ class Telling:
                 cost = f", {anew} of the prompt read anew" if anew else ""
                 told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
                 return [("tools", told)]
+            case e.PrefixMoved(layer=layer, block=block, why=why, anew_tokens=anew):
+                return [("prefix", f"moved: {layer}, from {block} on: {why} (up to {anew} tokens read anew)")]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
@@ -107,11 +109,8 @@ class Telling:
                 unread = [("note", suspicion)] if suspicion else []
                 return [*unread, *said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
             case e.ModelFailed(failure=failure, discarded=discarded):
-                void = (
-                    [("discarded", f"{', '.join(discarded)}: started early, for nothing")]
-                    if discarded
-                    else []
-                )
+                early = f"{', '.join(discarded)}: started early, for nothing"
+                void = [("discarded", early)] if discarded else []
                 return [("failed", f"{failure.kind}: {failure.message}"), *void]
             case e.ModelSwitched(model=model, why=why):
                 return [("switch", f"to {model.name}: {why}")]

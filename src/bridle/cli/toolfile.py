@@ -27,7 +27,7 @@ def load_tools(names: Sequence[str]) -> list[Tool]:
     for name in names:
         # What a tools file prints while it is loaded is not the answer.
         with redirect_stdout(sys.stderr):
-            module = _module(name)
+            module = load_module(name)
         tools = _tools_in(module, name)
         if not tools:
             raise MisuseError(
@@ -61,7 +61,7 @@ def _has_vars(candidate: object) -> bool:
     return hasattr(type(candidate), "__dict__") and hasattr(candidate, "__dict__")
 
 
-def _module(name: str) -> ModuleType:
+def load_module(name: str) -> ModuleType:
     path = Path(name)
     is_file = name.endswith(".py") or "/" in name
     if is_file and not path.is_file():

@@ -1,8 +1,8 @@
 """It is the model's turn: ask it, or is it over?
 
-In this order: a limit that is reached, a run that goes in circles, a failure that no waiting mends
-(another model of the chain goes on, or the run ends), a change of the view that is due; and then the
-question itself.
+In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, a
+failure that no waiting mends (another model of the chain goes on, or the run ends), a change of the view
+that is due; and then the question itself.
 """
 
 from ..values.delta import AttemptRestarted
@@ -15,6 +15,7 @@ from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
 from .handoff import wanted
 from .judging import REJECTIONS_MAX
+from .prefix import refusal
 from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
 from .rebinding import outlived
 from .retry import GivenUp, Wait, next_try
@@ -25,6 +26,9 @@ def ask_or_end(state: State) -> Effect:
     reached = exhausted(state)
     if reached:
         return End(stop=reached[0], reason=reached[1])
+    refused = refusal(state)
+    if refused is not None:
+        return refused
     circling = _circling(state)
     if circling is not None:
         return circling

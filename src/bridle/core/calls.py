@@ -14,9 +14,10 @@ from ..values.parts import Text, ToolResult
 from ..values.settings import Settings
 from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
+from .opencall import OpenCall
 from .progress import batch_signature
 from .saying import said, tools_tokens
-from .state import OpenCall, Phase, State
+from .state import Phase, State
 from .undoing import remembered
 
 INTERRUPTED = (

@@ -11,10 +11,11 @@ What a model would refuse is settled before it is sent (settling.py), and noted 
 from msgspec.structs import replace
 
 from ..values.parts import Text
-from ..values.request import Mark, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .budget import room
 from .catalogue import laid_out
+from .marking import marks_of
 from .settling import settle
 from .state import State
 
@@ -43,7 +44,7 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
         output=settings.output if settings.output and settings.output.mode == "native" else None,
         thinking=_within(wish.thinking, most),
         sampling=wish.sampling,
-        marks=_marks(state, tools),
+        marks=marks_of(settings, tools, state.view),
         chained=settings.chain,
         chained_to=_chained_to(state),
         extras=settings.extras,
@@ -88,16 +89,3 @@ def _chained_to(state: State) -> str:
             known = message.origin is not None and message.origin.endpoint == endpoint
             return message.reply_id if known else ""
     return ""
-
-
-def _marks(state: State, tools: tuple[ToolSpec, ...]) -> tuple[Mark, ...]:
-    """One mark after what never changes, one that follows the end by itself."""
-    abilities = state.settings.model.abilities
-    if abilities.cache_marks == 0:
-        return ()
-    fixed: tuple[Mark, ...] = ()
-    if state.settings.instructions:
-        fixed = (Mark(place="system"),)
-    elif tools:
-        fixed = (Mark(place="tools"),)
-    return (*fixed, Mark(place="end")) if abilities.automatic_cache else fixed

@@ -23,8 +23,9 @@ from ..values.policy import Claim
 from ..values.request import ToolSpec
 from .context import shown_tools
 from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
+from .opencall import OpenCall
 from .permission import Decision, binding, permitted
-from .state import OpenCall, State
+from .state import State
 from .validation import Problem, check_arguments, unknown_tool
 
 ACCEPTED = "Accepted."

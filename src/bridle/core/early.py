@@ -13,8 +13,9 @@ from collections.abc import Mapping
 from ..values.parts import ToolCall
 from .dispatch import call_id, call_key, callable_tools, deadline, disturbs, problem_with
 from .effects import RunTool
+from .opencall import OpenCall
 from .permission import permitted
-from .state import OpenCall, State
+from .state import State
 
 
 def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int) -> RunTool | None:

@@ -12,7 +12,7 @@ from ..values.model import Model
 from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
 from ..values.value import Value
-from .state import OpenCall
+from .opencall import OpenCall
 
 
 class AskModel(Value):

@@ -42,6 +42,7 @@ from .fallback import switched
 from .handoff import blamable, oversized, viewed
 from .judging import final_text, judge, output_json
 from .lost import passed_over, repaired
+from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
 from .state import Phase, Run, State
@@ -131,6 +132,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         rejections=0,
         pauses=0,
         unread="",
+        prefix_moved=None,
         stop=None,
         reason="",
     )
@@ -161,8 +163,9 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         reply=None,
         said=said,
         forbidden=event.tool_choice.mode == "none",
+        prefix_moved=None,
     )
-    return replace(state, phase=Phase.ASKING, run=run, proof=proof)
+    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state))
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
@@ -281,6 +284,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelSwitched): switched,
     (Phase.ASKING, e.ViewChanged): _view_changed,
     (Phase.ASKING, e.ToolsShown): tools_shown,
+    (Phase.ASKING, e.PrefixMoved): prefix_moved,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
@@ -290,6 +294,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.ModelSwitched): switched,
     (Phase.JUDGING, e.ViewChanged): _view_changed,
     (Phase.JUDGING, e.ToolsShown): tools_shown,
+    (Phase.JUDGING, e.PrefixMoved): prefix_moved,
     (Phase.JUDGING, e.Nudged): _nudged,
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,

@@ -28,7 +28,8 @@ from ..values.settings import Settings
 from .calls import NOT_STARTED
 from .dispatch import IN_DOUBT
 from .loop import TRANSITIONS, apply
-from .state import OpenCall, Phase, State
+from .opencall import OpenCall
+from .state import Phase, State
 
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
 CallEvent = e.ToolStarted | e.ToolProbed | e.ToolFinished | e.ApprovalAsked | e.ApprovalAnswered

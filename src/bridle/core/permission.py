@@ -23,7 +23,8 @@ from ..values.event import Question
 from ..values.policy import Permission, PermissionRule, Policy
 from ..values.request import ToolSpec
 from ..values.value import Value
-from .state import OpenCall, State
+from .opencall import OpenCall
+from .state import State
 
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
 BY_TOOL = "the tool asks"

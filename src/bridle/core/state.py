@@ -10,15 +10,15 @@ from typing import Literal
 
 from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
-from ..values.event import ApprovalAnswered, ApprovalAsked, RunStop, Spot, ViewChanged
+from ..values.event import PrefixMoved, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
-from ..values.parts import ToolCall, ToolResult
-from ..values.policy import Claim
 from ..values.settings import Settings
 from ..values.usage import Budget, Usage
 from ..values.value import Value
 from ..values.whole import Whole
+from .asked import Asked
 from .fitting import Unfit
+from .opencall import OpenCall
 
 """A message, a part of it, and perhaps a part of that (else -1)."""
 
@@ -30,46 +30,6 @@ class Phase(StrEnum):
     JUDGING = "judging"  # a reply without calls is in: is it an answer?
     ACTING = "acting"  # the tools' turn
     WAITING = "waiting"  # a person's turn, to allow a call or not
-
-
-class OpenCall(Value):
-    """One call of the batch the model asked for last."""
-
-    call: ToolCall
-    problem: str = ""
-    """Why it must not run, found when the reply came in; empty when it may."""
-    attempt: int = 0
-    """How often it was started; 0 is never."""
-    key: str = ""
-    """What every attempt at it was started under."""
-    running: bool = False
-    """Started by the driver that writes this log now."""
-    in_doubt: bool = False
-    """Started by a driver that is gone."""
-    result: ToolResult | None = None
-    claim: Claim | None = None
-    asked: ApprovalAsked | None = None
-    """The latest question to a person about it."""
-    asked_at: float = 0.0
-    answer: ApprovalAnswered | None = None
-
-    @property
-    def open_question(self) -> ApprovalAsked | None:
-        """The question that nobody has answered yet."""
-        asked, answer = self.asked, self.answer
-        if (
-            asked is None
-            or self.result is not None
-            or (answer is not None and answer.binding == asked.binding)
-        ):
-            return None
-        return asked
-
-    @property
-    def arguments(self) -> str:
-        """What it runs with: the model's, unless a person wrote others."""
-        edited = self.answer.arguments if self.answer is not None else None
-        return self.call.arguments if edited is None else edited
 
 
 class Spent(Value):
@@ -132,6 +92,8 @@ class Run(Value):
     """What was done and can be undone, in the order it was done."""
     batches: tuple[str, ...] = ()
     """Signatures of the latest batches of calls and their results."""
+    prefix_moved: PrefixMoved | None = None
+    """What was found to have moved in front of the request that is due."""
     stop: RunStop | None = None
     reason: str = ""
     answer: str = ""
@@ -167,6 +129,8 @@ class State(Value):
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
+    asked: Asked | None = None
+    """None before the first request, and when it is known already that the next one begins otherwise."""
     run: Run = Run()
     total: Spent = Spent()
     replies: int = 0

@@ -13,7 +13,8 @@ from ..values import event as e
 from ..values.compensation import Compensation
 from ..values.parts import Text
 from ..values.whole import Whole
-from .state import OpenCall, State
+from .opencall import OpenCall
+from .state import State
 
 MAYBE = ("unknown", "timeout")
 """Outcomes after which nobody knows whether the call took effect."""

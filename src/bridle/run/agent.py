@@ -43,8 +43,10 @@ from ..values.settings import (
     TOOL_TOKENS_DEFAULT,
     TOOLS_AT_ONCE_DEFAULT,
     TOOLS_SHOWN_DEFAULT,
+    CacheTtl,
     Catalogue,
     OnTruncation,
+    PrefixRule,
     Settings,
 )
 from ..values.text import sound
@@ -92,7 +94,11 @@ class Agent(Generic[T]):
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
     `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
     `deadlines` are those of one request; `chance` spreads retries out.
+    `cache_ttl` is how long a provider that takes marks keeps prompts; `prefix="strict"` ends a run before
+    a prompt whose beginning has changed is paid for anew.
     """
+
+    _store: Store | None = None
 
     def __init__(
         self,
@@ -118,6 +124,8 @@ class Agent(Generic[T]):
         tool_tokens_max: int = TOOL_TOKENS_DEFAULT,
         tool_index: ToolIndex | None = None,
         chain: bool = False,
+        cache_ttl: CacheTtl = "auto",
+        prefix: PrefixRule = "report",
         extras: Sequence[Extra] = (),
         on_truncation: OnTruncation = "event",
         deadlines: Deadlines | None = None,
@@ -129,28 +137,24 @@ class Agent(Generic[T]):
         check_numbers(max_tokens=max_tokens, repeats_max=repeats_max, tools_at_once=tools_at_once)
         check_numbers(tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max)
         check_numbers(result_characters=result_characters, attempts_max=attempts_max)
-        self._lineup, self._deadlines, self._chance = lineup_of(model, deadlines), deadlines, chance
-        self._tools: Mapping[str, Tool] = collect(tools)
-        self._store: Store | None = None
-        self._where = store
+        self._lineup, self._deadlines, known = lineup_of(model, deadlines), deadlines, collect(tools)
         self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
-        self._watchers, self._approver = tuple(watchers), approver
-        self._budget, self._clock = budget or Budget(), clock or SystemClock()
-        fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, self._tools)
+        self._watchers, self._approver, self._where = tuple(watchers), approver, store
+        self._budget, self._clock, self._chance = budget or Budget(), clock or SystemClock(), chance
+        fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, known)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
-        layout = lay_out(self._tools, limits, tool_index, fixed, self._shape.name if self._shape else "")
-        self._tools, self._search = layout.tools, layout.search
+        self._layout = lay_out(known, limits, tool_index, fixed, self._shape.name if self._shape else "")
         self._settings = readable(
             Settings(
                 model=self._lineup.models[0],
                 models=self._lineup.rest,
                 instructions=sound(instructions or "").strip(),
-                tools=layout.shown,
-                hidden=layout.hidden,
-                catalogue=layout.catalogue,
+                tools=self._layout.shown,
+                hidden=self._layout.hidden,
+                catalogue=self._layout.catalogue,
                 tool_choice=fixed,
                 max_tokens=max_tokens,
-                output=output_spec(self._shape, self._lineup.models, self._tools, fixed),
+                output=output_spec(self._shape, self._lineup.models, self._layout.tools, fixed),
                 thinking=thinking,
                 sampling=sampling or Sampling(),
                 repeats_max=repeats_max,
@@ -160,6 +164,8 @@ class Agent(Generic[T]):
                 tools_at_once_max=tools_at_once,
                 result_characters=result_characters,
                 chain=chain,
+                cache_ttl=cache_ttl,
+                prefix=prefix,
                 extras=tuple(extras),
                 on_truncation=on_truncation,
             )
@@ -253,7 +259,7 @@ class Agent(Generic[T]):
 
         It stops where one fails, and goes on from there when it is called again.
         """
-        state = await self._conversation(session, stream=False).undo(compensating(self._tools))
+        state = await self._conversation(session, stream=False).undo(compensating(self._layout.tools))
         return compensations(state)
 
     async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
@@ -323,13 +329,13 @@ class Agent(Generic[T]):
                 store=self.store,
                 clock=self._clock,
                 chance=self._chance,
-                tools=self._tools,
+                tools=self._layout.tools,
                 watchers=watchers,
                 stream=stream,
-                choose=(lambda step: chosen_of(choose(step), self._tools)) if choose else None,
+                choose=(lambda step: chosen_of(choose(step), self._layout.tools)) if choose else None,
                 object_to=self._objection if self._shape else None,
                 approver=self._approver,
-                search=self._search,
+                search=self._layout.search,
             )
 
         return Conversation(

@@ -7,7 +7,8 @@ process: whoever can open the store can give it, and the next `resume` goes on f
 from collections.abc import Awaitable, Callable, Sequence
 from hashlib import sha256
 
-from ..core.state import OpenCall, State
+from ..core.opencall import OpenCall
+from ..core.state import State
 from ..values.approval import PendingApproval, Verdict
 from ..values.errors import MisuseError
 

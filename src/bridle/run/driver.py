@@ -33,6 +33,7 @@ from ..core.effects import (
 )
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
+from ..core.prefix import moved, refusal
 from ..core.state import State
 from ..core.truncation import suspicion
 from ..ports.chance import Chance
@@ -229,6 +230,10 @@ class Driver:
             choice = self._choose(effect.step)
             await self._hands.show(chosen_unseen(self.state, choice))
             request, notes = assemble(self.state, choice)
+        if change := moved(self.state, request):
+            await self.record(change)
+            if refusal(self.state):
+                return
         await self._hands.ahead.discard()
         exchange = Exchange(line, request, self._kept[line.model.seat], stream=self._stream)
         if effect.step == effect.attempt == 1:

@@ -29,6 +29,9 @@ RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
 ]
 
+Layer = Literal["model", "tools", "system", "settings", "history"]
+"""What a prompt is made of, in the order it is kept."""
+Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed"]
 How = Literal["run", "probe", "person"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
@@ -125,6 +128,18 @@ class ToolsShown(_Quiet, tag="tools_shown"):
     tokens: int = 0
     anew_tokens: int = 0
     """What they add to every prompt, and how much of it has to be read anew behind them, by estimate."""
+
+
+class PrefixMoved(_Quiet, tag="prefix_moved"):
+    """The next request does not begin as the last one did: from there on, what the provider kept is lost."""
+
+    layer: Layer
+    block: str
+    """The first that differs, in words."""
+    cause: Cause
+    why: str
+    anew_tokens: int = 0
+    """The most that has to be read anew for it, by estimate."""
 
 
 class Resumed(_Quiet, tag="resumed"):
@@ -327,6 +342,7 @@ Event = (
     | Prompted
     | ViewChanged
     | ToolsShown
+    | PrefixMoved
     | Resumed
     | ModelAsked
     | ModelReplied

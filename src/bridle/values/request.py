@@ -15,6 +15,9 @@ became of it, ask a person, or tell the model that nobody knows."""
 Approve = Literal["never", "always", "depends"]
 """Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
 
+Ttl = Literal["5m", "1h"]
+"""How long a marked prompt is kept after it was last used."""
+
 TOOL_SECONDS_DEFAULT = 60.0
 
 
@@ -80,7 +83,7 @@ class Mark(Value):
 
     place: Literal["tools", "system", "message", "end"]
     message: int = -1
-    ttl: Literal["5m", "1h"] = "5m"
+    ttl: Ttl = "5m"
 
 
 class Extra(Value):

@@ -8,7 +8,7 @@ from typing import Literal
 
 from .model import Abilities, Endpoint, Model
 from .policy import Policy
-from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec, Ttl
 from .value import Value
 
 ATTEMPTS_DEFAULT = 6
@@ -20,6 +20,10 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 """Some ten thousand tokens: much for one answer, little beside a context."""
 
 
+CacheTtl = Ttl | Literal["auto"]
+"""`auto`: five minutes, and an hour as soon as the session has paused for longer than that."""
+PrefixRule = Literal["report", "strict"]
+"""What a prefix that moved is: an event in the log, or also the end of the run before it is paid for."""
 TOOLS_SHOWN_DEFAULT = 30
 TOOL_TOKENS_DEFAULT = 16_000
 TOOLS_FOUND_DEFAULT = 8
@@ -65,6 +69,8 @@ class Settings(Value):
     """The most words of one tool result that are sent; None for all of them, however many."""
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
+    cache_ttl: CacheTtl = "auto"
+    prefix: PrefixRule = "report"
     extras: tuple[Extra, ...] = ()
     on_truncation: OnTruncation = "event"
 

@@ -77,6 +77,8 @@ class Console:
             case e.Repaired(items=items):
                 for item in items:
                     self.note(f"· put right in the log: {item}", "yellow")
+            case e.PrefixMoved(layer=layer, block=block, why=why):
+                self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
 

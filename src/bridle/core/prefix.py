@@ -1,0 +1,125 @@
+"""The guard of the prefix: has anything moved that the request before had already sent?
+
+Providers keep what a prompt begins with, and compare it to the byte.  Messages never change and are
+encoded once, so the prefix stays as long as what it is made of stays; that is compared here, layer by
+layer in the order of the prompt, before anything is sent and paid for.  What moved is named with the
+first block that differs and with its cause, and is an event; under `prefix="strict"` it is the end of
+the run as well.
+
+Nothing is remembered but references: messages and tools that are the same objects cost no comparison.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from msgspec.structs import replace
+
+from ..values.event import Cause, Layer, PrefixMoved
+from ..values.request import Request, ToolSpec
+from ..values.settings import Settings
+from .asked import Asked
+from .catalogue import laid_out
+from .context import shown_tools
+from .effects import End
+from .state import State
+
+SETTINGS_THAT_MOVE = ("output", "thinking", "tool_choice", "extras")
+"""Besides tools and instructions: what providers keep prompts apart by."""
+STRICT = (
+    "the beginning of the prompt moved: {layer}, first at {block}, because {why}."
+    ' Take the change back and resume, or allow it with Agent(prefix="report")'
+)
+
+
+def moved(state: State, request: Request) -> PrefixMoved | None:
+    """What of the last request's prefix this one does not begin with; None when all is as it was."""
+    asked = state.asked
+    if asked is None:
+        return None
+    for layer, block, cause, why in _differences(state, asked, request):
+        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, anew_tokens=state.prompt_tokens)
+    return None
+
+
+def asked_now(state: State) -> Asked:
+    """What a request that is sent in this state has in front."""
+    tools, _ = laid_out(state, shown_tools(state.settings, state.shown))
+    return Asked(
+        settings=state.settings,
+        tools=tools,
+        shown=state.shown,
+        view=state.view,
+        changes=len(state.recorded),
+    )
+
+
+def prefix_moved(state: State, event: PrefixMoved, at: float, proof: str) -> State:
+    """Told once; but whoever wants it strict is told until the change is taken back."""
+    run = replace(state.run, prefix_moved=event)
+    return replace(state, run=run, asked=state.asked if _refused(state.settings, event) else None)
+
+
+def refusal(state: State) -> End | None:
+    event = state.run.prefix_moved
+    if event is None or not _refused(state.settings, event):
+        return None
+    return End(stop="failed", reason=STRICT.format(layer=event.layer, block=event.block, why=event.why))
+
+
+def _refused(settings: Settings, event: PrefixMoved) -> bool:
+    """Whoever gives a chain of models wants it used: going on with the next one is no accident."""
+    switched = event.cause == "model_switched" and bool(settings.models)
+    return settings.prefix == "strict" and not switched
+
+
+def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple[Layer, str, Cause, str]]:
+    settings, before = state.settings, asked.settings
+    if request.model.seat != before.model.seat:
+        why = f"the model was {before.model.name} before"
+        yield "model", request.model.name, "model_switched", why
+    if request.tools != asked.tools:
+        cause, why = _why_tools(state, asked)
+        yield "tools", _tool_at(request.tools, _first(asked.tools, request.tools)), cause, why
+    if settings is not before:
+        for name in _changed(before, settings):
+            layer: Layer = "system" if name == "instructions" else "settings"
+            yield layer, name, "settings_changed", f"the agent's {name} changed"
+    if request.messages[: len(asked.view)] != asked.view:
+        yield "history", _part_at(asked, request), "view_changed", _why_view(state, asked)
+
+
+def _changed(before: Settings, now: Settings) -> Iterator[str]:
+    for name in ("instructions", *SETTINGS_THAT_MOVE):
+        if getattr(before, name) != getattr(now, name):
+            yield name
+
+
+def _why_tools(state: State, asked: Asked) -> tuple[Cause, str]:
+    new = state.shown[len(asked.shown) :]
+    if new and state.settings.tools == asked.settings.tools:
+        return "tools_shown", f"the model was shown {', '.join(new)}"
+    return "settings_changed", "the agent's tools changed"
+
+
+def _why_view(state: State, asked: Asked) -> str:
+    whys = dict.fromkeys(event.why for event in state.recorded[asked.changes :])
+    return "; ".join(whys) or "what is sent of earlier messages differs"
+
+
+def _first(before: Sequence[object], now: Sequence[object]) -> int:
+    """Where two lines first differ; behind the shorter one when it is the beginning of the other."""
+    for at, (old, new) in enumerate(zip(before, now, strict=False)):
+        if old is not new and old != new:
+            return at
+    return min(len(before), len(now))
+
+
+def _tool_at(tools: tuple[ToolSpec, ...], at: int) -> str:
+    return f"tool {at + 1} ({tools[at].name})" if at < len(tools) else f"tool {at + 1} (gone)"
+
+
+def _part_at(asked: Asked, request: Request) -> str:
+    at = _first(asked.view, request.messages)
+    if at >= len(request.messages):
+        return f"message {at + 1} (gone)"
+    part = _first(asked.view[at].parts, request.messages[at].parts)
+    return f"message {request.messages[at].id or at + 1}, part {part + 1}"

@@ -1,0 +1,196 @@
+"""Every call that could have read more from the cache: why it did not, and what that cost."""
+
+import asyncio
+import json
+from decimal import Decimal
+
+import pytest
+from msgspec.structs import replace
+
+from bridle import Agent, Budget, tool
+from bridle.cli.main import main
+from bridle.core.forensics import VERDICTS, examined, summed
+from bridle.providers import load
+from bridle.providers.catalogue import find
+from bridle.run.line import Line
+from bridle.sim.simulator import Simulator
+from bridle.stores import open_store
+from bridle.stores.memory import MemoryStore
+from bridle.testing import FakeClock, scripted
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values import event as e
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Origin
+from bridle.values.parts import Text, ToolCall
+from bridle.values.usage import Usage
+
+LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(80))
+
+
+@tool(effect="read")
+def look(at: int) -> str:
+    """Look at one place."""
+    return f"There are {at} things. " * 20
+
+
+def brain(request):
+    """One look in every run, then an answer."""
+    seen = sum(message.role == "assistant" for message in request.messages)
+    endpoint = request.model.endpoint
+    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    if request.messages[-1].role == "tool":
+        return Reply(parts=(Text(text="Done."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
+    call = ToolCall(id=f"c{seen}", wire_id=f"c{seen}", name="look", arguments='{"at": 1}')
+    return Reply(parts=(call,), stop=Stop.TOOLS, origin=origin, id=f"r{seen}")
+
+
+class World:
+    """A session with a simulated provider, whose cache can be lost."""
+
+    def __init__(self, model="anthropic:claude-sonnet-5-5", store=None):
+        self.clock, self.store = FakeClock(), store or MemoryStore()
+        self.model = find(model, environ={})
+        self.forget()
+
+    def forget(self):
+        self.simulator = Simulator(brain=brain, clock=self.clock)
+
+    def run(self, prompt="Go on.", **given):
+        line = Line(
+            model=self.model,
+            codec=load(self.model.endpoint.family),
+            transport=InProcessTransport(lambda outgoing: self.simulator.answer(outgoing)),
+        )
+        settings = {"instructions": LONG, "tools": [look], "cache_ttl": "5m", **given}
+        agent = Agent(line, store=self.store, clock=self.clock, budget=Budget(steps=9), **settings)
+        return agent.run_sync(prompt, session="s", tenant="acme")
+
+    def records(self):
+        return asyncio.run(self.store.read("s"))
+
+    def calls(self):
+        return examined(self.records())
+
+
+def test_what_could_be_read_was_read():
+    world = World()
+    world.run()
+    world.run()
+    calls = world.calls()
+    assert [call.verdict for call in calls] == ["cold", "hit", "hit", "hit"]
+    assert [call.expected for call in calls[1:]] == [call.prompt for call in calls[:-1]]
+    assert {call.tenant for call in calls} == {"acme"}
+    total = summed(calls)
+    assert total.hit_rate is not None
+    assert total.hit_rate > 0.97
+    assert (total.missed, total.usd) == (0, Decimal(0))
+    assert total.verdicts == {"cold": 1, "hit": 3}
+
+
+def test_a_prefix_that_moved_is_named_and_priced():
+    world = World()
+    world.run()
+    world.run(instructions="New. " + LONG)
+    miss = world.calls()[2]
+    assert miss.verdict == "prefix"
+    assert miss.why == "system, from instructions on: the agent's instructions changed"
+    assert miss.missed == miss.expected - miss.read
+    rates = world.model.price.rates(miss.prompt)
+    assert miss.usd == miss.missed * (rates.cache_write - rates.cache_read) / 1_000_000
+    assert miss.usd > 0
+
+
+@pytest.mark.parametrize(("ttl", "verdict"), [("5m", "ttl"), ("1h", "hit")])
+def test_a_long_pause(ttl, verdict):
+    world = World()
+    world.run(cache_ttl=ttl)
+    world.clock.advance(400)
+    world.run(cache_ttl=ttl)
+    call = world.calls()[2]
+    assert call.verdict == verdict
+    assert ("400 s since" in call.why) == (verdict == "ttl")
+
+
+def test_what_nothing_explains_is_the_providers():
+    world = World()
+    world.run()
+    world.forget()
+    world.run()
+    assert [call.verdict for call in world.calls()] == ["cold", "hit", "provider", "hit"]
+
+
+def test_a_forced_choice_of_tools_is_told():
+    world = World()
+    world.run()
+    records = [
+        replace(
+            record, event=replace(record.event, tool_choice=replace(record.event.tool_choice, mode="any"))
+        )
+        if isinstance(record.event, e.ModelAsked) and record.event.step == 2
+        else record
+        for record in counted(world.records(), 2, Usage(input=3_000))
+    ]
+    call = examined(records)[1]
+    assert (call.verdict, call.why) == ("prefix", "settings: the tool choice is any and was auto")
+
+
+def counted(records, number, usage):
+    """The same log, had the provider counted the call of that number so."""
+    told, seen = [], 0
+    for record in records:
+        if isinstance(record.event, e.ModelReplied):
+            seen += 1
+            if seen == number:
+                reply = replace(record.event.reply, usage=usage)
+                record = replace(record, event=replace(record.event, reply=reply))
+        told.append(record)
+    return told
+
+
+def test_a_mark_that_did_not_reach_back_is_told():
+    world = World()
+    world.run()
+    world.run(["And on."] * 60)
+    call = examined(counted(world.records(), 3, Usage(input=2_000, cache_read=700)))[2]
+    assert (call.verdict, call.why) == ("lookback", "61 blocks since the call before")
+
+
+def test_short_prompts_and_silent_providers_are_no_misses():
+    short = World()
+    short.run(instructions="")
+    assert [call.verdict for call in short.calls()] == ["cold", "minimum"]
+    assert "at least 512" in short.calls()[1].why
+    store = MemoryStore()
+    Agent(scripted("one", "two"), store=store).run_sync("go", session="s")
+    silent = examined(asyncio.run(store.read("s")))
+    assert [call.verdict for call in silent] == ["unreported"]
+    assert summed(silent).hit_rate is None
+
+
+def test_prompts_kept_in_steps_are_expected_in_steps():
+    world = World("deepseek:deepseek-v4-pro")
+    world.run()
+    world.run()
+    calls = world.calls()
+    assert [call.verdict for call in calls] == ["cold", "hit", "hit", "hit"]
+    assert all(call.expected % 64 == 0 for call in calls)
+
+
+def test_the_command_shows_calls_bars_and_the_rate(tmp_path, capsys):
+    world = World(store=open_store(tmp_path / "log.db"))
+    world.run()
+    world.run(instructions="New. " + LONG)
+    asyncio.run(world.store.close())
+    where = ["s", "--store", str(tmp_path / "log.db")]
+    assert main(["cache", *where]) == 0
+    out = capsys.readouterr().out
+    assert "hit rate" in out
+    assert "█" in out
+    assert "▒" in out
+    assert VERDICTS["prefix"] in out
+    assert "the agent's instructions changed" in out
+    assert main(["cache", *where, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [call["verdict"] for call in told["calls"]] == ["cold", "hit", "prefix", "hit"]
+    assert 0 < told["hit_rate"] < 1
+    assert told["sum"]["missed"] == told["calls"][2]["missed"] > 0

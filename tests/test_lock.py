@@ -1,0 +1,116 @@
+"""The lock file: what is in front of every prompt does not change by accident."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bridle.cli.main import main
+
+APP = '''
+from bridle import Agent, tool
+
+print("loading")
+
+@tool(effect="read")
+def look(at: int, why: str = "") -> str:
+    """Look at one place."""
+    return str(at)
+
+@tool(effect="read")
+def weigh(at: int) -> int:
+    """Weigh one place."""
+    return at
+
+agent = Agent("sim:", tools=[{tools}], instructions="""{words}""")
+'''
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def app(home, tools="look, weigh", words="Be kind.\nBe brief."):
+    (home / "app.py").write_text(APP.format(tools=tools, words=words))
+
+
+def test_what_is_locked_passes_the_check(home, capsys):
+    app(home)
+    assert main(["lock", "app.py"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("app.py:agent  ")
+    assert out.endswith("  new\n")
+    locked = json.loads((home / "bridle.lock").read_text())["agents"]["app.py:agent"]
+    assert "  Be brief." in locked["lines"]
+    assert "tool look:" in locked["lines"]
+    assert main(["lock", "app.py", "--check"]) == 0
+    assert "1 agents are as in bridle.lock" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("change", "shown"),
+    [
+        ({"words": "Be kind.\nBe quick."}, ["-  Be brief.", "+  Be quick."]),
+        ({"tools": "weigh, look"}, ["+tool weigh:", "-tool weigh:"]),
+        ({"tools": "look"}, ["-tool weigh:", "-  Weigh one place."]),
+    ],
+)
+def test_a_change_fails_the_check_and_is_shown_until_it_is_accepted(home, capsys, change, shown):
+    app(home)
+    main(["lock", "app.py"])
+    app(home, **change)
+    capsys.readouterr()
+    before = (home / "bridle.lock").read_bytes()
+    assert main(["lock", "app.py", "--check"]) == 1
+    out, err = capsys.readouterr()
+    assert set(shown) <= set(out.splitlines())
+    assert "accept it with `bridle lock`" in err
+    assert (home / "bridle.lock").read_bytes() == before
+    assert main(["lock", "app.py"]) == 0
+    assert capsys.readouterr().out.endswith("  changed\n")
+    assert main(["lock", "app.py", "--check"]) == 0
+
+
+def test_another_hash_seed_locks_the_same(home):
+    app(home)
+    written = set()
+    for seed in ("1", "2"):
+        subprocess.run(
+            [sys.executable, "-m", "bridle.cli.main", "lock", "app.py"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            check=True,
+            capture_output=True,
+        )
+        written.add((home / "bridle.lock").read_bytes())
+    assert len(written) == 1
+
+
+def test_an_agent_that_is_gone_or_not_locked_fails_the_check(home, capsys):
+    app(home)
+    main(["lock", "app.py"])
+    (home / "other.py").write_text('from bridle import Agent\nbot = Agent("sim:", instructions="Hi.")\n')
+    assert main(["lock", "app.py", "other.py", "--check"]) == 1
+    assert "+  Hi." in capsys.readouterr().out
+    assert main(["lock", "other.py", "--check"]) == 1
+
+
+def test_wrong_things_are_one_line(home, capsys):
+    (home / "empty.py").write_text("")
+    app(home)
+    assert main(["lock", "app.py", "--check"]) == 2
+    assert "there is no bridle.lock" in capsys.readouterr().err
+    assert main(["lock", "empty.py"]) == 2
+    assert "has no agents" in capsys.readouterr().err
+    (home / "bridle.lock").write_text("{")
+    assert main(["lock", "app.py", "--check"]) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    main(["lock", "app.py", "--file", "mine.lock"])
+    text = (home / "mine.lock").read_text()
+    (home / "mine.lock").write_text(text.replace("Be brief.", "Be long."))
+    capsys.readouterr()
+    assert main(["lock", "app.py", "--file", "mine.lock", "--check"]) == 2
+    assert "edited by hand" in capsys.readouterr().err

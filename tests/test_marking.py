@@ -1,0 +1,157 @@
+"""Marks: few enough, on the right blocks, and in reach of what was kept before."""
+
+import json
+import random
+import runpy
+from pathlib import Path
+
+import pytest
+
+from bridle.core.marking import LOOKBACK_BLOCKS, lifetime, marks_of
+from bridle.providers import load
+from bridle.values.message import Message
+from bridle.values.model import Abilities, Endpoint, Model
+from bridle.values.parts import Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import Mark, Request, ToolSpec
+from bridle.values.settings import CacheTtl, Settings
+
+BENCH = runpy.run_path(str(Path(__file__).parent.parent / "bench" / "cache_hits.py"))
+TOOLS = (ToolSpec(name="look"),)
+
+
+def able(*, automatic: bool = False, marks: int = 4, family: str = "anthropic") -> Model:
+    abilities = Abilities(cache_marks=marks, automatic_cache=automatic, cache="marks")
+    return Model(id="m", endpoint=Endpoint(name="here", family=family), abilities=abilities)
+
+
+def settings(model: Model, *, instructions: str = "Be kind.", ttl: CacheTtl = "5m") -> Settings:
+    return Settings(model=model, instructions=instructions, tools=TOOLS, cache_ttl=ttl)
+
+
+def message(role: str, *parts: Part, at: float = 0.0) -> Message:
+    return Message(role=role, parts=parts, at=at)  # type: ignore[arg-type]
+
+
+def words(count: int) -> tuple[Text, ...]:
+    return tuple(Text(text=f"word {number}") for number in range(count))
+
+
+@pytest.mark.parametrize(
+    ("model", "shape"),
+    [
+        ("anthropic:claude-sonnet-5-5", "bursts"),
+        ("anthropic-vertex:claude-sonnet-5-5", "bursts"),
+        ("openai:gpt-6.1-sol", "bursts"),
+        ("deepseek:deepseek-v4-pro", "bursts"),
+        ("anthropic:claude-sonnet-5-5", "fork"),
+        ("anthropic-foundry:claude-sonnet-5-5", "fork"),
+        ("openai:gpt-6.1-sol", "fork"),
+        ("deepseek:deepseek-v4-pro", "fork"),
+    ],
+)
+def test_fifty_steps_read_nearly_all_that_could_be_read(model: str, shape: str) -> None:
+    row = BENCH["measured"](model, shape, 50)
+    assert row["steps"] == (BENCH["FORK_STEPS"] if shape == "fork" else 50)
+    assert row["share"] >= 0.95, row
+
+
+def test_a_model_that_takes_no_marks_gets_none() -> None:
+    assert marks_of(settings(able(marks=0)), TOOLS, (message("user", *words(1)),)) == ()
+
+
+def test_the_end_is_the_providers_where_it_follows_it_by_itself() -> None:
+    view = (message("user", *words(1)),)
+    assert marks_of(settings(able(automatic=True)), TOOLS, view) == (Mark(place="system"), Mark(place="end"))
+    assert marks_of(settings(able()), TOOLS, view) == (
+        Mark(place="system"),
+        Mark(place="message", message=0),
+    )
+    bare = settings(able(), instructions="")
+    assert marks_of(bare, TOOLS, view)[0] == Mark(place="tools")
+    assert marks_of(bare, (), view) == (Mark(place="message", message=0),)
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_the_end_before_is_marked_when_a_turn_adds_sixty_blocks(automatic: bool) -> None:
+    view = (
+        message("user", *words(2)),
+        message("assistant", *words(1)),
+        message("user", *words(1)),
+        message("assistant", *words(2)),
+        message("user", *words(60)),
+    )
+    asked = settings(able(automatic=automatic))
+    assert Mark(place="message", message=2) in marks_of(asked, TOOLS, view)
+    assert Mark(place="message", message=2) not in marks_of(asked, TOOLS, view[:4])
+    few = marks_of(settings(able(automatic=automatic, marks=2)), TOOLS, view)
+    assert [mark.place for mark in few] == ["message", "end" if automatic else "message"]
+
+
+def test_reasoning_and_blank_words_are_passed_over() -> None:
+    view = (
+        message("user", *words(1)),
+        message("assistant", Reasoning(text="hm", signature="s")),
+        message("user", Text(text="  ")),
+    )
+    assert marks_of(settings(able()), TOOLS, view)[-1] == Mark(place="message", message=0)
+
+
+def test_five_minutes_or_an_hour_by_the_pauses_there_were() -> None:
+    def at(*times: float) -> tuple[Message, ...]:
+        return tuple(message("user", *words(1), at=time) for time in times)
+
+    auto = settings(able(), ttl="auto")
+    assert lifetime(auto, at(0, 10, 200)) == "5m"
+    assert lifetime(auto, at(0, 10, 1_000)) == "1h"
+    assert lifetime(auto, at(0, 10, 100_000)) == "5m", "an hour would not have helped"
+    assert lifetime(auto, at(0, 1_000, *range(1_001, 1_100))) == "5m", "that was long ago"
+    assert lifetime(settings(able(), ttl="1h"), at(0)) == "1h"
+
+
+def random_view(chance: random.Random) -> tuple[Message, ...]:
+    view: list[Message] = []
+    calls = 0
+    for _ in range(chance.randint(1, 8)):
+        view.append(message("user", *words(chance.choice((1, 1, 3, 60))), at=chance.random() * 2_000))
+        for _ in range(chance.randint(0, 3)):
+            many = chance.choice((1, 2, 40))
+            names = [f"c{calls + number}" for number in range(many)]
+            calls += many
+            thought = (Reasoning(text="hm", signature="s"),) if chance.random() < 0.5 else ()
+            asked = tuple(ToolCall(id=name, name="look", arguments="{}") for name in names)
+            view.append(message("assistant", *thought, *words(chance.randint(0, 2)), *asked))
+            view.append(message("tool", *(ToolResult(call_id=name, parts=words(1)) for name in names)))
+        view.append(message("assistant", *words(1)))
+    return tuple(view[:-1])
+
+
+@pytest.mark.parametrize("automatic", [True, False])
+def test_marks_on_the_wire_are_few_legal_and_in_reach(automatic: bool) -> None:
+    """Over random conversations: what a request had kept is within reach of a mark of the next one."""
+    chance, codec = random.Random(3), load("anthropic")
+    model = able(automatic=automatic)
+    for _ in range(60):
+        view, kept, before = random_view(chance), codec.keep(), None
+        asked = settings(model, ttl=chance.choice(("5m", "1h", "auto")))
+        ends = [at for at, told in enumerate(view) if told.role == "assistant"]
+        for end in (*ends, len(view)):
+            marks = marks_of(asked, TOOLS, view[:end])
+            request = Request(
+                model=model, system=words(1), tools=TOOLS, messages=view[:end], max_tokens=9, marks=marks
+            )
+            body = json.loads(codec.encode(request, kept).body)
+            blocks = [block for told in body["messages"] for block in told["content"]]
+            marked = [at for at, block in enumerate(blocks) if "cache_control" in block]
+            whole = [*marked, *([len(blocks) - 1] if "cache_control" in body else [])]
+            lifetimes = {
+                json.dumps(block["cache_control"])
+                for block in (body, *body["system"], *body["tools"], *blocks)
+                if "cache_control" in block
+            }
+            assert len(lifetimes) == 1
+            assert len(whole) + sum("cache_control" in block for block in body["system"]) <= 4
+            assert all(blocks[at]["type"] not in ("thinking", "redacted_thinking") for at in marked)
+            assert whole[-1] == len(blocks) - 1
+            if before is not None:
+                assert any(0 <= at - before < LOOKBACK_BLOCKS for at in whole)
+            before = len(blocks) - 1
