@@ -96,6 +96,7 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
+        self._asked_at = 0.0
         self.keeping = Keeping(store, lambda: self.state)
         known = {**self.keeping.tools, **tools}
         self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver, search)
@@ -243,7 +244,7 @@ class Driver:
                 wait_source=effect.wait_source,
             )
         )
-        self._exchange = exchange
+        self._exchange, self._asked_at = exchange, self.state.now
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
                 reply = await exchange.ask(self._heard, self._clock.now(), passage.heard)
@@ -293,7 +294,7 @@ class Driver:
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self.state.settings.model.price
-        return price.cost(usage) if price and usage and usage.known else None
+        return price.cost(usage, self._asked_at) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)
