@@ -26,6 +26,7 @@ COMMANDS = {
     "sessions": "list what was run, newest first",
     "show": "tell what happened in a session",
     "fork": "begin a new session from a record of an old one",
+    "cost": "tell what was spent, and on what",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }
