@@ -58,7 +58,7 @@ def log(happenings, session="s"):
                 broken = Failure(kind="cut", message="it broke off")
                 events.append(e.ModelFailed(failure=broken, usage=usage, usd=usd))
             case "refuse":
-                events.append(e.ModelFailed(failure=Failure(kind="rate_limit", message="later")))
+                events.append(e.ModelFailed(failure=Failure(kind="server", message="later")))
             case "cancel":
                 events += [e.RunEnded(stop="cancelled", usage=usage, usd=usd), begun]
             case "kill":

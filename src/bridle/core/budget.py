@@ -11,7 +11,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..values.event import RunStop
-from ..values.usage import MILLION, Budget, Rates, Usage
+from ..values.usage import MILLION, Budget, Rates, Reservation, Usage
 from .state import Spent, State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
@@ -60,13 +60,24 @@ def affordable(state: State, left: Decimal) -> int:
     return int(after_prompt * MILLION / rates.output)
 
 
-def worst_case(state: State, output_tokens: int) -> tuple[int, Decimal | None]:
-    """The most tokens and dollars the next call may come to; None when its price is unknown."""
-    rates = _dearest(state)
+def worst_case(state: State, output_tokens: int, pool: str) -> Reservation:
+    """The most the next call may come to, with a reply of at most so many tokens."""
+    rates, tokens = _dearest(state), state.prompt_tokens + output_tokens
     if rates is None:
-        return state.prompt_tokens + output_tokens, None
+        return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
     dollars = _dearest_input(rates) * state.prompt_tokens + rates.output * output_tokens
-    return state.prompt_tokens + output_tokens, dollars / MILLION
+    return Reservation(pool=pool, tokens=tokens, usd=dollars / MILLION, output_tokens=output_tokens)
+
+
+def fitting(state: State, wanted: Reservation, usd: Decimal | None, tokens: int | None) -> Reservation | None:
+    """A smaller worst case for what is left; None when no useful reply would fit."""
+    rooms = [wanted.output_tokens]
+    if tokens is not None:
+        rooms.append(tokens - state.prompt_tokens)
+    if usd is not None:
+        rooms.append(affordable(state, usd))
+    room = min(rooms)
+    return worst_case(state, room, wanted.pool) if room >= OUTPUT_TOKENS_LEAST else None
 
 
 def _dearest(state: State) -> Rates | None:

@@ -129,6 +129,8 @@ class _Reader:
     def _broke_off(self, outcome: Outcome, usage: Usage | None, usd: Decimal | None) -> None:
         if outcome == "lost":
             self._lose()
+        elif usage is None and self._open is None:
+            return  # nobody was asked: a breaker was open
         elif usage is None:
             self._book(outcome, Usage(), Decimal(0), ())  # refused at the door: nothing to pay
         else:

@@ -180,6 +180,19 @@ class Price(Value):
 
 
 DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600
+
+
+class Reservation(Value):
+    """What was set aside of a shared budget for one call: the most it may come to."""
+
+    pool: str
+    tokens: int
+    usd: Decimal | None = None
+    """None when the price is unknown."""
+    output_tokens: int = 0
+    """The most the reply may have."""
+
+
 STEPS_DEFAULT = 100
 """A run that has called its model a hundred times is far more often lost than busy."""
 
