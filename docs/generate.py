@@ -11,6 +11,7 @@ and put the two lines into its page.
 import re
 import sys
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import get_args
@@ -31,7 +32,7 @@ from bridle.transports.deadlines import Deadlines
 from bridle.values.event import Event
 from bridle.values.model import Model
 from bridle.values.settings import ATTEMPTS_DEFAULT
-from bridle.values.usage import Rates
+from bridle.values.usage import Factor, Rates
 
 HERE = Path(__file__).parent
 
@@ -138,6 +139,17 @@ def prices() -> str:
             for tier in model.price.tiers
         ],
     )
+
+
+def factors() -> str:
+    """What the rates of a model are multiplied by, models with the same factors in one line."""
+    by_factors: dict[tuple[str, ...], list[str]] = {}
+    for model in _each():
+        told = tuple(_factor(each) for each in model.price.factors) if model.price else ()
+        if told:
+            by_factors.setdefault(told, []).append(f"`{model.name}`")
+    rows = [[", ".join(names), "; ".join(told)] for told, names in by_factors.items()]
+    return _table(["models", "every rate is multiplied by"], rows)
 
 
 def rules() -> str:
@@ -259,6 +271,7 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),
+    ("models.md", factors),
     ("models.md", conflicts),
     ("recovery.md", failures),
     ("recovery.md", limits),
@@ -310,11 +323,27 @@ def _rates(model: Model, tier: Rates) -> list[str]:
         above = (
             f"up to {_count(min(t.above_prompt_tokens for t in model.price.tiers if t.above_prompt_tokens))}"
         )
+    if tier.valid_from:
+        above += f", from {_day(tier.valid_from)}"
+    if tier.valid_until:
+        above += f", before {_day(tier.valid_until)}"
     columns = (tier.input, tier.output, tier.cache_read, tier.cache_write, tier.cache_write_1h)
     return [above, *map(_dollars, columns)]
 
 
-def _dollars(amount: Decimal) -> str:
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def _factor(each: Factor) -> str:
+    if each.hours:
+        return f"{each.factor:f} from {each.hours[0]} to {each.hours[1]} o'clock UTC"
+    return f"{each.factor:f} when served as `{each.term}`"
+
+
+def _dollars(amount: Decimal | None) -> str:
+    if amount is None:
+        return "unknown"
     cents = amount.quantize(Decimal("0.01"))
     return f"{cents if cents == amount else amount.normalize():f}"
 

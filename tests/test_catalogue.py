@@ -102,7 +102,8 @@ def test_every_row_is_whole():
         assert first.above_prompt_tokens == 0
         assert all(first.input < tier.input and first.output < tier.output for tier in more)
         for tier in model.price.tiers:
-            assert tier.cache_read < tier.input <= tier.cache_write <= tier.cache_write_1h < tier.output
+            long_lived = tier.cache_write if tier.cache_write_1h is None else tier.cache_write_1h
+            assert tier.cache_read < tier.input <= tier.cache_write <= long_lived < tier.output
 
 
 def test_writing_to_a_cache_costs_a_quarter_more_or_twice_as_much_where_there_are_two_prices():

@@ -276,7 +276,7 @@ def test_an_effort_never_goes_out_beside_tools_where_the_two_are_refused():
     [
         ("bedrock:anthropic.claude-sonnet-4-5-20250929-v1:0", "3.3"),
         ("bedrock:us.anthropic.claude-sonnet-4-5-20250929-v1:0", "3.3"),
-        ("bedrock:global.anthropic.claude-opus-5", "5.5"),
+        ("bedrock:global.anthropic.claude-opus-5", "5"),
         ("anthropic-bedrock:anthropic.claude-opus-5", "5.5"),
         ("anthropic-vertex:claude-sonnet-4-5@20250929@http://h", "3"),
         ("anthropic-vertex-region:claude-sonnet-4-5@20250929@http://h", "3.3"),

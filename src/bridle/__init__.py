@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
     from .run.loading import fork_session as fork_session
+    from .run.pool import SharedBudget as SharedBudget
     from .run.stream import Running as Running
     from .run.stream import Stream as Stream
     from .run.stream import View as View
@@ -104,6 +105,7 @@ _HOMES = {
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
     "run.loading": ("fork_session",),
+    "run.pool": ("SharedBudget",),
     "run.stream": ("Running", "Stream", "View"),
     "tools.command": ("CommandTool",),
     "tools.conduct": ("ToolOptions",),

@@ -28,6 +28,7 @@ COMMANDS = {
     "fork": "begin a new session from a record of an old one",
     "cache": "explain what the prompt cache gave and what it missed",
     "lock": "keep tools and instructions from changing by accident",
+    "cost": "tell what was spent, and on what",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }

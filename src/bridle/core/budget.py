@@ -11,7 +11,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..values.event import RunStop
-from ..values.usage import MILLION, Budget, Price, Usage
+from ..values.usage import MILLION, Budget, Rates, Reservation, Usage
 from .state import Spent, State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
@@ -43,21 +43,53 @@ def room(state: State) -> int:
     if run.budget.tokens is not None:
         rooms.append(run.budget.tokens - run.spent.usage.total - state.prompt_tokens)
     if run.budget.usd is not None:
-        price, spent = settings.model.price, run.spent.usd
-        if price is None or spent is None:
+        if run.spent.usd is None:
             return 0  # what a call costs is unknown, so no limit on it can be held
-        rooms.append(_affordable(price, run.budget.usd - spent, state.prompt_tokens))
+        rooms.append(affordable(state, run.budget.usd - run.spent.usd))
     return min(rooms)
 
 
-def _affordable(price: Price, left: Decimal, prompt_tokens: int) -> int:
+def affordable(state: State, left: Decimal) -> int:
     """Output tokens that can be paid when the whole prompt is billed at its dearest rate."""
-    rates = price.rates(prompt_tokens)
-    dearest = max(rates.input, rates.cache_write)
-    after_prompt = left - dearest * prompt_tokens / MILLION
+    rates = _dearest(state)
+    if rates is None:
+        return 0
+    after_prompt = left - _dearest_input(rates) * state.prompt_tokens / MILLION
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
     return int(after_prompt * MILLION / rates.output)
+
+
+def worst_case(state: State, output_tokens: int, pool: str) -> Reservation:
+    """The most the next call may come to, with a reply of at most so many tokens."""
+    rates, tokens = _dearest(state), state.prompt_tokens + output_tokens
+    if rates is None:
+        return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
+    dollars = _dearest_input(rates) * state.prompt_tokens + rates.output * output_tokens
+    return Reservation(pool=pool, tokens=tokens, usd=dollars / MILLION, output_tokens=output_tokens)
+
+
+def fitting(state: State, wanted: Reservation, usd: Decimal | None, tokens: int | None) -> Reservation | None:
+    """A smaller worst case for what is left; None when no useful reply would fit."""
+    rooms = [wanted.output_tokens]
+    if tokens is not None:
+        rooms.append(tokens - state.prompt_tokens)
+    if usd is not None:
+        rooms.append(affordable(state, usd))
+    room = min(rooms)
+    return worst_case(state, room, wanted.pool) if room >= OUTPUT_TOKENS_LEAST else None
+
+
+def _dearest(state: State) -> Rates | None:
+    """What may be asked for by a word in a field of the user's own is priced as that."""
+    settings = state.settings
+    price = settings.model.price
+    words = (extra.json.strip().strip('"') for extra in settings.extras)
+    return price.dearest(state.prompt_tokens, state.now, words) if price else None
+
+
+def _dearest_input(rates: Rates) -> Decimal:
+    return max(rates.input, rates.cache_write)
 
 
 def _story(budget: Budget, usage: Usage, usd: Decimal | None) -> str:
@@ -73,15 +105,20 @@ def charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
     """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
     if usage is None:
         return state
-    if not usage.total:
-        usage = Usage(input=state.prompt_tokens, incomplete=True)
-        price = state.settings.model.price
-        usd = price.cost(usage) if price else None
+    usage, usd = bill(state, usage, usd)
     return replace(
         state,
         run=replace(state.run, spent=plus(state.run.spent, usage, usd)),
         total=plus(state.total, usage, usd),
     )
+
+
+def bill(state: State, usage: Usage, usd: Decimal | None) -> tuple[Usage, Decimal | None]:
+    """What a reply that broke off is booked as."""
+    if usage.total:
+        return usage, usd
+    guess, price = Usage(input=state.prompt_tokens, incomplete=True), state.settings.model.price
+    return guess, price.cost(guess, state.now) if price else None
 
 
 def plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:

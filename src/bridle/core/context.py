@@ -23,7 +23,9 @@ ALLOWANCE_LEAST = 1_024
 """No provider takes a smaller allowance for thinking."""
 
 
-def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, tuple[str, ...]]:
+def assemble(
+    state: State, choice: ToolChoice | None = None, output_tokens_max: int | None = None
+) -> tuple[Request, tuple[str, ...]]:
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
     tools, deferred = laid_out(state, shown_tools(settings, state.shown))
@@ -32,7 +34,7 @@ def assemble(state: State, choice: ToolChoice | None = None) -> tuple[Request, t
     later = _shown_later(settings, state.shown)
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
     wish = settle(among, choice or settings.tool_choice, unproven=unproven)
-    most = room(state)
+    most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     request = Request(
         model=settings.model,
         system=(Text(text=settings.instructions),) if settings.instructions else (),

@@ -196,9 +196,9 @@ def _cause(
 def _lost(model: Model, usage: Usage, missed: int) -> Decimal | None:
     if not missed:
         return Decimal(0)
-    if model.price is None:
+    rates = model.price.rates(usage.prompt) if model.price is not None else None
+    if rates is None:
         return None
-    rates = model.price.rates(usage.prompt)
     written = rates.cache_write_1h if usage.cache_write_1h else rates.cache_write
     paid = written if model.abilities.cache in WRITES_BILLED and usage.cache_write else rates.input
-    return missed * (paid - rates.cache_read) / MILLION
+    return None if paid is None else missed * (paid - rates.cache_read) / MILLION

@@ -64,7 +64,7 @@ def _told_fully(message: Message, home: str) -> Message:
 
 
 def said(state: State, message: Message) -> State:
-    estimate = (state.prompt_tokens or _overhead(state)) + _tokens(message.parts) + MESSAGE_TOKENS
+    estimate = (state.prompt_tokens or _overhead(state)) + parts_tokens(message.parts) + MESSAGE_TOKENS
     return replace(added(state, message), prompt_tokens=estimate)
 
 
@@ -94,14 +94,14 @@ def text_tokens(text: str) -> int:
     return others + (len(data) - others) // LETTERS_PER_TOKEN + 1
 
 
-def _tokens(parts: tuple[Part, ...]) -> int:
+def parts_tokens(parts: tuple[Part, ...]) -> int:
     total = 0
     for part in parts:
         if isinstance(part, Media):
             # A file is read as text, a picture is looked at: the one grows with its size.
             total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
         elif isinstance(part, ToolResult):
-            total += _tokens(part.parts)
+            total += parts_tokens(part.parts)
         elif isinstance(part, Text):
             total += text_tokens(part.text)
     return total

@@ -17,6 +17,7 @@ from ..values.parts import Part
 from ..values.usage import Usage
 from ._anthropic_blocks import FAMILY
 from ._json import mended, whole
+from ._terms import terms_of
 
 LENGTH_WORD = "max_tokens"
 STOPS = {
@@ -66,7 +67,12 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
     iterations = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
     if any(each.get("type") != "message" for each in iterations):
         total = sum(map(_plain_usage, iterations[1:]), _plain_usage(iterations[0]))
-        return total + Usage(reasoning=_plain_usage(counts).reasoning)
+        told = _plain_usage(counts)
+        return replace(
+            total + Usage(reasoning=told.reasoning),
+            searches=max(total.searches, told.searches),
+            terms=told.terms,
+        )
     return _plain_usage(counts)
 
 
@@ -86,6 +92,8 @@ def wire_usage(usage: Usage) -> dict[str, Any]:
     }
     if usage.reasoning:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if usage.searches:
+        counts["server_tool_use"] = {"web_search_requests": usage.searches}
     return counts
 
 
@@ -116,6 +124,8 @@ def _detail(word: str, meta: Mapping[str, Any]) -> str:
 def _plain_usage(counts: Mapping[str, Any]) -> Usage:
     split, details = counts.get("cache_creation"), counts.get("output_tokens_details")
     split = split if isinstance(split, dict) else {}
+    served = counts.get("server_tool_use")
+    served = served if isinstance(served, dict) else {}
     details = details if isinstance(details, dict) else {}
     written_5m = _count(split.get("ephemeral_5m_input_tokens"))
     written_1h = _count(split.get("ephemeral_1h_input_tokens"))
@@ -128,6 +138,8 @@ def _plain_usage(counts: Mapping[str, Any]) -> Usage:
         reasoning=_count(details.get("thinking_tokens")),
         cache_write_1h=min(written_1h, written),
         incomplete="input_tokens" not in counts or "output_tokens" not in counts,
+        searches=_count(served.get("web_search_requests")),
+        terms=terms_of(counts.get("service_tier"), place=counts.get("inference_geo")),
     )
 
 

@@ -8,12 +8,15 @@ end of the reply, so a reply can be complete and its counts lost; it then says s
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
 from ..values.parts import Part
 from ..values.usage import Usage
 from ._bedrock_converse_dialect import FAMILY
 from ._json import mended, whole
+from ._terms import terms_of
 
 LENGTH_WORD = "max_tokens"
 _SEQUENCE, _GUARDED = "stop_sequence", "guardrail_intervened"
@@ -51,7 +54,7 @@ def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply
         parts=tuple(parts),
         stop=STOPS.get(word, Stop.OTHER),
         origin=Origin(family=FAMILY, endpoint=model.endpoint.home, model=model.id),
-        usage=usage_of(meta.get("usage")),
+        usage=replace(usage_of(meta.get("usage")), terms=_terms(meta.get("serviceTier"))),
         id=reply_id,
         stop_detail=f"{word}: {why}" if why else word,
     )
@@ -76,6 +79,10 @@ def usage_of(counts: object) -> Usage:
         output=_count(counts.get("outputTokens")),
         cache_write_1h=min(written_long, written),
     )
+
+
+def _terms(tier: object) -> tuple[str, ...]:
+    return terms_of(tier.get("type")) if isinstance(tier, dict) else ()
 
 
 def wire_usage(usage: Usage) -> dict[str, Any]:

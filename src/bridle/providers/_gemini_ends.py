@@ -18,6 +18,7 @@ from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._gemini_parts import CONTINUATION, FAMILY, word
 from ._json import whole
+from ._terms import terms_of
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUES = "CONTINUATION"
@@ -110,6 +111,7 @@ def usage_of(counts: Mapping[str, Any]) -> Usage:
         output=output,
         reasoning=thoughts,
         incomplete=whole(counts.get("promptTokenCount")) is None and not prompt,
+        terms=terms_of(counts.get("serviceTier")),
     )
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..values.errors import FailureKind
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
@@ -22,6 +24,7 @@ from ._json import whole
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import is_refusal, parts_of, with_members
+from ._terms import terms_of
 
 STOPS = {
     "stop": Stop.DONE,
@@ -107,7 +110,9 @@ def wire_reason(reply: Reply) -> str | None:
 
 def counted(meta: Block) -> Usage:
     counts = meta.get("usage")
-    return usage_of(counts) if isinstance(counts, dict) and counts else Usage(incomplete=True)
+    if not isinstance(counts, dict) or not counts:
+        return Usage(incomplete=True)
+    return replace(usage_of(counts), terms=terms_of(meta.get("service_tier")))
 
 
 def usage_of(counts: Mapping[str, Any]) -> Usage:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
 from ..values.parts import ToolCall
@@ -17,6 +19,7 @@ from ..values.usage import Usage
 from ._json import whole
 from ._openai_responses_content import word
 from ._openai_responses_items import FAMILY, parts_of
+from ._terms import terms_of
 
 REASONS = {
     "max_output_tokens": Stop.LENGTH,
@@ -56,7 +59,7 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
         origin=Origin(
             family=FAMILY, endpoint=model.endpoint.home, model=word(response.get("model")) or model.id
         ),
-        usage=usage_of(response.get("usage")),
+        usage=replace(usage_of(response.get("usage")), terms=terms_of(response.get("service_tier"))),
         id=word(response.get("id")),
         stop_detail=detail,
     )

@@ -9,6 +9,7 @@ right word.
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache
@@ -20,7 +21,7 @@ from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.model import ANY_EFFORT, Abilities, Auth, ReasoningPolicy
-from ..values.usage import Price, Rates
+from ..values.usage import Factor, Price, Rates
 from ..values.value import Value
 
 _FILES = ("endpoints.toml", "models.toml")
@@ -28,7 +29,8 @@ _NO_SUFFIX = "(?!)"
 """A pattern that fits nothing."""
 NEUTRAL = Abilities(efforts=(ANY_EFFORT,))
 """What a model is taken to do of which nobody has written down anything."""
-_DOLLARS = ("input", "output", "cache_read", "cache_write", "cache_write_1h")
+_CARD = ("prices", "price_factors", "search_usd")
+"""What of a model's table is about money."""
 
 Tree = dict[str, object]
 T = TypeVar("T", bound=Value)
@@ -51,6 +53,7 @@ class EndpointRow(Value):
     prefixes: tuple[str, ...] = ("",)
     others: bool = False
     price_factor: Decimal = Decimal(1)
+    list_price_prefixes: tuple[str, ...] = ()
     app: str = ""
     simulated: bool = False
     profile: str = ""
@@ -89,7 +92,7 @@ class Tables(NamedTuple):
                 bare = name.removeprefix(prefix) if name.startswith(prefix) else ""
                 for candidate in (bare, re.sub(f"(?:{line.suffix})$", "", bare)):
                     if candidate in line.ids:
-                        return _at(row, line.ids[candidate])
+                        return _at(row, line.ids[candidate], prefix)
         return None
 
     def newest(self, row: EndpointRow) -> Entry:
@@ -99,17 +102,16 @@ class Tables(NamedTuple):
         return _at(row, line.ids[line.newest])
 
 
-def _at(row: EndpointRow, entry: Entry) -> Entry:
+def _at(row: EndpointRow, entry: Entry, prefix: str = "") -> Entry:
     """A model as it is at one endpoint, which may do more or less with it and charge another price."""
     stated = msgspec.convert(row.abilities, Abilities)
     abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
-    if entry.price is None or row.price_factor == 1:
+    factor = Decimal(1) if prefix in row.list_price_prefixes else row.price_factor
+    if entry.price is None or factor == 1:
         return Entry(abilities, entry.price)
-    tiers = (
-        replace(tier, **{name: getattr(tier, name) * row.price_factor for name in _DOLLARS})
-        for tier in entry.price.tiers
+    return Entry(
+        abilities, replace(entry.price, tiers=tuple(tier.times(factor) for tier in entry.price.tiers))
     )
-    return Entry(abilities, Price(tiers=tuple(tiers)))
 
 
 @cache
@@ -191,20 +193,45 @@ def _line(table: Tree, where: str) -> Line:
 
 
 def _entry(row: Tree, where: str) -> Entry:
-    facts = {name: value for name, value in row.items() if name != "prices"}
-    prices = row.get("prices", [])
-    if not isinstance(prices, list):
-        raise TypeError(f"{where}.prices is a list of tables")
-    tiers = tuple(_made(Rates, _complete(tier), f"{where}.prices") for tier in prices)
-    return Entry(_made(Abilities, facts, where), Price(tiers=tiers) if tiers else None)
+    facts = {name: value for name, value in row.items() if name not in _CARD}
+    tiers = tuple(_made(Rates, _complete(tier), f"{where}.prices") for tier in _list(row, "prices", where))
+    factors = tuple(
+        _made(Factor, each, f"{where}.price_factors") for each in _list(row, "price_factors", where)
+    )
+    for each in factors:
+        if bool(each.term) == bool(each.hours):
+            raise ValueError(f"{where}.price_factors: each is for a term or for hours")
+    search = row.get("search_usd")
+    if search is not None and (isinstance(search, bool) or not isinstance(search, int | Decimal)):
+        raise TypeError(f"{where}.search_usd is a number of dollars")
+    price = Price(tiers=tiers, factors=factors, search_usd=None if search is None else Decimal(search))
+    return Entry(_made(Abilities, facts, where), price if tiers else None)
+
+
+def _list(row: Tree, name: str, where: str) -> list[object]:
+    given = row.get(name, [])
+    if not isinstance(given, list):
+        raise TypeError(f"{where}.{name} is a list of tables")
+    return given
 
 
 def _complete(tier: object) -> object:
-    """Where nothing is asked for writing to the cache, it is billed as the input it is."""
+    """Where nothing is asked for writing to the cache, it is billed as the input it is.
+
+    Where something is, and nobody says what the longer-lived kind costs, nobody knows.
+    """
     if not isinstance(tier, dict) or "input" not in tier:
         return tier
-    write = tier.get("cache_write", tier["input"])
-    return {"cache_write_1h": write, **tier, "cache_write": write}
+    long_lived = None if "cache_write" in tier else tier["input"]
+    dated = {name: _midnight(tier[name]) for name in ("valid_from", "valid_until") if name in tier}
+    return {"cache_write": tier["input"], "cache_write_1h": long_lived, **tier, **dated}
+
+
+def _midnight(day: object) -> object:
+    """The second a day begins in UTC; what is no day is left for whoever checks it."""
+    if type(day) is not date:
+        return day
+    return datetime.combine(day, time(), tzinfo=UTC).timestamp()
 
 
 def _inherited(name: str, rows: Mapping[str, Tree], where: str, heirs: tuple[str, ...] = ()) -> Tree:

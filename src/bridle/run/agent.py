@@ -61,6 +61,7 @@ from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .policy import policy_of
+from .pool import SharedBudget
 from .shaping import output_spec, shape_of
 from .stream import Stream
 from .sync import wait_for
@@ -91,6 +92,7 @@ class Agent(Generic[T]):
     Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
+    A `pool` is a budget that is shared with other runs.
     `chain` lets a provider that can keep the conversation, so that only what is new is sent.
     `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
     `deadlines` are those of one request; `chance` spreads retries out.
@@ -107,6 +109,7 @@ class Agent(Generic[T]):
         tools: Iterable[Tool | Callable[..., object]] = (),
         instructions: str | None = None,
         budget: Budget | None = None,
+        pool: SharedBudget | None = None,
         store: StoreLike = None,
         output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
         tool_choice: Choice = "auto",
@@ -139,7 +142,7 @@ class Agent(Generic[T]):
         check_numbers(result_characters=result_characters, attempts_max=attempts_max)
         self._lineup, self._deadlines, known = lineup_of(model, deadlines), deadlines, collect(tools)
         self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
-        self._watchers, self._approver, self._where = tuple(watchers), approver, store
+        self._watchers, self._approver, self._where, self._pool = tuple(watchers), approver, store, pool
         self._budget, self._clock, self._chance = budget or Budget(), clock or SystemClock(), chance
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, known)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
@@ -240,13 +243,13 @@ class Agent(Generic[T]):
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
-        self._lineup.check_price(budget)
+        self._lineup.check_price(budget, self._pool, self._clock.now())
         conversation = self._conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
     def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
         """`resume`, shown while it happens."""
-        self._lineup.check_price(budget)
+        self._lineup.check_price(budget, self._pool, self._clock.now())
 
         async def start(viewers: Viewers) -> Result[T]:
             conversation = self._conversation(session, stream=True, viewers=viewers)
@@ -305,7 +308,7 @@ class Agent(Generic[T]):
         viewers: Viewers | None = None,
         history: History | None = None,
     ) -> Result[T]:
-        self._lineup.check_price(prompted.budget)
+        self._lineup.check_price(prompted.budget, self._pool, self._clock.now())
         conversation = self._conversation(session, stream=stream, viewers=viewers)
         return self._result(session, await conversation.prompt(prompted, history))
 
@@ -336,6 +339,7 @@ class Agent(Generic[T]):
                 object_to=self._objection if self._shape else None,
                 approver=self._approver,
                 search=self._layout.search,
+                pool=self._pool,
             )
 
         return Conversation(

@@ -59,6 +59,7 @@ from .hands import Hands
 from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
+from .reserving import Held, Pool, set_aside
 
 LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
@@ -82,16 +83,17 @@ class Driver:
         object_to: Callable[[str], str] | None = None,
         approver: Approver | None = None,
         search: SearchTools | None = None,
+        pool: Pool = None,
     ) -> None:
         """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
         `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
-        at hand; `search` finds tools that are not shown."""
+        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others."""
         self.session = session
         self.state = State()
         self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
         self._show = Audience(session, watchers).show
-        self._stream, self._choose, self._object_to = stream, choose, object_to
-        self._length, self._head = 0, GENESIS
+        self._stream, self._choose, self._object_to, self._pool = stream, choose, object_to, pool
+        self._length, self._head, self._asked_at = 0, GENESIS, 0.0
         self._log = WHOLE
         self._broken: BaseException | None = None
         self._turnstile = asyncio.Lock()
@@ -216,20 +218,22 @@ class Driver:
             self._show(restarted(effect, self.state))
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
-        line = self._lines[self.state.settings.model.seat]
-        passage = line.breakers.enter(line.model, self._clock.now())
-        if isinstance(passage, Failure):
-            await self.record(e.ModelFailed(failure=passage, chance=self._chance()))
-            return
-        with passage:
-            await self._exchanged(effect, line, passage)
+        async with set_aside(self._pool, self.state, effect, self._left(effect.deadline)) as held:
+            line = self._lines[self.state.settings.model.seat]
+            if held.end is not None:
+                await self.record(held.end)
+            elif isinstance(passage := line.breakers.enter(line.model, self._clock.now()), Failure):
+                await self.record(e.ModelFailed(failure=passage, chance=self._chance()))
+            else:
+                with passage:
+                    await self._exchanged(held.effect, line, passage, held)
 
-    async def _exchanged(self, effect: AskModel, line: Line, passage: Passage) -> None:
+    async def _exchanged(self, effect: AskModel, line: Line, passage: Passage, held: Held) -> None:
         request, notes = effect.request, effect.notes
         if self._choose is not None:
             choice = self._choose(effect.step)
             await self._hands.show(chosen_unseen(self.state, choice))
-            request, notes = assemble(self.state, choice)
+            request, notes = assemble(self.state, choice, request.max_tokens)
         if change := moved(self.state, request):
             await self.record(change)
             if refusal(self.state):
@@ -249,12 +253,13 @@ class Driver:
                 after=effect.after,
                 wait_seconds=effect.wait_seconds,
                 wait_source=effect.wait_source,
+                reserved=held.reservation,
             )
         )
-        self._exchange = exchange
+        self._exchange, self._asked_at = exchange, self.state.now
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
-                reply = await exchange.ask(self._heard, self._clock.now(), passage.heard)
+                reply = await held.ask(exchange, self._heard, self._clock.now(), passage.heard, self._cost)
         except ProviderError as error:
             passage.failed(error.failure, self._clock.now())
             await self._failed(exchange, error.failure)
@@ -301,7 +306,7 @@ class Driver:
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
         price = self.state.settings.model.price
-        return price.cost(usage) if price and usage and usage.known else None
+        return price.cost(usage, self._asked_at) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:
         answer = answer_in(self.state, reply)

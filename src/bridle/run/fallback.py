@@ -15,6 +15,7 @@ from ..values.model import Model
 from ..values.settings import Settings
 from ..values.usage import Budget
 from .line import Line, connect, model_of
+from .pool import SharedBudget
 
 ModelLike = str | Model | Line
 
@@ -36,9 +37,10 @@ class Lineup:
             for model in self.models
         }
 
-    def check_price(self, budget: Budget | None) -> None:
-        for model in self.models if budget is not None and budget.usd is not None else ():
-            if model.price is None:
+    def check_price(self, budget: Budget | None, pool: SharedBudget | None, now: float) -> None:
+        limited = any(each is not None and each.usd is not None for each in (budget, pool))
+        for model in self.models if limited else ():
+            if model.price is None or model.price.rates(0, now) is None:
                 raise MisuseError(
                     f"no price is known for {model.name}, so a budget in dollars cannot be held;"
                     " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"

@@ -21,7 +21,7 @@ from .parts import Media, Text, ToolResult
 from .policy import Claim
 from .request import ToolChoice
 from .settings import Settings
-from .usage import Budget, Usage
+from .usage import Budget, Reservation, Usage
 from .value import Value
 from .whole import Whole
 
@@ -161,6 +161,7 @@ class ModelAsked(_Quiet, tag="model_asked"):
     """The failure that this is another attempt after."""
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
+    reserved: Reservation | None = None  # of a budget that is shared
 
 
 class ModelReplied(_Quiet, tag="model_replied"):

@@ -7,8 +7,13 @@ so their sum is what the provider processed.  `reasoning` is part of `output`,
 Dollars are `Decimal`, computed once when a reply arrives and recorded with it:
 a rate card that changes next month must not change last month's invoice.  An
 unknown price is None and stays None in every sum; it is never nought.
+
+A rate card is data: what a token costs may depend on the length of the prompt, the day, the
+hour, and the terms the provider says it served the call on.  Terms that the card does not
+name make the price unknown, because the usual one would be a guess.
 """
 
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 import msgspec
@@ -30,6 +35,10 @@ class Usage(Value):
     """True when a call was cut off before it reported its final counts, or never reported any."""
     unbilled: bool = False
     """True when the provider counted these tokens and does not charge for them."""
+    searches: int = 0
+    """Searches the provider made for the model and charges for one by one."""
+    terms: tuple[str, ...] = ()
+    """What the call was served on, in the provider's words (`flex`, `batch`), when not as usual."""
 
     @property
     def known(self) -> bool:
@@ -55,6 +64,7 @@ class Usage(Value):
             cache_write_1h=self.cache_write_1h + other.cache_write_1h,
             incomplete=self.incomplete or other.incomplete,
             unbilled=self.unbilled and other.unbilled,
+            searches=self.searches + other.searches,
         )
 
 
@@ -65,32 +75,122 @@ class Rates(Value):
     output: Decimal
     cache_read: Decimal
     cache_write: Decimal
-    cache_write_1h: Decimal
+    cache_write_1h: Decimal | None
+    """None when nobody says what it costs."""
     above_prompt_tokens: int = 0
+    valid_from: float | None = None
+    valid_until: float | None = None
+    """From when on they no longer hold.  What holds then is unknown, unless a later card says so."""
 
-    def cost(self, usage: Usage) -> Decimal:
+    def cost(self, usage: Usage) -> Decimal | None:
+        if usage.cache_write_1h and self.cache_write_1h is None:
+            return None
         short_writes = usage.cache_write - usage.cache_write_1h
         picodollars = (
             self.input * usage.input
             + self.cache_read * usage.cache_read
             + self.cache_write * short_writes
-            + self.cache_write_1h * usage.cache_write_1h
+            + (self.cache_write_1h or 0) * usage.cache_write_1h
             + self.output * usage.output
         )
         return picodollars / MILLION
 
+    def times(self, factor: Decimal) -> "Rates":
+        return msgspec.structs.replace(
+            self,
+            input=self.input * factor,
+            output=self.output * factor,
+            cache_read=self.cache_read * factor,
+            cache_write=self.cache_write * factor,
+            cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
+        )
+
+    def holds(self, at: float) -> bool:
+        return (self.valid_from is None or self.valid_from <= at) and (
+            self.valid_until is None or at < self.valid_until
+        )
+
+
+class Factor(Value):
+    """What every rate is multiplied by: on these terms, or at these hours."""
+
+    factor: Decimal
+    term: str = ""
+    hours: tuple[int, int] | None = None
+    """From the one to before the other, UTC."""
+
+
+HOURS_AHEAD_SECONDS = 900.0
+"""A call asked for now may be priced by the hour it ends in."""
+
 
 class Price(Value):
-    """A rate card: the tier with the highest threshold the prompt exceeds prices the whole request."""
+    """A rate card: the tier with the highest threshold the prompt exceeds prices the whole request.
+
+    `at` is when the call was made, in seconds since 1970; without it, the newest rates at the usual hours.
+    """
 
     tiers: tuple[Rates, ...]
+    factors: tuple[Factor, ...] = ()
+    search_usd: Decimal | None = None
 
-    def rates(self, prompt_tokens: int) -> Rates:
-        reached = [tier for tier in self.tiers if prompt_tokens > tier.above_prompt_tokens]
-        return max(reached or self.tiers[:1], key=lambda tier: tier.above_prompt_tokens)
+    def rates(self, prompt_tokens: int, at: float | None = None) -> Rates | None:
+        """As they stand on the card, before any factor; None when none of them holds then."""
+        holding = [tier for tier in self.tiers if at is None or tier.holds(at)]
+        if not holding:
+            return None
+        newest = max(tier.valid_from or 0.0 for tier in holding)
+        card = [tier for tier in holding if (tier.valid_from or 0.0) == newest]
+        reached = [tier for tier in card if prompt_tokens > tier.above_prompt_tokens]
+        return max(reached or card[:1], key=lambda tier: tier.above_prompt_tokens)
 
-    def cost(self, usage: Usage) -> Decimal:
-        return Decimal(0) if usage.unbilled else self.rates(usage.prompt).cost(usage)
+    def cost(self, usage: Usage, at: float | None = None) -> Decimal | None:
+        if usage.unbilled:
+            return Decimal(0)
+        rates, factor = self.rates(usage.prompt, at), self._factor_of(usage.terms)
+        if rates is None or factor is None or (usage.searches and self.search_usd is None):
+            return None
+        tokens = rates.times(factor * self._hourly(at)).cost(usage)
+        return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
+
+    def dearest(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
+        """The most a call may cost that is made now, when these words are asked of the provider."""
+        rates, known = self.rates(prompt_tokens, at), {factor.term for factor in self.factors}
+        asked = self._factor_of(tuple(word for word in words if word and word in known))
+        if rates is None or asked is None:
+            return None
+        later = None if at is None else at + HOURS_AHEAD_SECONDS
+        return rates.times(max(self._hourly(at), self._hourly(later)) * max(asked, Decimal(1)))
+
+    def _factor_of(self, terms: tuple[str, ...]) -> Decimal | None:
+        by_term = {each.term: each.factor for each in self.factors if each.term}
+        product = Decimal(1)
+        for term in terms:
+            if term not in by_term:
+                return None
+            product *= by_term[term]
+        return product
+
+    def _hourly(self, at: float | None) -> Decimal:
+        if at is None:
+            return Decimal(1)
+        hour = int(at % DAY_SECONDS // HOUR_SECONDS)
+        spans = (each for each in self.factors if each.hours and each.hours[0] <= hour < each.hours[1])
+        return max((each.factor for each in spans), default=Decimal(1))
+
+
+DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600
+
+
+class Reservation(Value):
+    """What was set aside of a shared budget for one call: the most it may come to."""
+
+    pool: str
+    tokens: int
+    usd: Decimal | None = None
+    """None when the price is unknown."""
+    output_tokens: int = 0
+    """The most the reply may have."""
 
 
 STEPS_DEFAULT = 100

@@ -1,0 +1,199 @@
+"""Tell what was spent, and on what: of one session or of all, by whatever you ask for.
+
+Failed, cancelled and lost attempts are in the sums and shown apart.  What a tool costs is an
+estimate: its share, by size, of every prompt its schema and results were in.
+"""
+
+import argparse
+import asyncio
+import csv
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+
+from ..core.ledger import CONVERSATION, Entry, entries
+from ..ports.store import Store
+from ..values.errors import Corrupt, MisuseError
+from ..values.usage import Usage
+from ..watchers.console import clean
+from .logs import read_session
+from .places import add_store_option, open_log
+
+EVERY_SESSION = 1_000_000_000
+
+
+def _day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+KEYS: dict[str, Callable[[Entry], str]] = {
+    "session": lambda entry: entry.session,
+    "model": lambda entry: entry.model,
+    "day": lambda entry: _day(entry.at),
+    "tenant": lambda entry: entry.tenant or "(none)",
+    "caller": lambda entry: entry.caller or "(none)",
+    "step": lambda entry: f"{entry.session} {entry.run}.{entry.step}",
+    "call": lambda entry: f"{entry.session} {entry.run}.{entry.step}#{entry.attempt} {entry.outcome}",
+}
+BY_TOOL = "tool"
+
+
+class Row(msgspec.Struct):
+    """Of a tool, `tokens` are those estimated to be its own; of anything else, those counted."""
+
+    name: str
+    calls: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    """Attempts of which nobody was left to say how they ended; what they cost is in no sum."""
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    tokens: int = 0
+    usd: Decimal | None = Decimal(0)
+    wasted_usd: Decimal | None = Decimal(0)
+    """What of it was for attempts that failed or were cancelled."""
+
+    def add(self, entry: Entry, usd: Decimal | None, usage: Usage, tokens: int) -> None:
+        self.calls += 1
+        if entry.outcome == "lost":
+            self.lost += 1
+            return
+        self.usd = _sum(self.usd, usd)
+        if entry.outcome != "answered":
+            self.failed += entry.outcome == "failed"
+            self.cancelled += entry.outcome == "cancelled"
+            self.wasted_usd = _sum(self.wasted_usd, usd)
+        self.input += usage.input
+        self.cache_read += usage.cache_read
+        self.cache_write += usage.cache_write
+        self.output += usage.output
+        self.tokens += tokens
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
+    add("--by", choices=[*KEYS, BY_TOOL], help="what to add up by (default: session)")
+    add("--since", metavar="DATE", help="only calls made on that day (UTC) or later, as 2026-11-16")
+    add("--json", action="store_true", help="print the rows and the total as JSON")
+    add("--csv", action="store_true", help="print the rows as CSV")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.json and options.csv:
+        raise MisuseError("--json and --csv exclude each other")
+    since = _since(options.since)
+    booked = [entry for entry in asyncio.run(_booked(options)) if entry.at >= since]
+    table = rows(booked, options.by or ("call" if options.session else "session"))
+    whole = total(booked)
+    if options.json:
+        print(msgspec.json.encode({"rows": table, "total": whole}).decode())
+    elif options.csv:
+        writer = csv.DictWriter(sys.stdout, Row.__struct_fields__, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_plain(row) for row in table)
+    elif not booked:
+        print("nothing was spent: no call to a model is in this log, or none that recent")
+    else:
+        _print([*table, whole])
+    return 0
+
+
+def rows(booked: Iterable[Entry], by: str) -> list[Row]:
+    """Dearest first, except what has an order of its own."""
+    found: dict[str, Row] = {}
+    for entry in booked:
+        for name, usd, usage, tokens in _pieces(entry, by):
+            found.setdefault(name, Row(name=name)).add(entry, usd, usage, tokens)
+    table = list(found.values())
+    if by in ("day", "step", "call"):
+        return table if by != "day" else sorted(table, key=lambda row: row.name)
+    return sorted(table, key=lambda row: (row.usd is None, row.usd or 0, row.tokens), reverse=True)
+
+
+def total(booked: Iterable[Entry]) -> Row:
+    whole = Row(name="total")
+    for entry in booked:
+        whole.add(entry, entry.usd, entry.usage, entry.usage.total)
+    return whole
+
+
+Piece = tuple[str, Decimal | None, Usage, int]
+
+
+def _pieces(entry: Entry, by: str) -> list[Piece]:
+    if by != BY_TOOL:
+        return [(KEYS[by](entry), entry.usd, entry.usage, entry.usage.total)]
+    pieces: list[Piece] = []
+    left_usd, left_tokens = entry.usd, entry.usage.total
+    for share in entry.shares:
+        tokens = share.schema_tokens + share.result_tokens + share.call_tokens
+        pieces.append((share.tool, share.usd, Usage(), tokens))
+        left_usd = None if left_usd is None or share.usd is None else left_usd - share.usd
+        left_tokens -= tokens
+    return [*pieces, (CONVERSATION, left_usd, Usage(), max(left_tokens, 0))]
+
+
+async def _booked(options: argparse.Namespace) -> list[Entry]:
+    store = open_log(options.store, to_read=True)
+    try:
+        if options.session:
+            return list(entries(options.session, await read_session(store, options.session)))
+        infos = await store.sessions(limit=EVERY_SESSION)
+        return [entry for info in infos for entry in await _session(store, info.id)]
+    finally:
+        await store.close()
+
+
+async def _session(store: Store, session: str) -> Sequence[Entry]:
+    try:
+        return entries(session, await store.read(session))
+    except Corrupt as error:
+        # One damaged session must not hide what the others cost; but it must not pass for nothing either.
+        print(f"bridle: session {session} is not in these sums: {clean(str(error))}", file=sys.stderr)
+        return ()
+
+
+def _since(day: str | None) -> float:
+    if day is None:
+        return 0.0
+    try:
+        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise MisuseError(f"--since takes a day, such as {_day(0.0)}; not {day!r}") from None
+
+
+def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return None if one is None or other is None else one + other
+
+
+def _plain(row: Row) -> dict[str, str | int]:
+    return {
+        name: "" if (value := getattr(row, name)) is None else f"{value:f}" if name.endswith("usd") else value
+        for name in Row.__struct_fields__
+    }
+
+
+def _print(table: Sequence[Row]) -> None:
+    width = max(len(clean(row.name)) for row in table)
+    print(f"{'':<{width}}  {'calls':>6} {'tokens':>12} {'cached':>12} {'output':>10} {'dollars':>12}")
+    for row in table:
+        usd = "unknown" if row.usd is None else f"{row.usd:.6f}"
+        apart = [
+            f"{count} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
+        ]
+        if row.failed or row.cancelled:
+            apart.append(
+                f"${row.wasted_usd:.6f} of it for these" if row.wasted_usd is not None else "cost unknown"
+            )
+        print(
+            f"{clean(row.name):<{width}}  {row.calls:>6,} {row.tokens:>12,} {row.cache_read:>12,}"
+            f" {row.output:>10,} {usd:>12}" + (f"  ({', '.join(apart)})" if apart else "")
+        )

@@ -1,0 +1,208 @@
+"""Who cost what: one session's log as a list of the calls that were made for it.
+
+Every attempt is an entry: answered, failed, cancelled, or lost when nobody was left to say how it
+ended.  The dollars are those recorded when they were spent, so the entries of a session add up to
+exactly its totals (`State.total`), whatever the price list says today.
+
+What a *tool* costs is an estimate, because providers count prompts and not what is in them.  A
+prompt's price is shared out by the size of what was in it: each tool pays for its schema and for
+its results in every later prompt, and for the words of its calls in the reply.  A cached prompt is
+cheaper for everybody in it alike.  What is nobody's (instructions, what people and the model said)
+is the conversation's.
+"""
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Literal
+
+from msgspec.structs import replace
+
+from ..values import event as e
+from ..values.message import Message
+from ..values.parts import ToolCall, ToolResult
+from ..values.record import Record
+from ..values.usage import Usage
+from ..values.value import Value
+from .budget import bill, plus
+from .context import shown_tools
+from .loop import apply
+from .saying import parts_tokens, text_tokens, tools_tokens
+from .state import Spent, State
+
+Outcome = Literal["answered", "failed", "cancelled", "lost"]
+CONVERSATION = "(conversation)"
+SHARE = Decimal("0.000000000001")
+"""Dollars are shared out to this; what is left over is the conversation's."""
+
+
+class Share(Value):
+    """What one tool had in one call, by estimate."""
+
+    tool: str
+    schema_tokens: int = 0
+    result_tokens: int = 0
+    """Its results, and the calls they belong to, as they stand in the prompt."""
+    call_tokens: int = 0
+    usd: Decimal | None = None
+
+
+class Entry(Value):
+    session: str
+    at: float
+    run: int
+    """Which prompt of the session it was for, from 1."""
+    step: int
+    attempt: int
+    model: str
+    tenant: str = ""
+    caller: str = ""
+    outcome: Outcome = "answered"
+    usage: Usage = Usage()
+    usd: Decimal | None = None
+    shares: tuple[Share, ...] = ()
+
+
+def entries(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
+    reader = _Reader(session)
+    for record in records:
+        reader.read(record)
+    return tuple(reader.done())
+
+
+def added_up(each: Iterable[Entry]) -> Spent:
+    total = Spent()
+    for entry in each:
+        if entry.outcome != "lost":
+            total = plus(total, entry.usage, entry.usd, steps=entry.outcome == "answered")
+    return total
+
+
+class _Reader:
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._state = State()
+        self._runs = 0
+        self._open: Entry | None = None
+        self._entries: list[Entry] = []
+        self._sizes: dict[str, tuple[Message, dict[str, int]]] = {}
+
+    def read(self, record: Record) -> None:
+        before, event = self._state, record.event
+        match event:
+            case e.Prompted():
+                self._runs += 1
+            case e.ModelAsked(step=step, attempt=attempt):
+                self._lose()
+                self._open = self._entry(record.at, step, attempt)
+            case e.ModelReplied(reply=reply, usd=usd):
+                shares = self._shares(reply.usage, usd, reply.calls)
+                self._book("answered", reply.usage, usd, shares)
+            case e.ModelFailed(usage=usage, usd=usd):
+                self._broke_off("failed", usage, usd)
+            case e.RunEnded(usage=usage, usd=usd) if usage is not None or self._open is not None:
+                self._broke_off("cancelled" if usage is not None else "lost", usage, usd)
+            case e.Resumed():
+                self._lose()
+        self._state = apply(before, event, record.at, record.hash)
+
+    def done(self) -> list[Entry]:
+        self._lose()
+        return self._entries
+
+    def _entry(self, at: float, step: int, attempt: int) -> Entry:
+        run, model = self._state.run, self._state.settings.model
+        return Entry(
+            session=self._session,
+            at=at,
+            run=self._runs,
+            step=step,
+            attempt=attempt,
+            model=model.name,
+            tenant=run.tenant,
+            caller=run.caller,
+        )
+
+    def _lose(self) -> None:
+        if self._open is not None:
+            self._book("lost", Usage(incomplete=True), None, ())
+
+    def _broke_off(self, outcome: Outcome, usage: Usage | None, usd: Decimal | None) -> None:
+        if outcome == "lost":
+            self._lose()
+        elif usage is None and self._open is None:
+            return  # nobody was asked: a breaker was open
+        elif usage is None:
+            self._book(outcome, Usage(), Decimal(0), ())  # refused at the door: nothing to pay
+        else:
+            usage, usd = bill(self._state, usage, usd)
+            self._book(outcome, usage, usd, self._shares(usage, usd))
+
+    def _book(self, outcome: Outcome, usage: Usage, usd: Decimal | None, shares: tuple[Share, ...]) -> None:
+        now = self._state
+        opened = self._open or self._entry(now.now, now.run.spent.steps + 1, now.run.attempt + 1)
+        self._open = None
+        self._entries.append(replace(opened, outcome=outcome, usage=usage, usd=usd, shares=shares))
+
+    def _shares(
+        self, usage: Usage, usd: Decimal | None, calls: tuple[ToolCall, ...] = ()
+    ) -> tuple[Share, ...]:
+        state = self._state
+        specs = shown_tools(state.settings, state.shown)
+        schemas = {spec.name: tools_tokens((spec,)) for spec in specs}
+        results: dict[str, int] = {}
+        rest = text_tokens(state.settings.instructions)
+        names = {call.id: call.name for message in state.view for call in message.calls}
+        for message in state.view:
+            for call_id, tokens in self._sized(message).items():
+                if call_id:
+                    name = names.get(call_id, CONVERSATION)
+                    results[name] = results.get(name, 0) + tokens
+                else:
+                    rest += tokens
+        said: dict[str, int] = {}
+        for call in calls:
+            said[call.name] = said.get(call.name, 0) + text_tokens(call.arguments)
+        tools = schemas.keys() | results.keys() | said.keys()
+        prompt_size = max(sum(schemas.values()) + sum(results.values()) + rest, 1)
+        output_size = max(usage.output, sum(said.values()), 1)
+        prompt_usd, output_usd = _split(usage, usd, state)
+        shares = []
+        for tool in sorted(tools - {CONVERSATION}):
+            schema, result, words = schemas.get(tool, 0), results.get(tool, 0), said.get(tool, 0)
+            part = None
+            if prompt_usd is not None and output_usd is not None:
+                part = prompt_usd * (schema + result) / prompt_size + output_usd * words / output_size
+                part = part.quantize(SHARE)
+            shares.append(
+                Share(tool=tool, schema_tokens=schema, result_tokens=result, call_tokens=words, usd=part)
+            )
+        return tuple(shares)
+
+    def _sized(self, message: Message) -> dict[str, int]:
+        """Estimated tokens by call id, and of everything else under no id; each message is looked at once."""
+        known = self._sizes.get(message.id)
+        if known is not None and known[0] is message:
+            return known[1]
+        sizes: dict[str, int] = {}
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                name, tokens = part.id, text_tokens(part.arguments)
+            elif isinstance(part, ToolResult):
+                name, tokens = part.call_id, parts_tokens((part,))
+            else:
+                name, tokens = "", parts_tokens((part,))
+            sizes[name] = sizes.get(name, 0) + tokens
+        # A message that was changed in the view keeps its id, so it is kept beside its sizes.
+        self._sizes[message.id] = (message, sizes)
+        return sizes
+
+
+def _split(usage: Usage, usd: Decimal | None, state: State) -> tuple[Decimal | None, Decimal | None]:
+    """What of the dollars was for reading and what for writing, in the proportion of the rates."""
+    price = state.settings.model.price
+    rates = price.rates(usage.prompt, state.now) if price else None
+    if usd is None or rates is None:
+        return None, None
+    whole, written = rates.cost(usage), rates.output * usage.output / 1_000_000
+    output = usd * written / whole if whole else Decimal(0)
+    return usd - output, output

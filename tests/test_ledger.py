@@ -1,0 +1,153 @@
+"""What the calls of a session cost: every attempt once, and together what the session says it spent."""
+
+import asyncio
+import csv
+import io
+import json
+from decimal import Decimal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle import Agent, tool
+from bridle.cli.cost import KEYS, rows, total
+from bridle.cli.logs import fold
+from bridle.cli.main import main
+from bridle.core.ledger import CONVERSATION, added_up, entries
+from bridle.providers.catalogue import find
+from bridle.stores.memory import MemoryStore
+from bridle.values import event as e
+from bridle.values.errors import Failure
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Origin
+from bridle.values.parts import Text
+from bridle.values.record import GENESIS, seal
+from bridle.values.settings import Settings
+from bridle.values.usage import Usage
+
+MODEL = find("anthropic:claude-haiku-5-5", environ={})
+COUNTS = st.builds(
+    Usage,
+    input=st.integers(0, 200_000),
+    cache_read=st.integers(0, 9_000),
+    cache_write=st.integers(0, 9_000),
+    output=st.integers(0, 9_000),
+    terms=st.sampled_from([(), (), (), ("batch",), ("nobody-knows",)]),
+)
+HAPPENINGS = st.lists(
+    st.tuples(st.sampled_from(["reply", "fail", "refuse", "cancel", "kill", "prompt"]), COUNTS), max_size=25
+)
+
+
+def log(happenings, session="s"):
+    """A session in which these things happened, each after a question to the model."""
+    begun = e.Prompted(parts=(Text(text="Hi"),), tenant="acme", caller="ann")
+    events = [e.Configured(settings=Settings(model=MODEL), session=session), begun]
+    for number, (what, usage) in enumerate(happenings, start=1):
+        events.append(e.ModelAsked(step=number, attempt=1, digest="d"))
+        usd = MODEL.price.cost(usage)
+        match what:
+            case "reply" | "prompt":
+                origin = Origin(family="f", endpoint="e", model="m")
+                said = Reply(parts=(Text(text="Well."),), stop=Stop.DONE, origin=origin, usage=usage)
+                events.append(e.ModelReplied(reply=said, usd=usd))
+                if what == "prompt":
+                    events += [e.RunEnded(stop="done"), begun]
+            case "fail":
+                broken = Failure(kind="cut", message="it broke off")
+                events.append(e.ModelFailed(failure=broken, usage=usage, usd=usd))
+            case "refuse":
+                events.append(e.ModelFailed(failure=Failure(kind="server", message="later")))
+            case "cancel":
+                events += [e.RunEnded(stop="cancelled", usage=usage, usd=usd), begun]
+            case "kill":
+                events.append(e.Resumed())
+    records, head = [], GENESIS
+    for number, event in enumerate(events, start=1):
+        records.append(seal(number, 1_794_800_000.0 + number * 7_000, event, head))
+        head = records[-1].hash
+    return records
+
+
+@given(HAPPENINGS)
+def test_the_calls_add_up_to_the_session(happenings):
+    records = log(happenings)
+    booked, state = entries("s", records), fold(records)
+    assert len(booked) == len(happenings), "each attempt once"
+    assert added_up(booked) == state.total
+    whole = total(booked)
+    assert whole.usd == state.total.usd
+    assert whole.lost == sum(what == "kill" for what, _ in happenings)
+    for by in (*KEYS, "tool"):
+        table = rows(booked, by)
+        dollars = [row.usd for row in table]
+        assert (None if None in dollars else sum(dollars, Decimal(0))) == whole.usd, by
+        if by != "tool":
+            assert sum(row.tokens for row in table) == state.total.usage.total
+            assert sum(row.calls for row in table) == len(happenings)
+
+
+def test_what_failed_is_paid_for_and_shown_apart():
+    used = Usage(input=1_000, output=10)
+    booked = entries("s", log([("fail", used), ("refuse", used), ("reply", used), ("cancel", used)]))
+    assert [entry.outcome for entry in booked] == ["failed", "failed", "answered", "cancelled"]
+    each = MODEL.price.cost(used)
+    whole = total(booked)
+    assert (whole.usd, whole.wasted_usd) == (3 * each, 2 * each)
+    assert (whole.failed, whole.cancelled, whole.lost) == (2, 1, 0)
+    assert {entry.tenant for entry in booked} == {"acme"}
+
+
+@tool(effect="read")
+def get_weather(city: str) -> str:
+    """The weather in a city, told at great length."""
+    return "It is sunny and warm. " * 200
+
+
+@tool(effect="read")
+def get_time(city: str) -> str:
+    """The time in a city."""
+    return "noon"
+
+
+def test_a_tool_pays_for_its_schema_and_for_its_results_in_later_prompts():
+    store = MemoryStore()
+    agent = Agent("sim:", tools=[get_weather, get_time], store=store)
+    result = agent.run_sync("What is the weather in Paris?")
+    booked = entries(result.session, asyncio.run(store.read(result.session)))
+    first, second = ({share.tool: share for share in entry.shares} for entry in booked)
+    assert first["get_weather"].result_tokens == 0
+    assert first["get_weather"].call_tokens > 0
+    assert second["get_weather"].result_tokens > 1_000
+    assert second["get_time"].schema_tokens == first["get_time"].schema_tokens > 0
+    table = {row.name: row.usd for row in rows(booked, "tool")}
+    assert table["get_weather"] > table["get_time"] > 0
+    assert table[CONVERSATION] > 0
+    assert sum(table.values()) == pytest.approx(Decimal(str(result.cost)))
+
+
+def test_the_command_tells_it_as_a_table_as_json_and_as_csv(tmp_path, capsys):
+    path = str(tmp_path / "log.db")
+    agent = Agent("sim:", tools=[get_time], store=path)
+    result = agent.run_sync("What is 2 + 2?", tenant="acme")
+    other = agent.run_sync("What is 3 + 3?", tenant="bolt")
+    assert main(["cost", "--store", path, "--by", "tenant", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert {row["name"] for row in told["rows"]} == {"acme", "bolt"}
+    assert float(told["total"]["usd"]) == pytest.approx(result.cost + other.cost)
+    assert main(["cost", result.session, "--store", path, "--csv"]) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["name"].startswith(result.session)
+    assert float(row["usd"]) == pytest.approx(result.cost)
+    assert main(["cost", "--store", path]) == 0
+    assert "total" in capsys.readouterr().out
+    assert main(["cost", "--store", path, "--since", "2999-01-01"]) == 0
+    assert "nothing was spent" in capsys.readouterr().out
+
+
+def test_a_day_that_is_none_is_refused(tmp_path, capsys):
+    path = str(tmp_path / "log.db")
+    Agent("sim:", store=path).run_sync("Hi")
+    assert main(["cost", "--store", path, "--since", "yesterday"]) == 2
+    assert "--since takes a day" in capsys.readouterr().err
