@@ -17,7 +17,7 @@ from ..values.parts import Part
 from ..values.usage import Usage
 from ._anthropic_blocks import FAMILY
 from ._json import mended, whole
-from ._terms import terms_of
+from ._terms import terms_of, wire_tier
 
 LENGTH_WORD = "max_tokens"
 STOPS = {
@@ -92,6 +92,8 @@ def wire_usage(usage: Usage) -> dict[str, Any]:
     }
     if usage.reasoning:
         counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
+    if tier := wire_tier(usage.terms):
+        counts["service_tier"] = tier
     if usage.searches:
         counts["server_tool_use"] = {"web_search_requests": usage.searches}
     return counts

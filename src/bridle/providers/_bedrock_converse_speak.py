@@ -21,6 +21,7 @@ from ._bedrock_converse_decode import ID_HEADER
 from ._bedrock_converse_ends import wire_stop, wire_usage
 from ._eventstream import CONTENT_TYPE, framed_event
 from ._json import dumps, loads, mended
+from ._terms import wire_tier
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 _FRAGMENT_LENGTH = 12
@@ -37,6 +38,8 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
     told: Block = {"metrics": {"latencyMs": _LATENCY_MS}, **({"trace": trace} if trace else {})}
     if not reply.usage.incomplete:
         told["usage"] = wire_usage(reply.usage)
+    if tier := wire_tier(reply.usage.terms):
+        told["serviceTier"] = {"type": tier}
     if not stream:
         message = {"content": blocks, "role": "assistant"}
         body = dumps({**told, "output": {"message": message}, **stop})

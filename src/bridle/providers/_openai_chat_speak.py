@@ -22,6 +22,7 @@ from ._openai_chat_dialect import Dialect
 from ._openai_chat_ends import wire_reason, wire_usage
 from ._openai_chat_message import message_of
 from ._openai_chat_thoughts import DETAILS, FIELDS
+from ._terms import wire_tier
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 _FRAGMENT_LENGTH = 12
@@ -41,6 +42,8 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
     }
     more = {name: value for part in reply.parts for name, value in native_in(part).get("reply", {}).items()}
     usage = wire_usage(reply.usage)
+    if tier := wire_tier(reply.usage.terms):
+        about["service_tier"] = tier
     if not stream:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": wire_reason(reply)}
         whole = {**about, "choices": [choice], **more, **({"usage": usage} if usage else {})}

@@ -19,6 +19,7 @@ from ._json import dumps, loads
 from ._openai_responses_content import Block
 from ._openai_responses_ends import wire_end, wire_usage
 from ._openai_responses_items import items_of
+from ._terms import wire_tier
 
 _WORDS = re.compile(r"\s*\S+|\s+")
 _FRAGMENT_LENGTH = 5
@@ -45,6 +46,8 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
     items = items_of(reply.parts, own=True, refused=reply.stop is Stop.REFUSED, sent_id=call_id)
     response = _response(identity, reply)
     end = {**response, **wire_end(reply), "output": items, "usage": wire_usage(reply.usage)}
+    if tier := wire_tier(reply.usage.terms):
+        end["service_tier"] = tier
     if not stream:
         return HttpReply(status=200, headers=(("content-type", "application/json"),), frames=(dumps(end),))
     plain: list[Block] = loads(dumps(items))

@@ -16,3 +16,8 @@ def terms_of(*said: object, place: object = None) -> tuple[str, ...]:
 
 def _plain(word: object) -> str:
     return word.strip().lower() if isinstance(word, str) else ""
+
+
+def wire_tier(terms: tuple[str, ...]) -> str:
+    """The word for the tier among them; empty when it is the usual one."""
+    return next((term for term in terms if not term.startswith("geo-")), "")
