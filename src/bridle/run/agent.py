@@ -147,32 +147,31 @@ class Agent(Generic[T]):
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, known)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
         self._layout = lay_out(known, limits, tool_index, fixed, self._shape.name if self._shape else "")
-        self._settings = readable(
-            Settings(
-                model=self._lineup.models[0],
-                models=self._lineup.rest,
-                instructions=sound(instructions or "").strip(),
-                tools=self._layout.shown,
-                hidden=self._layout.hidden,
-                catalogue=self._layout.catalogue,
-                tool_choice=fixed,
-                max_tokens=max_tokens,
-                output=output_spec(self._shape, self._lineup.models, self._layout.tools, fixed),
-                thinking=thinking,
-                sampling=sampling or Sampling(),
-                repeats_max=repeats_max,
-                attempts_max=attempts_max,
-                policy=policy_of(policy),
-                approval_seconds=approval_seconds,
-                tools_at_once_max=tools_at_once,
-                result_characters=result_characters,
-                chain=chain,
-                cache_ttl=cache_ttl,
-                prefix=prefix,
-                extras=tuple(extras),
-                on_truncation=on_truncation,
-            )
+        settings = Settings(
+            model=self._lineup.models[0],
+            models=self._lineup.rest,
+            instructions=sound(instructions or "").strip(),
+            tools=self._layout.shown,
+            hidden=self._layout.hidden,
+            catalogue=self._layout.catalogue,
+            tool_choice=fixed,
+            max_tokens=max_tokens,
+            output=output_spec(self._shape, self._lineup.models, self._layout.tools, fixed),
+            thinking=thinking,
+            sampling=sampling or Sampling(),
+            repeats_max=repeats_max,
+            attempts_max=attempts_max,
+            policy=policy_of(policy),
+            approval_seconds=approval_seconds,
+            tools_at_once_max=tools_at_once,
+            result_characters=result_characters,
+            chain=chain,
+            cache_ttl=cache_ttl,
+            prefix=prefix,
+            extras=tuple(extras),
+            on_truncation=on_truncation,
         )
+        self._settings = readable(settings)
 
     @property
     def settings(self) -> Settings:
