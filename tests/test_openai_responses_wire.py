@@ -231,6 +231,7 @@ def test_only_what_the_provider_takes_for_equal_goes_unnoticed():
         "parallel_tool_calls=True",
         "detail=auto",
         "type=message",
+        "type=item_reference",
         "annotations=[]",
         "tools=[]",
         "include=[]",
