@@ -429,3 +429,31 @@ def test_ask_answer_and_go_on_in_three_processes(tmp_path):
     assert step("approve") == ["approved"]
     assert step("resume") == ["paid", "7", "done"]
     assert step("resume") == ["done"]
+
+
+def test_an_edit_the_tool_does_not_take_is_asked_about_again():
+    pay, ran = paying(approve=True)
+    asked = []
+
+    async def approver(question):
+        asked.append(question.rule)
+        given = '{"amount": "x"}' if len(asked) == 1 else '{"amount": 3}'
+        return Verdict(answer="approve", arguments=given)
+
+    result = Agent(scripted(calls(("pay", {"amount": 1})), "ok"), tools=[pay], approver=approver).run_sync(
+        "?"
+    )
+    assert (result.stop, ran, len(asked)) == ("done", [(3, "shop")], 2)
+    assert "cannot be run with these arguments" in asked[1]
+
+
+def test_an_approver_that_never_learns_is_stopped():
+    pay, ran = paying(approve=True)
+
+    async def approver(question):
+        return Verdict(answer="approve", arguments='{"amount": "x"}')
+
+    agent = Agent(scripted(calls(("pay", {"amount": 1})), "ok"), tools=[pay], approver=approver)
+    with pytest.raises(MisuseError, match="cannot be run with"):
+        agent.run_sync("?")
+    assert ran == []

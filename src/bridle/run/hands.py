@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
+from msgspec.structs import replace
+
 from ..core.catalogue import first_shown
 from ..core.dispatch import expired
 from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
@@ -18,6 +20,7 @@ from ..tools.search import SearchTools
 from ..values import event as e
 from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady
+from ..values.errors import MisuseError
 from ..values.event import How
 from ..values.message import Reply
 from ..values.parts import Text, ToolCall, ToolResult
@@ -29,6 +32,9 @@ from .approving import Approver, question_about
 from .catalogue import found_first
 
 LATE: Final = "late"
+
+WRONG_EDITS_MAX = 3
+"""How often an approver may give arguments the tool does not take."""
 
 
 class Hands:
@@ -47,6 +53,7 @@ class Hands:
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
         self._fit, self._approver, self._search = fit, approver, search
         self.ahead = Ahead()
+        self._wrong: dict[str, list[str]] = {}
 
     async def run(self, effect: RunTool) -> None:
         """The intent first, and durable: what was started and not finished must show after a crash."""
@@ -100,6 +107,8 @@ class Hands:
             question = question_about(self._session, item)
             if question is None:
                 continue
+            if question.binding in self._wrong:
+                question = replace(question, rule=f"{question.rule}; {self._wrong[question.binding][-1]}")
             verdict = await self._verdict(question)
             if verdict == LATE:
                 excuse = expired(item)
@@ -112,7 +121,14 @@ class Hands:
                 names = ", ".join(item.call.name for item in effect.items)
                 await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
                 return
-            await self.answer(question, verdict)
+            try:
+                await self.answer(question, verdict)
+            except MisuseError as error:
+                told = self._wrong.setdefault(question.binding, [])
+                told.append(str(error))
+                if verdict.arguments is None or len(told) >= WRONG_EDITS_MAX:
+                    raise
+                return  # the question is still open, so it is put again, with what was wrong
 
     async def _verdict(self, question: PendingApproval) -> Verdict | Literal["late"] | None:
         """What the approver says; a question that expires while he thinks is answered by nobody."""
