@@ -193,3 +193,31 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     assert err.split() == ["FREED", "4B", "FREED", "4A"]
     assert main(["show", session]) == 0
     assert "undone" in capsys.readouterr().out
+
+
+def test_what_is_in_doubt_is_listed_and_a_person_may_settle_it():
+    hotel = Hotel()
+    book, look = hotel.tools()
+
+    async def main():
+        begun = asyncio.Event()
+
+        @tool(effect="write", compensate=lambda: "undone")
+        async def hang() -> str:
+            """Wait for ever."""
+            begun.set()
+            await asyncio.Event().wait()
+
+        agent = Agent(scripted(calls(("book", {"room": 1}), ("hang", {}))), tools=[book, look, hang])
+        running = asyncio.create_task(agent.run("?", session="s"))
+        await begun.wait()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        first = await agent.compensate("s")
+        return first, await agent.compensate("s", settled=["c1_1"])
+
+    first, second = asyncio.run(main())
+    assert [(item.tool, item.state) for item in first] == [("hang", "in_doubt"), ("book", "open")]
+    assert [(item.tool, item.state) for item in second] == [("hang", "done"), ("book", "done")]
+    assert [room for room, *_ in hotel.undone] == [1]

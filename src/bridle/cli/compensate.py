@@ -29,6 +29,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tools", action="append", default=[], metavar="FILE.py|module", help="where the session's tools are"
     )
+    parser.add_argument(
+        "--settled",
+        action="append",
+        default=[],
+        metavar="CALL",
+        help="the id of a call in doubt that you have seen to yourself; may be given more than once",
+    )
     parser.add_argument("--list", action="store_true", help="only tell what can be undone")
     parser.add_argument("--yes", action="store_true", help="do not ask first")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
@@ -44,7 +51,8 @@ def execute(options: argparse.Namespace) -> int:
     else:
         for item in found:
             told = f": {brief(item.result)}" if item.result else ""
-            print(f"{item.state:<9} {item.tool}({clean(brief(item.arguments))})  by {item.by}{clean(told)}")
+            call = f"{item.tool}({clean(brief(item.arguments))})"
+            print(f"{item.state:<9} {item.call_id:<7} {call}  by {item.by}{clean(told)}")
         if not found:
             print("there is nothing to undo")
     return 0 if options.list or all(item.state == "done" for item in found) else 1
@@ -62,7 +70,9 @@ async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compe
             raise MisuseError("a log holds no code; name the file with the session's tools: --tools FILE")
         if not options.yes:
             _confirm(left)
-        return await Agent(NO_MODEL, tools=tools, store=store).compensate(options.session)
+        return await Agent(NO_MODEL, tools=tools, store=store).compensate(
+            options.session, settled=options.settled
+        )
     finally:
         await store.close()
 

@@ -46,7 +46,7 @@ from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
 from .state import Phase, Run, State
-from .undoing import compensation_finished, compensation_started, undone_note
+from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
 
 TOO_LONG = ("context", "too_large")
@@ -251,7 +251,10 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         run = replace(after.run, stop=event.stop, reason=event.reason)
         return replace(after, phase=Phase.WAITING, run=run)
     if state.calls:
-        after = answered_by(after, given_up(state.calls), at)
+        closed = given_up(state.calls)
+        for before, item in zip(state.calls, closed, strict=True):
+            after = remembered(after, item, None) if before.result is None else after
+        after = answered_by(after, closed, at)
     partial = event.partial.strip()
     if partial:
         words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)

@@ -11,7 +11,7 @@ conversation; sessions do, in the agent's store.
 
 import os
 import random
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic
 
 import msgspec
@@ -256,13 +256,14 @@ class Agent(Generic[T]):
 
         return Stream(session, start, lambda: self._now(session))
 
-    async def compensate(self, session: str) -> tuple[Compensation, ...]:
+    async def compensate(self, session: str, *, settled: Collection[str] = ()) -> tuple[Compensation, ...]:
         """Undo what the last run did, last things first; what is left of the list, with how it went.
 
-        It stops where one fails, and goes on from there when it is called again.
+        It stops where one fails or is in doubt, and goes on from there when it is called again; `settled`
+        are calls that a person has seen to.
         """
-        state = await self._conversation(session, stream=False).undo(compensating(self._layout.tools))
-        return compensations(state)
+        tools = compensating(self._layout.tools)
+        return compensations(await self._conversation(session, stream=False).undo(tools, settled))
 
     async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
         """What a run that ended with `stop == "waiting"` waits for."""

@@ -6,7 +6,7 @@ a session that was killed, cancelled or forgotten can simply be spoken to again.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -74,7 +74,7 @@ class Conversation:
             await driver.answer(question, verdict)
             return question
 
-    async def undo(self, tools: Mapping[str, Tool]) -> State:
+    async def undo(self, tools: Mapping[str, Tool], settled: Collection[str] = ()) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
@@ -82,7 +82,7 @@ class Conversation:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if driver.state.phase is not Phase.RESTING:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
-            await undo(driver, tools)
+            await undo(driver, tools, settled)
             return driver.state
 
     async def _import(self, driver: Driver, history: History) -> None:

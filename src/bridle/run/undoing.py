@@ -5,7 +5,7 @@ again, it goes on from there; what is done is never undone twice.  An undoing th
 and never finished follows its tool's policy, like any other call.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -15,18 +15,28 @@ from ..ports.tool import Json, Tool
 from ..values import event as e
 from ..values.compensation import Compensation
 from ..values.errors import MisuseError
-from ..values.parts import ToolCall
+from ..values.parts import Text, ToolCall, ToolResult
 from .acting import act
 from .driver import Driver
 
+SETTLED = "A person has seen to it: there is nothing left to undo."
 
-async def undo(driver: Driver, tools: Mapping[str, Tool]) -> tuple[Compensation, ...]:
+
+async def undo(
+    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = ()
+) -> tuple[Compensation, ...]:
     for item in compensations(driver.state):
         if item.by not in tools:
             raise MisuseError(
                 f"{item.tool} is undone by {item.by!r}, which is not here; register {item.tool}"
             )
     for item in compensations(driver.state):
+        if item.call_id in settled and item.state != "done":
+            told = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED),))
+            await driver.record(
+                e.CompensationFinished(call_id=item.call_id, attempt=item.attempt, result=told)
+            )
+            continue
         if item.state == "done":
             continue
         tool = tools[item.by]
