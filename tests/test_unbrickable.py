@@ -44,6 +44,10 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 POISON = (
     " ", "\n\t ", "\ud83d", "half an emoji \ud83d", "\x00nul\x00", "", "x" * 200_000, "\u200b", "￾", "💥" * 500,
 )  # fmt: skip
+HUGE = "word " * 1_000_000
+SIX_MEGABYTES = PNG[:-8] + "A" * 8_000_000
+TOO_LONG = ("prompt-window", "request-size", "body-size")
+"""What nobody can know before the provider has counted."""
 
 
 class Death(BaseException):
@@ -82,12 +86,13 @@ class Life:
         async def look(at: str) -> str:
             """Look."""
             await asyncio.sleep(0)
-            return chance.choice((*POISON, "seen", f"{at} is fine"))
+            return HUGE if chance.random() < 0.01 else chance.choice((*POISON, "seen", f"{at} is fine"))
 
         @tool(effect="read")
         async def shoot() -> list[Text | Media]:
             """Take a picture."""
-            return [Text(text=chance.choice(POISON)), Media(kind="image", media_type="image/png", data=PNG)]
+            data = SIX_MEGABYTES if chance.random() < 0.01 else PNG
+            return [Text(text=chance.choice(POISON)), Media(kind="image", media_type="image/png", data=data)]
 
         @tool(effect="write", resource="account:{account}")
         async def pay(account: str, amount: int) -> str:
@@ -124,6 +129,10 @@ class Life:
             lines.append("!then")
         lines.append(f"!say turn {turn} is done")
         script = "\n".join(lines)
+        if chance.random() < 0.01:
+            return [Text(text=HUGE), Text(text=script)]
+        if chance.random() < 0.01:
+            return [Media(kind="image", media_type="image/png", data=SIX_MEGABYTES), Text(text=script)]
         if chance.random() < 0.3:
             return [Text(text=chance.choice(POISON)), Text(text=script)]
         if chance.random() < 0.2:
@@ -169,7 +178,7 @@ async def live(seed):
         result = await life.agent(model, "500").run('!call look {"at": "end"}\n!then\n!say well', session="s")
         # A prompt that was never answered is part of the next one, script and all: what is said may differ.
         assert result.done and result.text, f"seed {seed} on {model}: {result.stop} {result.reason}"
-    refusals = life.provider.refusals
+    refusals = [each for each in life.provider.refusals if each.rule not in TOO_LONG]
     assert not refusals, f"seed {seed}: refused {refusals[0]}"
     assert all(count == 1 for count in life.paid.values()), f"seed {seed}: paid twice: {life.paid}"
     await every_call_has_one_result(life.store, seed)
