@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..core.dispatch import IN_DOUBT
 from ..core.effects import ProbeTool, RunTool
-from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Showing, Tool
+from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Tool
 from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.text import sound
@@ -37,7 +37,9 @@ async def act(tool: Tool, effect: RunTool, session: str, seconds: float | None) 
     ended = await _within(seconds, lambda: tool.run(_arguments(call), context))
     if isinstance(ended, Failed):
         return _failed(call.id, ended.outcome, ended.words)
-    shows = tuple(tool.shows(ended)) if isinstance(tool, Showing) else ()
+    # Asked of a protocol, this would be a tenth of a step's time.
+    showing: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(tool, "shows", None)
+    shows = tuple(showing(ended)) if showing is not None else ()
     return ToolResult(call_id=call.id, parts=ended, shows=shows)
 
 
@@ -60,7 +62,9 @@ async def look_up(tool: Tool, effect: ProbeTool, session: str, seconds: float | 
 def claim(tools: Mapping[str, Tool], call: ToolCall) -> Claim | None:
     """What a tool's own code says of a call; code that fails says the most careful thing."""
     tool = tools.get(call.name)
-    if not isinstance(tool, Claiming) or not (tool.spec.keyed or tool.spec.approve == "depends"):
+    if tool is None or not (tool.spec.keyed or tool.spec.approve == "depends"):
+        return None
+    if not isinstance(tool, Claiming):
         return None
     try:
         resource, ask = tool.claim(_arguments(call))
