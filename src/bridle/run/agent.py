@@ -11,8 +11,8 @@ conversation; sessions do, in the agent's store.
 
 import os
 import random
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Generic
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Generic, Unpack
 
 import msgspec
 
@@ -25,41 +25,35 @@ from ..ports.store import Store
 from ..ports.tool import Json, Tool
 from ..ports.watcher import Watcher
 from ..stores import open_store
-from ..tools.collect import collect, compensating
+from ..tools.collect import collect
 from ..tools.output import OutputType
 from ..transports.deadlines import Deadlines
-from ..values.approval import PendingApproval, Verdict
-from ..values.compensation import Compensation
 from ..values.errors import MisuseError
 from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.policy import Policy
-from ..values.request import Extra, Sampling, Thinking, ToolChoice
+from ..values.request import Extra, Sampling, ToolChoice
 from ..values.result import History, Result
 from ..values.settings import (
-    ATTEMPTS_DEFAULT,
-    REPEATS_DEFAULT,
-    RESULT_CHARACTERS_DEFAULT,
     TOOL_TOKENS_DEFAULT,
     TOOLS_AT_ONCE_DEFAULT,
     TOOLS_SHOWN_DEFAULT,
-    CacheTtl,
     Catalogue,
-    OnTruncation,
-    PrefixRule,
     Settings,
 )
 from ..values.text import sound
 from ..values.usage import Budget
-from .approving import Approver, pending
+from .approving import Approver
 from .catalogue import lay_out
 from .choosing import Choice, chosen_of
 from .clock import SystemClock
 from .conversation import Conversation
+from .desk import Desk
 from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
+from .options import Options, check_options
 from .policy import policy_of
 from .pool import SharedBudget
 from .shaping import output_spec, shape_of
@@ -83,21 +77,17 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 """Above this a reply may take longer than connections without traffic live, so it is streamed."""
 
 
-class Agent(Generic[T]):
+class Agent(Desk, Generic[T]):
     """`model` may be several, in order of preference: the next goes on when one is of no more use.
     `tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
     store; without one the log is kept in memory.  `output` is the type of the answer wanted.
     `policy` is the rules about who may do what, or the TOML file they are in.  `approver` puts a
     question about a call to a person; without one, the run ends as waiting and is resumed later.
-    Of a tool result longer than `result_characters` the model gets an excerpt and a way to read the rest.
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
     A `pool` is a budget that is shared with other runs.
-    `chain` lets a provider that can keep the conversation, so that only what is new is sent.
-    `on_truncation` says what a prompt is that a server seems not to have read whole: event or error.
-    `deadlines` are those of one request; `chance` spreads retries out.
-    `cache_ttl` is how long a provider that takes marks keeps prompts; `prefix="strict"` ends a run before
-    a prompt whose beginning has changed is paid for anew.
+    `deadlines` are those of one request; `chance` spreads retries out.  Everything else that may be set
+    is in run/options.py.
     """
 
     _store: Store | None = None
@@ -113,33 +103,25 @@ class Agent(Generic[T]):
         store: StoreLike = None,
         output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
         tool_choice: Choice = "auto",
-        max_tokens: int | None = None,
-        thinking: Thinking | None = None,
         sampling: Sampling | None = None,
-        repeats_max: int | None = REPEATS_DEFAULT,
-        attempts_max: int = ATTEMPTS_DEFAULT,
         policy: Policy | str | os.PathLike[str] | None = None,
         approver: Approver | None = None,
-        approval_seconds: float | None = None,
         tools_at_once: int = TOOLS_AT_ONCE_DEFAULT,
-        result_characters: int | None = RESULT_CHARACTERS_DEFAULT,
         tools_shown_max: int = TOOLS_SHOWN_DEFAULT,
         tool_tokens_max: int = TOOL_TOKENS_DEFAULT,
         tool_index: ToolIndex | None = None,
-        chain: bool = False,
-        cache_ttl: CacheTtl = "auto",
-        prefix: PrefixRule = "report",
         extras: Sequence[Extra] = (),
-        on_truncation: OnTruncation = "event",
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
         clock: Clock | None = None,
         chance: Chance = random.random,
+        **options: Unpack[Options],
     ) -> None:
         check_types(instructions, budget)
-        check_numbers(max_tokens=max_tokens, repeats_max=repeats_max, tools_at_once=tools_at_once)
-        check_numbers(tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max)
-        check_numbers(result_characters=result_characters, attempts_max=attempts_max)
+        check_options(options, Agent.__init__)
+        check_numbers(
+            tools_at_once=tools_at_once, tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max
+        )
         self._lineup, self._deadlines, known = lineup_of(model, deadlines), deadlines, collect(tools)
         self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
         self._watchers, self._approver, self._where, self._pool = tuple(watchers), approver, store, pool
@@ -155,27 +137,23 @@ class Agent(Generic[T]):
             hidden=self._layout.hidden,
             catalogue=self._layout.catalogue,
             tool_choice=fixed,
-            max_tokens=max_tokens,
             output=output_spec(self._shape, self._lineup.models, self._layout.tools, fixed),
-            thinking=thinking,
             sampling=sampling or Sampling(),
-            repeats_max=repeats_max,
-            attempts_max=attempts_max,
             policy=policy_of(policy),
-            approval_seconds=approval_seconds,
             tools_at_once_max=tools_at_once,
-            result_characters=result_characters,
-            chain=chain,
-            cache_ttl=cache_ttl,
-            prefix=prefix,
             extras=tuple(extras),
-            on_truncation=on_truncation,
+            **options,
         )
         self._settings = readable(settings)
 
     @property
     def settings(self) -> Settings:
         return self._settings
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """All of them by name, those not shown at first included."""
+        return self._layout.tools
 
     @property
     def store(self) -> Store:
@@ -243,7 +221,7 @@ class Agent(Generic[T]):
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
         self._lineup.check_price(budget, self._pool, self._clock.now())
-        conversation = self._conversation(session, stream=self._long())
+        conversation = self.conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
     def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
@@ -251,53 +229,10 @@ class Agent(Generic[T]):
         self._lineup.check_price(budget, self._pool, self._clock.now())
 
         async def start(viewers: Viewers) -> Result[T]:
-            conversation = self._conversation(session, stream=True, viewers=viewers)
+            conversation = self.conversation(session, stream=True, viewers=viewers)
             return self._result(session, await conversation.resume(budget))
 
         return Stream(session, start, lambda: self._now(session))
-
-    async def compensate(self, session: str, *, settled: Collection[str] = ()) -> tuple[Compensation, ...]:
-        """Undo what the last run did, last things first; what is left of the list, with how it went.
-
-        It stops where one fails or is in doubt, and goes on from there when it is called again; `settled`
-        are calls that a person has seen to.
-        """
-        tools = compensating(self._layout.tools)
-        return compensations(await self._conversation(session, stream=False).undo(tools, settled))
-
-    async def approvals(self, session: str) -> tuple[PendingApproval, ...]:
-        """What a run that ended with `stop == "waiting"` waits for."""
-        driver = self._conversation(session, stream=False).drivers()
-        await driver.restore()
-        return pending(session, driver.state)
-
-    async def approve(
-        self,
-        session: str,
-        approval: str,
-        *,
-        arguments: Mapping[str, Json] | None = None,
-        reason: str = "",
-        by: str = "",
-    ) -> PendingApproval:
-        """Let a call run, perhaps with other arguments; `resume` then goes on.
-
-        `approval` is the id of a pending approval, or of its call.  For a call in doubt, approving
-        is running it again.
-        """
-        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
-        verdict = Verdict(answer="approve", arguments=edited, reason=reason, by=by)
-        return await self._conversation(session, stream=False).answer(approval, verdict)
-
-    async def reject(self, session: str, approval: str, *, reason: str = "", by: str = "") -> PendingApproval:
-        """Keep a call from running; the model is told, with the reason."""
-        verdict = Verdict(answer="reject", reason=reason, by=by)
-        return await self._conversation(session, stream=False).answer(approval, verdict)
-
-    async def settle(self, session: str, approval: str, result: str, *, by: str = "") -> PendingApproval:
-        """Say of a call in doubt that it was done, and what came of it."""
-        verdict = Verdict(answer="done", reason=result, by=by)
-        return await self._conversation(session, stream=False).answer(approval, verdict)
 
     async def _prompt(
         self,
@@ -309,7 +244,7 @@ class Agent(Generic[T]):
         history: History | None = None,
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget, self._pool, self._clock.now())
-        conversation = self._conversation(session, stream=stream, viewers=viewers)
+        conversation = self.conversation(session, stream=stream, viewers=viewers)
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
@@ -320,7 +255,10 @@ class Agent(Generic[T]):
             tenant=sound(tenant),
         )
 
-    def _conversation(self, session: str, *, stream: bool, viewers: Viewers | None = None) -> Conversation:
+    def conversation(
+        self, session: str, *, stream: bool = False, viewers: Viewers | None = None
+    ) -> Conversation:
+        """A session in this agent's hands, with nothing done about it yet."""
         lines = self._lineup.lines(self._clock, self._deadlines)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
         choose = self._choose
@@ -351,7 +289,7 @@ class Agent(Generic[T]):
 
     async def _now(self, session: str) -> Result[T]:
         """The session as its log tells it, with nothing done about it."""
-        driver = self._conversation(session, stream=False).drivers()
+        driver = self.conversation(session).drivers()
         await driver.restore()
         return self._result(session, driver.state)
 

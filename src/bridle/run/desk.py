@@ -1,0 +1,78 @@
+"""What people do to a session between its runs: see what it waits for, answer, and undo.
+
+Nothing here asks a model.  An answer is written into the log, and the run goes on with it when it is
+resumed, in whatever process that happens.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import Protocol
+
+import msgspec
+
+from ..core.undoing import compensations
+from ..ports.tool import Json, Tool
+from ..tools.collect import compensating
+from ..values.approval import PendingApproval, Verdict
+from ..values.compensation import Compensation
+from .approving import pending
+from .conversation import Conversation
+
+
+class Office(Protocol):
+    """What the desk is part of."""
+
+    @property
+    def tools(self) -> Mapping[str, Tool]: ...
+
+    def conversation(self, session: str) -> Conversation: ...
+
+
+class Desk:
+    """`approval` is the id of a pending approval, or of its call."""
+
+    async def approvals(self: Office, session: str) -> tuple[PendingApproval, ...]:
+        """What a run that ended with `stop == "waiting"` waits for."""
+        driver = self.conversation(session).drivers()
+        await driver.restore()
+        return pending(session, driver.state)
+
+    async def approve(
+        self: Office,
+        session: str,
+        approval: str,
+        *,
+        arguments: Mapping[str, Json] | None = None,
+        reason: str = "",
+        by: str = "",
+    ) -> PendingApproval:
+        """Let a call run, perhaps with other arguments; `resume` then goes on.
+
+        For a call in doubt, approving is running it again.
+        """
+        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
+        verdict = Verdict(answer="approve", arguments=edited, reason=reason, by=by)
+        return await self.conversation(session).answer(approval, verdict)
+
+    async def reject(
+        self: Office, session: str, approval: str, *, reason: str = "", by: str = ""
+    ) -> PendingApproval:
+        """Keep a call from running; the model is told, with the reason."""
+        verdict = Verdict(answer="reject", reason=reason, by=by)
+        return await self.conversation(session).answer(approval, verdict)
+
+    async def settle(
+        self: Office, session: str, approval: str, result: str, *, by: str = ""
+    ) -> PendingApproval:
+        """Say of a call in doubt that it was done, and what came of it."""
+        verdict = Verdict(answer="done", reason=result, by=by)
+        return await self.conversation(session).answer(approval, verdict)
+
+    async def compensate(
+        self: Office, session: str, *, settled: Collection[str] = ()
+    ) -> tuple[Compensation, ...]:
+        """Undo what the last run did, last things first; what is left of the list, with how it went.
+
+        It stops where one fails or is in doubt, and goes on from there when it is called again; `settled`
+        are calls that a person has seen to.
+        """
+        return compensations(await self.conversation(session).undo(compensating(self.tools), settled))

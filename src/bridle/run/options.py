@@ -1,0 +1,51 @@
+"""What an agent may be told besides what it is made of: the settings that most agents leave as they are.
+
+Each is a field of `Settings` of the same name, so it is written into the log as it was given, and a new
+one is one line here.  A name that is none of them is refused with the nearest one that is.
+"""
+
+from collections.abc import Callable, Mapping
+from difflib import get_close_matches
+from typing import TypedDict
+
+from ..values.request import Thinking
+from ..values.settings import CacheTtl, OnTruncation, PrefixRule
+from .given import check_numbers
+
+
+class Options(TypedDict, total=False):
+    """Settings an agent is given by name."""
+
+    max_tokens: int | None
+    """The most tokens of one reply."""
+    thinking: Thinking | None
+    repeats_max: int | None
+    """How often one call may bring the same result before the run ends; None for never."""
+    attempts_max: int
+    """Requests for one reply, to one model."""
+    approval_seconds: float | None
+    """How long a question to a person stays open; None for as long as it takes."""
+    result_characters: int | None
+    """Of a longer tool result the model gets an excerpt and a way to read the rest; None for all of it."""
+    chain: bool
+    """Let a provider that can keep the conversation, so that only what is new is sent."""
+    cache_ttl: CacheTtl
+    """How long a provider that takes marks keeps prompts."""
+    prefix: PrefixRule
+    """`strict` ends a run before a prompt whose beginning has changed is paid for anew."""
+    on_truncation: OnTruncation
+    """What a prompt is that a server seems not to have read whole: event or error."""
+
+
+NUMBERS = ("max_tokens", "repeats_max", "attempts_max", "result_characters")
+
+
+def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
+    """`taker` is what was called with them: it has parameters of its own, which may have been meant."""
+    for name in given:
+        if name not in Options.__annotations__:
+            others = (other for other in taker.__annotations__ if other not in ("options", "return"))
+            near = get_close_matches(name, (*Options.__annotations__, *others), n=1)
+            hint = f": did you mean {near[0]!r}?" if near else ""
+            raise TypeError(f"an agent has no setting {name!r}{hint}")
+    check_numbers(**{name: given[name] for name in NUMBERS if name in given})
