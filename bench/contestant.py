@@ -2,19 +2,20 @@
 
 from functools import cache
 
-from common import MAX_TOKENS, MODEL, PROMPT, SYSTEM, echo, root, stamp
+from common import MAX_TOKENS, MODEL, PROMPT, SYSTEM, echo, root, stamp, v1
 
 from bridle import Agent, Budget, TextDelta, tool
 
-PROTOS = ("anthropic",)
-VENDORS = {"anthropic": "anthropic"}
+VENDORS = {"anthropic": ("anthropic", root), "chat": ("openai-chat", v1), "responses": ("openai", v1)}
+PROTOS = tuple(VENDORS)
 NO_LIMITS = Budget(steps=None)
 
 
 @cache
 def agent(proto, scenario):
+    vendor, address = VENDORS[proto]
     return Agent(
-        f"{VENDORS[proto]}:{MODEL[proto]}@{root(scenario)}",
+        f"{vendor}:{MODEL[proto]}@{address(scenario)}",
         instructions=SYSTEM,
         tools=[echo, tool(stamp, effect="read")],
         budget=NO_LIMITS,

@@ -35,6 +35,8 @@ TARGETS = [  # suite, figure, peer, at most this many times the peer
     ("loop", "sse", "raw-aiohttp", 2.5),
     ("text", "burst", "raw-aiohttp", 2.5),
 ]
+GROWTH_MAX = 2.0
+"""What step 400 may cost of step 10."""
 
 
 def main():
@@ -174,6 +176,12 @@ def judge(medians):
         verdict = "ok " if ratio <= limit else "MISSED"
         worst |= ratio > limit
         print(f"{verdict} {suite}/{figure}: {ratio:.2f} of {peer} (at most {limit:.3g})", file=sys.stderr)
+    grown = medians.get("grow", {}).get("bridle", {})
+    for early in [key for key in grown if key.endswith("step 10")]:
+        ratio = grown[early.replace("step 10", "step 400")] / grown[early]
+        worst |= ratio > GROWTH_MAX
+        verdict = "ok " if ratio <= GROWTH_MAX else "MISSED"
+        print(f"{verdict} grow: {early} to 400: {ratio:.2f} (at most {GROWTH_MAX})", file=sys.stderr)
     return int(worst)
 
 

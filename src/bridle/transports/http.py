@@ -14,7 +14,6 @@ It never retries, follows no redirects, keeps no cookies and does not know what 
 """
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Mapping
 from math import inf
 from types import TracebackType
@@ -27,11 +26,9 @@ from ..values.errors import ProviderError
 from .deadlines import Deadlines
 from .explaining import TROUBLE, Overdue, explain
 from .pool import Pool, pool_of
+from .upload import LONG_BYTES, Upload
 
 __all__ = ["Deadlines", "HttpTransport", "close_all"]
-
-PIECE_BYTES = 2**20
-"""Longer bodies are written in pieces, so that an upload does not hold up the loop."""
 
 
 class HttpTransport:
@@ -85,7 +82,7 @@ class Exchange:
                 response = await pool.session.request(
                     outgoing.method,
                     route.url,
-                    data=body if len(body) < PIECE_BYTES else io.BytesIO(body),
+                    data=body if len(body) < LONG_BYTES else Upload(body),
                     headers=outgoing.headers,
                     allow_redirects=False,
                     proxy=route.proxy,
