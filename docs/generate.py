@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import get_args
 
 from bridle.core import breaker, retry
+from bridle.core.alarms import ALARMS
 from bridle.core.forensics import MISSES, VERDICTS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.settling import RULES as SETTLED
@@ -265,8 +266,17 @@ def cache_verdicts() -> str:
     return _table(["verdict", "what it means", "a miss"], rows)
 
 
+def cache_alarms() -> str:
+    rows = [
+        [f"`{each.name}`", str(each.calls), f"{each.rate_below:.0%}", f"{each.missed_tokens_min:,}"]
+        for each in ALARMS
+    ]
+    return _table(["rule", "latest calls", "read less than", "missed at least, tokens"], rows)
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
+    ("caching.md", cache_alarms),
     ("events.md", events),
     ("models.md", endpoints),
     ("models.md", models),

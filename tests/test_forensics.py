@@ -55,7 +55,7 @@ class World:
     def forget(self):
         self.simulator = Simulator(brain=brain, clock=self.clock)
 
-    def run(self, prompt="Go on.", **given):
+    def run(self, prompt="Go on.", session="s", tenant="acme", **given):
         line = Line(
             model=self.model,
             codec=load(self.model.endpoint.family),
@@ -63,7 +63,7 @@ class World:
         )
         settings = {"instructions": LONG, "tools": [look], "cache_ttl": "5m", **given}
         agent = Agent(line, store=self.store, clock=self.clock, budget=Budget(steps=9), **settings)
-        return agent.run_sync(prompt, session="s", tenant="acme")
+        return agent.run_sync(prompt, session=session, tenant=tenant)
 
     def records(self):
         return asyncio.run(self.store.read("s"))
@@ -194,3 +194,88 @@ def test_the_command_shows_calls_bars_and_the_rate(tmp_path, capsys):
     assert [call["verdict"] for call in told["calls"]] == ["cold", "hit", "prefix", "hit"]
     assert 0 < told["hit_rate"] < 1
     assert told["sum"]["missed"] == told["calls"][2]["missed"] > 0
+
+
+def test_agents_have_the_name_they_were_given_or_one_made_of_what_they_are():
+    named, unnamed, other = World(), World(), World()
+    named.run(name="scout")
+    unnamed.run()
+    unnamed.run(tools=[replace_description()])
+    other.run(instructions="Something else. " + LONG)
+    assert {call.agent for call in named.calls()} == {"scout"}
+    (made,) = {call.agent for call in unnamed.calls()}
+    assert made.startswith("agent-")
+    assert {call.agent for call in other.calls()}.isdisjoint({made})
+
+
+def replace_description():
+    @tool(effect="read")
+    def look(at: int) -> str:
+        """Look at one place, in other words."""
+        return "nothing"
+
+    return look
+
+
+def alarms(world):
+    return [record.event for record in world.records() if isinstance(record.event, e.CacheDegraded)]
+
+
+def test_a_cache_that_stopped_working_is_told_once_an_episode():
+    world = World()
+    for _ in range(3):
+        world.run()
+    assert alarms(world) == []
+    for turn in range(3):
+        world.run(instructions=f"It is turn {turn}. " + LONG)
+    (alarm,) = alarms(world)
+    assert (alarm.rule, alarm.verdict, alarm.calls) == ("lost", "prefix", 3)
+    assert alarm.rate_before > 0.9
+    assert alarm.rate < 0.5
+    assert "the agent's instructions changed" in alarm.why
+    assert alarm.missed_tokens > 3_000
+    assert alarm.usd > 0
+    for _ in range(3):
+        world.run()
+    for turn in range(3):
+        world.run(instructions=f"It is another turn {turn}. " + LONG)
+    assert len(alarms(world)) == 2, "it had been well in between"
+
+
+def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys):
+    world = World(store=open_store(tmp_path / "log.db"))
+    for turn in range(4):
+        world.run(instructions=f"It is turn {turn}. " + LONG, name="clockwork")
+    asyncio.run(world.store.close())
+    where = ["--store", str(tmp_path / "log.db")]
+    assert main(["show", "s", *where]) == 0
+    assert "hit rate" in capsys.readouterr().out
+    assert main(["cache", "--by", "agent", *where]) == 0
+    out = capsys.readouterr().out
+    row = next(line for line in out.splitlines() if line.startswith("clockwork"))
+    assert row.split()[-1] == "1"
+    assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):
+    store = open_store(tmp_path / "log.db")
+    for session, tenant, name in (("a", "acme", "scout"), ("b", "acme", "scribe"), ("c", "", "scout")):
+        world = World(store=store)
+        world.run(session=session, tenant=tenant, name=name)
+    asyncio.run(store.close())
+    where = ["--store", str(tmp_path / "log.db"), "--json"]
+
+    def told(*how):
+        assert main(["cache", *how, *where]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    assert {row["name"] for row in told()["rows"]} == {"a", "b", "c"}
+    agents = {row["name"]: row for row in told("--by", "agent")["rows"]}
+    assert {name: row["sessions"] for name, row in agents.items()} == {"scout": 2, "scribe": 1}
+    assert all(row["hit_rate"] > 0.9 for row in agents.values())
+    tenants = {row["name"]: row["sum"]["calls"] for row in told("--by", "tenant")["rows"]}
+    assert tenants == {"acme": 4, "(none)": 2}
+    (model,) = told("--by", "model")["rows"]
+    assert model["sum"] == told()["total"]["sum"]
+    (one,) = told("a", "--by", "agent")["rows"]
+    assert one["name"] == "scout"

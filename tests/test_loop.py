@@ -131,6 +131,7 @@ ONE_OF_EACH = (
     e.ViewChanged(changes=(), why=""),
     e.ToolsShown(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
+    e.CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from .values.errors import Unusable as Unusable
     from .values.event import ApprovalAnswered as ApprovalAnswered
     from .values.event import ApprovalAsked as ApprovalAsked
+    from .values.event import CacheDegraded as CacheDegraded
     from .values.event import CompensationFinished as CompensationFinished
     from .values.event import CompensationStarted as CompensationStarted
     from .values.event import Configured as Configured
@@ -124,10 +125,10 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
-        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "PrefixMoved",
-        "Prompted", "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
-        "ToolsShown", "Unknown", "ViewChanged",
+        "ApprovalAnswered", "ApprovalAsked", "CacheDegraded", "CompensationFinished",
+        "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
+        "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded",
+        "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

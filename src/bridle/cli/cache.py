@@ -1,62 +1,161 @@
-"""Show what the prompt cache gave at every call of a session, what it should have given, and why it did not.
+"""Show what the prompt cache gave, what it should have given, and why it did not.
 
-A bar is one prompt: █ read from the cache, ▒ missed though it was there to be read, · new.
+Of one session, call by call.  A bar is one prompt: █ read from the cache, ▒ missed though it was there to
+be read, · new.  Of all sessions, added up by whatever you ask for.
 """
 
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from ..core.forensics import VERDICTS, CacheCall, CacheSum, examined, summed
+from ..core.forensics import VERDICTS, CacheCall, CacheSum, alarmed, examined, summed
+from ..ports.store import Store
+from ..values.errors import Corrupt
 from ..values.record import Record
+from ..values.value import Value
 from ..watchers.console import brief, clean, dollars
 from .logs import read_session
 from .places import add_store_option, open_log
 
 BAR_WIDTH = 24
+NAME_WIDTH = 25
+EVERY_SESSION = 1_000_000_000
+NOBODY = "(none)"
+
+
+class Seen(Value):
+    """A call, and whether it set off an alarm."""
+
+    session: str
+    call: CacheCall
+    alarm: bool
+
+
+class Row(Value):
+    name: str
+    sum: CacheSum
+    hit_rate: float | None
+    sessions: int
+    alarms: int
+
+
+KEYS: dict[str, Callable[[Seen], str]] = {
+    "session": lambda seen: seen.session,
+    "agent": lambda seen: seen.call.agent,
+    "tenant": lambda seen: seen.call.tenant or NOBODY,
+    "model": lambda seen: seen.call.model,
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
-    parser.add_argument("--json", action="store_true", help="print the calls and their sum as JSON")
+    add = parser.add_argument
+    add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
+    add("--by", choices=[*KEYS], help="what to add up by (default: session)")
+    add("--json", action="store_true", help="print the calls or rows and their sum as JSON")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
-    calls = examined(asyncio.run(_read(options)))
-    total = summed(calls)
+    seen = asyncio.run(_read(options))
+    calls = [each.call for each in seen]
+    if options.session and not options.by:
+        told, lines = _calls_told(options.session, calls), [*_table(calls), *_ending(summed(calls))]
+    else:
+        table, whole = rows(seen, options.by or "session"), _row("total", seen)
+        told, lines = {"rows": table, "total": whole}, _rates([*table, whole])
     if options.json:
-        told = {"session": options.session, "hit_rate": total.hit_rate, "sum": total, "calls": calls}
         sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
         return 0
-    for line in (*_table(calls), *_ending(total)):
-        print(clean(line))
+    for line in lines:
+        print(clean(line).rstrip())
     return 0
 
 
-async def _read(options: argparse.Namespace) -> Sequence[Record]:
+def rows(seen: Iterable[Seen], by: str) -> list[Row]:
+    """Those that lost most first."""
+    groups: dict[str, list[Seen]] = {}
+    for each in seen:
+        groups.setdefault(KEYS[by](each), []).append(each)
+    table = [_row(name, group) for name, group in groups.items()]
+    return sorted(table, key=lambda row: (row.sum.usd or 0, row.sum.missed, row.sum.calls), reverse=True)
+
+
+def _row(name: str, group: Sequence[Seen]) -> Row:
+    total = summed([each.call for each in group])
+    return Row(
+        name=name,
+        sum=total,
+        hit_rate=total.hit_rate,
+        sessions=len({each.session for each in group}),
+        alarms=sum(each.alarm for each in group),
+    )
+
+
+def _calls_told(session: str, calls: Sequence[CacheCall]) -> dict[str, object]:
+    total = summed(calls)
+    return {"session": session, "hit_rate": total.hit_rate, "sum": total, "calls": calls}
+
+
+async def _read(options: argparse.Namespace) -> list[Seen]:
     store = open_log(options.store, to_read=True)
     try:
-        return await read_session(store, options.session)
+        if options.session:
+            return _seen(options.session, await read_session(store, options.session))
+        infos = await store.sessions(limit=EVERY_SESSION)
+        return [each for info in infos for each in await _session(store, info.id)]
     finally:
         await store.close()
+
+
+async def _session(store: Store, session: str) -> list[Seen]:
+    try:
+        return _seen(session, await store.read(session))
+    except Corrupt as error:
+        # One damaged session must not hide the others; but it must not pass for a good one either.
+        print(f"bridle: session {session} is not in these sums: {clean(str(error))}", file=sys.stderr)
+        return []
+
+
+def _seen(session: str, records: Sequence[Record]) -> list[Seen]:
+    loud = {call.number for call in alarmed(records)}
+    return [Seen(session=session, call=call, alarm=call.number in loud) for call in examined(records)]
+
+
+def _rates(table: Sequence[Row]) -> list[str]:
+    if table[-1].sum.calls == 0:
+        return ["no call was answered in this log"]
+    width = min(NAME_WIDTH, max(len(clean(row.name)) for row in table))
+    head = f"{'':<{width}} {'calls':>6} {'expected':>11} {'read':>11} {'rate':>6} {'lost':>9} alarms"
+    return [head, *(_rate(row, width) for row in table)]
+
+
+def _rate(row: Row, width: int) -> str:
+    rate = "-" if row.hit_rate is None else f"{row.hit_rate:.1%}"
+    usd = None if row.sum.usd is None else float(row.sum.usd)
+    lost = "-" if not row.sum.missed else "unknown" if usd is None else dollars(usd)
+    return (
+        f"{brief(row.name, width):<{width}} {row.sum.calls:>6,} {row.sum.expected:>11,} {row.sum.read:>11,}"
+        f" {rate:>6} {lost:>9} {row.alarms or '':>6}"
+    )
 
 
 def _table(calls: Sequence[CacheCall]) -> list[str]:
     if not calls:
         return ["no call was answered in this session"]
     head = f"{'call':>4} {'prompt':>9} {'expected':>9} {'read':>9} {'written':>9}  {'':{BAR_WIDTH}}  verdict"
-    return [head, *map(_row, calls)]
+    return [head, *(line for call in calls for line in _lines(call))]
 
 
-def _row(call: CacheCall) -> str:
+def _lines(call: CacheCall) -> list[str]:
     counts = " ".join(f"{count:>9,}" for count in (call.prompt, call.expected, call.read, call.written))
-    cost = f" {dollars(None if call.usd is None else float(call.usd))}" if call.missed else ""
-    why = f"  {brief(call.why)}" if call.why else ""
-    return f"{call.number:>4} {counts}  {_bar(call)}  {call.verdict}{cost}{why}"
+    line = f"{call.number:>4} {counts}  {_bar(call)}  {call.verdict}"
+    if not call.why and not call.missed:
+        return [line]
+    cost = dollars(None if call.usd is None else float(call.usd)) if call.missed else ""
+    return [line, "     " + brief("  ".join(filter(None, (cost, call.why))))]
 
 
 def _bar(call: CacheCall) -> str:
@@ -72,7 +171,7 @@ def _ending(total: CacheSum) -> list[str]:
         return []
     rate = "nothing could be read" if total.hit_rate is None else f"hit rate {total.hit_rate:.1%}"
     lost = dollars(None if total.usd is None else float(total.usd))
-    missed = f" · {total.missed:,} tokens missed, {lost}" if total.missed else ""
+    missed = f" · {total.missed:,} missed, {lost}" if total.missed else ""
     told = [
         f"  {verdict:<10} {total.verdicts[verdict]:>4}  {what}"
         for verdict, what in VERDICTS.items()

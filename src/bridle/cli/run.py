@@ -70,6 +70,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             models_of(options, model, before),
             tools=tools,
             instructions=before.instructions,
+            name=before.name,
             budget=budget,
             store=store,
             policy=policy,

@@ -97,6 +97,8 @@ class Telling:
                 return [("tools", told)]
             case e.PrefixMoved(layer=layer, block=block, why=why, anew_tokens=anew):
                 return [("prefix", f"moved: {layer}, from {block} on: {why} (up to {anew} tokens read anew)")]
+            case e.CacheDegraded() as alarm:
+                return [("cache", degraded(alarm))]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
@@ -190,6 +192,16 @@ class Telling:
 
     def _dim(self, words: str) -> str:
         return f"\x1b[2m{words}\x1b[0m" if self._colour else words
+
+
+def degraded(alarm: e.CacheDegraded) -> str:
+    before = "" if alarm.rate_before is None else f", {alarm.rate_before:.0%} before"
+    why = f"{alarm.verdict} ({alarm.why})" if alarm.why else alarm.verdict
+    lost = dollars(None if alarm.usd is None else float(alarm.usd))
+    return (
+        f"hit rate {alarm.rate:.0%} over {alarm.calls} calls{before}: {why};"
+        f" {alarm.missed_tokens:,} tokens missed, {lost}"
+    )
 
 
 def _words(parts: Sequence[Text | Media]) -> str:

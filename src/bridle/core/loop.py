@@ -22,6 +22,7 @@ from ..values.errors import MisuseError
 from ..values.message import Message, Stop
 from ..values.parts import Text
 from ..values.settings import Settings
+from .alarms import cache_degraded
 from .asking import ask_or_end
 from .budget import charged, plus
 from .calls import (
@@ -42,6 +43,7 @@ from .fallback import switched
 from .handoff import blamable, oversized, viewed
 from .judging import final_text, judge, output_json
 from .lost import passed_over, repaired
+from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
 from .saying import added, counts, said
@@ -165,7 +167,8 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         forbidden=event.tool_choice.mode == "none",
         prefix_moved=None,
     )
-    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state))
+    hits = sent(state, event, at)
+    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state), hits=hits)
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
@@ -196,6 +199,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         run=replace(run, nudges=0, said="") if acting else run,
         total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
+        hits=answered(state, reply),
         prompt_tokens=reply.usage.total or state.prompt_tokens,
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
@@ -313,6 +317,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.Resumed): _resumed,
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
+    **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
     **{(phase, e.Repaired): repaired for phase in Phase},
     **{(phase, e.Unknown): passed_over for phase in Phase},
 }

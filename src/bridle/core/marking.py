@@ -26,6 +26,7 @@ LOOKBACK_BLOCKS = 20
 BLOCKS_UNMARKED_MAX = 12
 """How many may come before the earlier end is marked too; a wire may write more blocks than we have parts."""
 SHORT_SECONDS, LONG_SECONDS = 300, 3_600
+SECONDS: dict[Ttl, float] = {"5m": SHORT_SECONDS, "1h": LONG_SECONDS}
 MESSAGES_LOOKED_AT = 32
 """Pauses that are longer ago say nothing about the next one."""
 
@@ -55,6 +56,14 @@ def lifetime(settings: Settings, view: tuple[Message, ...]) -> Ttl:
     times = [message.at for message in view[-MESSAGES_LOOKED_AT:]]
     pauses = (later - earlier for earlier, later in pairwise(times))
     return "1h" if any(SHORT_SECONDS < pause <= LONG_SECONDS for pause in pauses) else "5m"
+
+
+def kept_seconds(settings: Settings, view: tuple[Message, ...], marks: tuple[Mark, ...]) -> float:
+    """How long the end of a request that was sent with these marks is kept."""
+    if marks:
+        return SECONDS[marks[-1].ttl]
+    abilities = settings.model.abilities
+    return SECONDS[lifetime(settings, view)] if abilities.cache == "marks" else abilities.cache_seconds
 
 
 def last_end(view: tuple[Message, ...]) -> int:

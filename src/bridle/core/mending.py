@@ -15,7 +15,7 @@ Whether records are those that were written is not asked here: that is proved by
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Literal, NamedTuple
 
 from msgspec.structs import replace
@@ -74,6 +74,14 @@ def fold(records: Iterable[Record]) -> Folded:
         reading.take(record)
     reading.count_on()
     return Folded(reading.state, tuple(reading.repairs))
+
+
+def states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
+    """Each record and what everything up to it adds up to."""
+    reading = _Reading()
+    for record in records:
+        reading.take(record)
+        yield record, reading.state
 
 
 class _Reading:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
-from ..values.event import Cause, Layer, PrefixMoved
+from ..values.cached import Cause, Layer, PrefixMoved
 from ..values.request import Request, ToolSpec
 from ..values.settings import Settings
 from .asked import Asked
@@ -55,7 +55,9 @@ def asked_now(state: State) -> Asked:
 def prefix_moved(state: State, event: PrefixMoved, at: float, proof: str) -> State:
     """Told once; but whoever wants it strict is told until the change is taken back."""
     run = replace(state.run, prefix_moved=event)
-    return replace(state, run=run, asked=state.asked if _refused(state.settings, event) else None)
+    if _refused(state.settings, event):
+        return replace(state, run=run)
+    return replace(state, run=run, asked=None, hits=replace(state.hits, moved=event))
 
 
 def refusal(state: State) -> End | None:

@@ -18,6 +18,7 @@ from ..values.value import Value
 from ..values.whole import Whole
 from .asked import Asked
 from .fitting import Unfit
+from .hits import Hits
 from .opencall import OpenCall
 
 """A message, a part of it, and perhaps a part of that (else -1)."""
@@ -129,6 +130,7 @@ class State(Value):
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
+    hits: Hits = Hits()
     asked: Asked | None = None
     """None before the first request, and when it is known already that the next one begins otherwise."""
     run: Run = Run()

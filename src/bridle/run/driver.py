@@ -12,6 +12,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
+from ..core.alarms import alarm
 from ..core.asking import restarted
 from ..core.catalogue import chosen_unseen
 from ..core.context import assemble
@@ -254,6 +255,7 @@ class Driver:
                 wait_seconds=effect.wait_seconds,
                 wait_source=effect.wait_source,
                 reserved=held.reservation,
+                marks=request.marks,
             )
         )
         self._exchange, self._asked_at = exchange, self.state.now
@@ -283,6 +285,8 @@ class Driver:
                 suspicion=suspected,
             )
         )
+        if degraded := alarm(self.state):
+            await self.record(degraded)
 
     async def _failed(self, exchange: Exchange, failure: Failure) -> None:
         self._exchange = None

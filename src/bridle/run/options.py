@@ -16,6 +16,8 @@ from .given import check_numbers
 class Options(TypedDict, total=False):
     """Settings an agent is given by name."""
 
+    name: str
+    """What the agent is called in sums over sessions, and in what providers keep its prompts under."""
     max_tokens: int | None
     """The most tokens of one reply."""
     thinking: Thinking | None

@@ -14,12 +14,15 @@ Events are kept for ever and a session is nothing but its events.  Hence:
 from decimal import Decimal
 from typing import Literal
 
+from .cached import CacheDegraded as CacheDegraded  # noqa: PLC0414
+from .cached import PrefixMoved as PrefixMoved  # noqa: PLC0414
 from .errors import Failure, FailureKind
 from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
 from .policy import Claim
-from .request import ToolChoice
+from .quiet import Quiet as _Quiet
+from .request import Mark, ToolChoice
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
 from .value import Value
@@ -29,9 +32,6 @@ RunStop = Literal[
     "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
 ]
 
-Layer = Literal["model", "tools", "system", "settings", "history"]
-"""What a prompt is made of, in the order it is kept."""
-Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed"]
 How = Literal["run", "probe", "person"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
@@ -40,23 +40,6 @@ sent is no longer the same."""
 Question = Literal["run", "in_doubt"]
 Answer = Literal["approve", "reject", "done"]
 """`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
-
-
-class _Quiet(Value):
-    """An event that shows no words; everything a stream yields answers to `.text` and `.once`."""
-
-    @property
-    def text(self) -> str:
-        return ""
-
-    @property
-    def once(self) -> str | None:
-        return None
-
-    @property
-    def refers(self) -> tuple[str, ...]:
-        """Hashes of what must be in the store before this is; see `Store.put_blob`."""
-        return ()
 
 
 class Configured(_Quiet, tag="configured"):
@@ -130,18 +113,6 @@ class ToolsShown(_Quiet, tag="tools_shown"):
     """What they add to every prompt, and how much of it has to be read anew behind them, by estimate."""
 
 
-class PrefixMoved(_Quiet, tag="prefix_moved"):
-    """The next request does not begin as the last one did: from there on, what the provider kept is lost."""
-
-    layer: Layer
-    block: str
-    """The first that differs, in words."""
-    cause: Cause
-    why: str
-    anew_tokens: int = 0
-    """The most that has to be read anew for it, by estimate."""
-
-
 class Resumed(_Quiet, tag="resumed"):
     """A new driver took the session over; whatever was under way in the old one is in doubt."""
 
@@ -162,6 +133,8 @@ class ModelAsked(_Quiet, tag="model_asked"):
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
     reserved: Reservation | None = None  # of a budget that is shared
+    marks: tuple[Mark, ...] = ()
+    """Up to where the provider was asked to keep the prompt, and for how long."""
 
 
 class ModelReplied(_Quiet, tag="model_replied"):
@@ -344,6 +317,7 @@ Event = (
     | ViewChanged
     | ToolsShown
     | PrefixMoved
+    | CacheDegraded
     | Resumed
     | ModelAsked
     | ModelReplied

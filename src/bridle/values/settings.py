@@ -45,6 +45,8 @@ class Settings(Value):
     """Who is asked; of a chain, the one whose turn it is."""
     models: tuple[Model, ...] = ()
     """The chain, in order of preference; empty when there is one model and no other."""
+    name: str = ""
+    """What the agent is called where sessions are added up; empty for a name made of what it is for."""
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     """What is shown to the model from the beginning."""

@@ -79,6 +79,12 @@ class Console:
                     self.note(f"· put right in the log: {item}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
+            case e.CacheDegraded(rate=rate, calls=calls, verdict=verdict, usd=usd):
+                lost = dollars(None if usd is None else float(usd))
+                self.note(
+                    f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
+                    "yellow",
+                )
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
 

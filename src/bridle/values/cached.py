@@ -1,0 +1,46 @@
+"""What happened to the prompts that a provider keeps, as events; `event.py` has all the others.
+
+Both name something that costs money and breaks nothing: a run goes on after either.
+"""
+
+from decimal import Decimal
+from typing import Literal
+
+from .quiet import Quiet
+
+Layer = Literal["model", "tools", "system", "settings", "history"]
+"""What a prompt is made of, in the order it is kept."""
+Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed"]
+Verdict = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
+"""What became of what a call could have read from the cache."""
+
+
+class PrefixMoved(Quiet, tag="prefix_moved"):
+    """The next request does not begin as the last one did: from there on, what the provider kept is lost."""
+
+    layer: Layer
+    block: str
+    """The first that differs, in words."""
+    cause: Cause
+    why: str
+    anew_tokens: int = 0
+    """The most that has to be read anew for it, by estimate."""
+
+
+class CacheDegraded(Quiet, tag="cache_degraded"):
+    """The cache gives much less than it should; told once, until it is well again."""
+
+    rule: str
+    """Which rule found it (core/alarms.py)."""
+    rate: float
+    """What of the tokens that could be read was read, over the latest calls."""
+    rate_before: float | None
+    """The same over the calls of the session before them; None when there were none."""
+    calls: int
+    """How many the latest are."""
+    verdict: Verdict
+    """What most of the missed tokens were missed for, and the latest words about it."""
+    why: str = ""
+    missed_tokens: int = 0
+    usd: Decimal | None = None
+    """What they cost more than they would have; None when no price is known."""
