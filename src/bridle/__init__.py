@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from .values.result import History as History
     from .values.result import Result as Result
     from .values.usage import Budget as Budget
+    from .values.usage import Limits as Limits
     from .values.usage import Usage as Usage
 
 __version__ = "0.1.0"
@@ -137,7 +138,7 @@ _HOMES = {
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": ("FinalAnswer", "History", "Result"),
-    "values.usage": ("Budget", "Usage"),
+    "values.usage": ("Budget", "Limits", "Usage"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -59,6 +59,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help=f"model calls at most (default {STEPS_DEFAULT})",
     )
     add("--seconds", type=float, metavar="N", help="stop after this long")
+    add("--tool-calls", type=int, metavar="N", help="tool calls that may be run at most")
+    add(
+        "--wrap-up",
+        type=float,
+        metavar="SHARE",
+        help="tell the model to finish when this much of any limit is used, such as 0.8",
+    )
     add("--json", action="store_true", help="print the result as JSON")
     add("--reasoning", action="store_true", help="show the model's reasoning where it is given")
 
@@ -78,6 +85,8 @@ def budget_of(options: argparse.Namespace) -> Budget:
         tokens=options.tokens,
         steps=STEPS_DEFAULT if options.steps is None else options.steps,
         seconds=options.seconds,
+        tool_calls=options.tool_calls,
+        wrap_up=options.wrap_up,
     )
 
 

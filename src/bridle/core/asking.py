@@ -1,8 +1,8 @@
 """It is the model's turn: ask it, or is it over?
 
-In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, a
-failure that no waiting mends (another model of the chain goes on, or the run ends), a change of the view
-that is due; and then the question itself.
+In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, one
+that is to be finished, a failure that no waiting mends (another model of the chain goes on, or the run
+ends), a change of the view that is due; and then the question itself.
 """
 
 from ..values.delta import AttemptRestarted
@@ -10,11 +10,11 @@ from ..values.parts import ToolCall
 from .budget import exhausted
 from .catalogue import to_be_shown
 from .context import assemble
-from .dispatch import deadline
 from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
 from .handoff import wanted
 from .judging import REJECTIONS_MAX
+from .limits import deadline, to_wrap_up
 from .prefix import refusal
 from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
 from .rebinding import outlived
@@ -32,6 +32,9 @@ def ask_or_end(state: State) -> Effect:
     circling = _circling(state)
     if circling is not None:
         return circling
+    finish = to_wrap_up(state)
+    if finish is not None:
+        return finish
     if state.run.rejections > REJECTIONS_MAX:
         return End(stop="failed", reason="no answer had the shape asked for")
     patience = _patience(state)

@@ -11,8 +11,11 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..values.event import RunStop
-from ..values.usage import MILLION, Budget, Rates, Reservation, Usage
-from .state import Spent, State
+from ..values.usage import MILLION, Rates, Reservation, Usage
+from .limits import Scope, scopes, tool_calls_left
+from .marking import long_marks
+from .spent import Spent
+from .state import State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
 """Enough for an answer with its reasoning; within what may be awaited without a stream."""
@@ -22,14 +25,18 @@ OUTPUT_TOKENS_LEAST = 16
 
 def exhausted(state: State) -> tuple[RunStop, str] | None:
     """The limit that has been reached and its story, or None."""
-    budget, spent = state.run.budget, state.run.spent
-    if budget.steps is not None and spent.steps >= budget.steps:
-        return "steps", f"{spent.steps} of {budget.steps} steps taken"
-    elapsed = state.now - state.run.started_at
-    if budget.seconds is not None and elapsed >= budget.seconds:
-        return "seconds", f"{elapsed:.1f} of {budget.seconds:g} seconds used"
+    for scope in scopes(state):
+        limits, spent, whose = scope.limits, scope.spent, f"{scope.name} " if scope.name else ""
+        if limits.steps is not None and spent.steps >= limits.steps:
+            return "steps", f"{spent.steps} of {whose}{limits.steps} steps taken"
+        if limits.seconds is not None and scope.seconds >= limits.seconds:
+            return "seconds", f"{scope.seconds:.1f} of {whose}{limits.seconds:g} seconds used"
+    calls = tool_calls_left(state)
+    if state.run.capped and calls is not None and calls[0] <= 0:
+        return "budget", f"{calls[1]} made, and more were wanted"
     if room(state) < OUTPUT_TOKENS_LEAST:
-        return "budget", _story(budget, spent.usage, spent.usd)
+        told = [_story(scope) for scope in scopes(state)]
+        return "budget", " and ".join(filter(None, told)) + "; the next call would not fit"
     return None
 
 
@@ -40,12 +47,13 @@ def room(state: State) -> int:
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
     usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     rooms = [settings.max_tokens or (limit if run.more_room else usual)]
-    if run.budget.tokens is not None:
-        rooms.append(run.budget.tokens - run.spent.usage.total - state.prompt_tokens)
-    if run.budget.usd is not None:
-        if run.spent.usd is None:
-            return 0  # what a call costs is unknown, so no limit on it can be held
-        rooms.append(affordable(state, run.budget.usd - run.spent.usd))
+    for _, limits, spent, _ in scopes(state):
+        if limits.tokens is not None:
+            rooms.append(limits.tokens - spent.usage.total - state.prompt_tokens)
+        if limits.usd is not None:
+            if spent.usd is None:
+                return 0  # what a call costs is unknown, so no limit on it can be held
+            rooms.append(affordable(state, limits.usd - spent.usd))
     return min(rooms)
 
 
@@ -54,7 +62,7 @@ def affordable(state: State, left: Decimal) -> int:
     rates = _dearest(state)
     if rates is None:
         return 0
-    after_prompt = left - _dearest_input(rates) * state.prompt_tokens / MILLION
+    after_prompt = left - _dearest_input(state, rates) * state.prompt_tokens / MILLION
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
     return int(after_prompt * MILLION / rates.output)
@@ -65,7 +73,7 @@ def worst_case(state: State, output_tokens: int, pool: str) -> Reservation:
     rates, tokens = _dearest(state), state.prompt_tokens + output_tokens
     if rates is None:
         return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
-    dollars = _dearest_input(rates) * state.prompt_tokens + rates.output * output_tokens
+    dollars = _dearest_input(state, rates) * state.prompt_tokens + rates.output * output_tokens
     return Reservation(pool=pool, tokens=tokens, usd=dollars / MILLION, output_tokens=output_tokens)
 
 
@@ -88,17 +96,23 @@ def _dearest(state: State) -> Rates | None:
     return price.dearest(state.prompt_tokens, state.now, words) if price else None
 
 
-def _dearest_input(rates: Rates) -> Decimal:
-    return max(rates.input, rates.cache_write)
+def _dearest_input(state: State, rates: Rates) -> Decimal:
+    """A prompt may be written to the cache whole, and for an hour where the marks may say so."""
+    dearest = max(rates.input, rates.cache_write)
+    if rates.cache_write_1h is None or not long_marks(state.settings, state.view):
+        return dearest
+    return max(dearest, rates.cache_write_1h)
 
 
-def _story(budget: Budget, usage: Usage, usd: Decimal | None) -> str:
-    told = []
-    if budget.usd is not None:
-        told.append(f"${usd:.4f} of ${budget.usd:f} spent" if usd is not None else "cost unknown")
-    if budget.tokens is not None:
-        told.append(f"{usage.total} of {budget.tokens} tokens used")
-    return " and ".join(told) + "; the next call would not fit"
+def _story(scope: Scope) -> str:
+    limits, spent, told = scope.limits, scope.spent, []
+    whose = f"{scope.name} " if scope.name else ""
+    if limits.usd is not None:
+        known = spent.usd is not None
+        told.append(f"${spent.usd:.4f} of {whose}${limits.usd:f} spent" if known else "cost unknown")
+    if limits.tokens is not None:
+        told.append(f"{spent.usage.total} of {whose}{limits.tokens} tokens used")
+    return " and ".join(told)
 
 
 def charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
@@ -123,4 +137,4 @@ def bill(state: State, usage: Usage, usd: Decimal | None) -> tuple[Usage, Decima
 
 def plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:
     known = None if spent.usd is None or usd is None else spent.usd + usd
-    return Spent(steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
+    return replace(spent, steps=spent.steps + steps, usage=spent.usage + usage, usd=known)

@@ -14,6 +14,7 @@ from ..values.parts import Text, ToolResult
 from ..values.settings import Settings
 from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
+from .limits import TOOL_CALLS_RULE
 from .opencall import OpenCall
 from .progress import batch_signature
 from .saying import said, tools_tokens
@@ -29,7 +30,14 @@ EDITED = "A person changed the arguments of this call to {arguments}\n"
 
 
 def tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    return _with(state, event.call_id, attempt=event.attempt, key=event.key, running=True, in_doubt=False)
+    after = _counted(state) if event.attempt == 1 else state
+    return _with(after, event.call_id, attempt=event.attempt, key=event.key, running=True, in_doubt=False)
+
+
+def _counted(state: State) -> State:
+    spent, total = state.run.spent, state.total
+    run = replace(state.run, spent=replace(spent, tool_calls=spent.tool_calls + 1))
+    return replace(state, run=run, total=replace(total, tool_calls=total.tool_calls + 1))
 
 
 def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
@@ -40,6 +48,8 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
     wholes = (event.whole,) if event.whole is not None and event.whole not in state.wholes else ()
     before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
+    if event.rule == TOOL_CALLS_RULE:
+        before = replace(before, run=replace(before.run, capped=True))
     asked = next((item.open_question for item in state.calls if item.call.id == event.result.call_id), None)
     if asked is not None:
         before = _waited(before, at)  # for an answer that never came

@@ -23,6 +23,7 @@ from ..values.policy import Claim
 from ..values.request import ToolSpec
 from .context import shown_tools
 from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
+from .limits import TOOL_CALLS_RULE, TOOL_CALLS_USED, deadline, tool_calls_left
 from .opencall import OpenCall
 from .permission import Decision, binding, permitted
 from .state import State
@@ -121,6 +122,9 @@ class _Batch:
         self._unfinished: list[tuple[OpenCall, ToolSpec]] = []
         self._waiting: list[tuple[OpenCall, ToolSpec]] = []
         self._running: Counter[str] = Counter(item.call.name for item in state.calls if _is_running(item))
+        self._left = tool_calls_left(state)
+        self._taken = 0
+        """How many of the calls that are left belong to calls earlier in the reply."""
 
     def effects(self) -> tuple[Effect, ...]:
         for item in self._state.calls:
@@ -222,6 +226,7 @@ class _Batch:
             self._wanted.append(expired(item))
         else:
             self._waiting.append((item, spec))
+            self._taken += item.attempt == 0  # a person's yes must be worth something
             if asked is None:
                 self._wanted.append(
                     SeekApproval(
@@ -249,6 +254,11 @@ class _Batch:
             touches_the_same(*earlier, item, spec) for earlier in self._waiting
         )
         self._unfinished.append((item, spec))
+        if item.attempt == 0 and self._left is not None:
+            if self._taken >= self._left[0]:
+                self._refuse(item, self._left[1])
+                return
+            self._taken += 1
         full = self._running.total() >= self._state.settings.tools_at_once_max or (
             spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
         )
@@ -265,6 +275,12 @@ class _Batch:
                 rule=rule,
             )
         )
+
+    def _refuse(self, item: OpenCall, used: str) -> None:
+        """One call too many; but where a person may yet say no to an earlier one, it waits."""
+        if not self._waiting:
+            why = TOOL_CALLS_USED.format(used=used)
+            self._wanted.append(Excuse(call=item.call, outcome="cancelled", why=why, rule=TOOL_CALLS_RULE))
 
     def _key(self, item: OpenCall) -> str:
         return call_key(self._state.proof, item.call.id)
@@ -300,11 +316,6 @@ def expired(item: OpenCall) -> Excuse:
 def call_key(proof: str, call_id: str) -> str:
     """The same for every attempt at a call, in every fork that inherited it; of no other call ever."""
     return sha256(f"{proof}:{call_id}".encode()).hexdigest()[:32]
-
-
-def deadline(state: State) -> float | None:
-    seconds = state.run.budget.seconds
-    return None if seconds is None else state.run.started_at + seconds
 
 
 def answered(calls: tuple[OpenCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:

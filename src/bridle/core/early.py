@@ -11,8 +11,9 @@ was streamed leaves the same log as one that was not, and a crash leaves nothing
 from collections.abc import Mapping
 
 from ..values.parts import ToolCall
-from .dispatch import call_id, call_key, callable_tools, deadline, disturbs, problem_with
+from .dispatch import call_id, call_key, callable_tools, disturbs, problem_with
 from .effects import RunTool
+from .limits import deadline, tool_calls_left
 from .opencall import OpenCall
 from .permission import permitted
 from .state import State
@@ -39,6 +40,9 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int)
         before = known.get(ready[place].name) if place in ready else None
         if before is None or disturbs(OpenCall(call=ready[place]), before, item, spec):
             return None
+    left = tool_calls_left(state)
+    if left is not None and index >= left[0]:
+        return None
     if running >= state.settings.tools_at_once_max or spec.at_once_max is not None:
         return None
     return RunTool(

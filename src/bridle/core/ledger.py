@@ -27,7 +27,8 @@ from .budget import bill, plus
 from .context import shown_tools
 from .loop import apply
 from .saying import parts_tokens, text_tokens, tools_tokens
-from .state import Spent, State
+from .spent import Spent
+from .state import State
 
 Outcome = Literal["answered", "failed", "cancelled", "lost"]
 CONVERSATION = "(conversation)"

@@ -42,6 +42,7 @@ from .effects import Effect, End
 from .fallback import switched
 from .handoff import blamable, oversized, viewed
 from .judging import final_text, judge, output_json
+from .limits import WRAP_UP
 from .lost import passed_over, repaired
 from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
@@ -112,7 +113,8 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
-    fresh = replace(state, phase=Phase.ASKING, run=run)
+    earlier = state.earlier_seconds + state.run.seconds
+    fresh = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier)
     return said(fresh, message)
 
 
@@ -121,6 +123,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
     run = replace(
         state.run,
         budget=event.budget or state.run.budget,
+        wrapped="" if event.budget else state.run.wrapped,
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
         tries=0,
@@ -190,6 +193,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
+        capped=False,
         unread=event.suspicion if state.settings.on_truncation == "error" else "",
     )
     after = replace(
@@ -239,7 +243,8 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
     run = state.run
     run = replace(
         run,
-        nudges=run.nudges + (event.why not in ("output", "repeating")),
+        nudges=run.nudges + (event.why not in ("output", "repeating", WRAP_UP)),
+        wrapped=event.words.partition(". ")[0] if event.why == WRAP_UP else run.wrapped,
         rejections=run.rejections + (event.why == "output"),
         said=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
         reply=None,
@@ -251,6 +256,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
     after = charged(state, event.usage, event.usd)
+    after = replace(after, run=replace(after.run, seconds=at - after.run.started_at))
     if event.stop == "waiting":
         run = replace(after.run, stop=event.stop, reason=event.reason)
         return replace(after, phase=Phase.WAITING, run=run)

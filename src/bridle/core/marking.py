@@ -66,6 +66,13 @@ def kept_seconds(settings: Settings, view: tuple[Message, ...], marks: tuple[Mar
     return SECONDS[lifetime(settings, view)] if abilities.cache == "marks" else abilities.cache_seconds
 
 
+def long_marks(settings: Settings, view: tuple[Message, ...]) -> bool:
+    """Whether the next request may ask for its prompt to be kept for an hour, which is dearer."""
+    if any('"1h"' in extra.json for extra in settings.extras):
+        return True
+    return bool(settings.model.abilities.cache_marks) and lifetime(settings, view) == "1h"
+
+
 def last_end(view: tuple[Message, ...]) -> int:
     """The number of the message that the request before ended with; -1 when there was none."""
     for at in range(len(view) - 1, -1, -1):

@@ -4,7 +4,6 @@ Nothing in here is kept anywhere but in the events; a state can be thrown away a
 folded again at any time.  `run` is the part that starts afresh with every prompt.
 """
 
-from decimal import Decimal
 from enum import StrEnum
 from typing import Literal
 
@@ -13,15 +12,14 @@ from ..values.errors import Failure, FailureKind
 from ..values.event import PrefixMoved, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.settings import Settings
-from ..values.usage import Budget, Usage
+from ..values.usage import Budget
 from ..values.value import Value
 from ..values.whole import Whole
 from .asked import Asked
 from .fitting import Unfit
 from .hits import Hits
 from .opencall import OpenCall
-
-"""A message, a part of it, and perhaps a part of that (else -1)."""
+from .spent import Spent
 
 
 class Phase(StrEnum):
@@ -33,13 +31,6 @@ class Phase(StrEnum):
     WAITING = "waiting"  # a person's turn, to allow a call or not
 
 
-class Spent(Value):
-    steps: int = 0
-    usage: Usage = Usage()
-    usd: Decimal | None = Decimal(0)
-    """None as soon as one reply could not be priced: a sum with an unknown in it is unknown."""
-
-
 class Run(Value):
     """What has happened since the person spoke last."""
 
@@ -47,6 +38,14 @@ class Run(Value):
     caller: str = ""
     tenant: str = ""
     spent: Spent = Spent()
+    inner: Spent = Spent()
+    """What runs inside its tools have spent, beside that."""
+    capped: bool = False
+    """A call was not run because no more of them may be."""
+    wrapped: str = ""
+    """What the model was told to finish for."""
+    seconds: float = 0.0
+    """How long it took, when it ended last."""
     started_at: float = 0.0
     attempt: int = 0
     """How often the current step was asked already."""
@@ -135,6 +134,10 @@ class State(Value):
     """None before the first request, and when it is known already that the next one begins otherwise."""
     run: Run = Run()
     total: Spent = Spent()
+    inner: Spent = Spent()
+    """What runs inside its tools have spent, beside that."""
+    earlier_seconds: float = 0.0
+    """How long the runs before this one took."""
     replies: int = 0
     prompt_tokens: int = 0
     """Estimate of the next prompt: what the provider counted last, plus what was added since."""

@@ -306,7 +306,7 @@ class Agent(Desk, Generic[T]):
             usage=run.spent.usage,
             cost=None if run.spent.usd is None else float(run.spent.usd),
             stop=run.stop or "cancelled",
-            reason=run.reason,
+            reason=run.reason or (f"wrapped up: {run.wrapped}" if run.wrapped else ""),
             session=session,
             messages=state.transcript.messages,
             steps=run.spent.steps,

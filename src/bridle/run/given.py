@@ -22,7 +22,9 @@ def check_types(instructions: object, budget: object) -> None:
     if instructions is not None and not isinstance(instructions, str):
         raise MisuseError(f"instructions are words, not {type(instructions).__name__}")
     if budget is not None and not isinstance(budget, Budget):
-        raise MisuseError(f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…), not {budget!r}")
+        raise MisuseError(
+            f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…, tool_calls=…), not {budget!r}"
+        )
 
 
 def check_numbers(**given: object) -> None:

@@ -1,4 +1,7 @@
-"""What every event answers to, whether it has anything to say or not."""
+"""What every event answers to, so that whoever looks on needs no list of kinds.
+
+`once` names what must not be in a log twice; `refers`, what must be in the store before it.
+"""
 
 from .value import Value
 

@@ -197,20 +197,44 @@ STEPS_DEFAULT = 100
 """A run that has called its model a hundred times is far more often lost than busy."""
 
 
-class Budget(Value):
-    """The limits of one run.  None is no limit.  Reaching one ends the run; raise it and resume."""
+class Limits(Value):
+    """The most that may be used, together, by whatever they are set for.  None is no limit."""
 
     usd: Decimal | None = None
     """May be given as a float or a string: `Budget(usd=0.50)`."""
     tokens: int | None = None
-    steps: int | None = STEPS_DEFAULT
+    steps: int | None = None
+    """Replies of a model."""
     seconds: float | None = None
+    tool_calls: int | None = None
+    """Calls that are run: those of one reply count each, those that are denied or wrong do not."""
+    wrap_up: float | None = None
+    """The share of any of these, such as 0.8, from which on the model is told, once, to finish."""
 
     def __post_init__(self) -> None:
         for name, exact in _LIMITS.items():
             limit = getattr(self, name)
             if limit is not None:
                 msgspec.structs.force_setattr(self, name, _limit(name, limit, exact))
+        if self.wrap_up is not None and not 0 < self.wrap_up < 1:
+            raise MisuseError(f"wrap_up is a share of the limits, such as 0.8; not {self.wrap_up!r}")
+
+
+class Budget(Limits):
+    """The limits of one run, and of what it is part of.  Reaching one ends the run; raise it and resume."""
+
+    steps: int | None = STEPS_DEFAULT
+    session: Limits | None = None
+    """What all runs of the session may use together."""
+    tenant: Limits | None = None
+    """What all sessions of the run's tenant in the same store may use together, in whatever process."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("session", "tenant"):
+            given: object = getattr(self, name)
+            if given is not None and type(given) is not Limits:
+                raise MisuseError(f"Budget({name}=…) takes Limits(usd=…, tokens=…, …), not {given!r}")
 
 
 _LIMITS: dict[str, type[int] | type[float] | type[Decimal]] = {
@@ -218,6 +242,8 @@ _LIMITS: dict[str, type[int] | type[float] | type[Decimal]] = {
     "tokens": int,
     "steps": int,
     "seconds": float,
+    "tool_calls": int,
+    "wrap_up": float,
 }
 
 
