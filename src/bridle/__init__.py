@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .transports.deadlines import Deadlines as Deadlines
     from .values.approval import PendingApproval as PendingApproval
     from .values.approval import Verdict as Verdict
+    from .values.compaction import Compaction as Compaction
     from .values.compensation import Compensation as Compensation
     from .values.delta import AttemptRestarted as AttemptRestarted
     from .values.delta import CallReady as CallReady
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from .values.errors import Unusable as Unusable
     from .values.event import ApprovalAnswered as ApprovalAnswered
     from .values.event import ApprovalAsked as ApprovalAsked
+    from .values.event import Compacted as Compacted
     from .values.event import CompensationFinished as CompensationFinished
     from .values.event import CompensationStarted as CompensationStarted
     from .values.event import Configured as Configured
@@ -115,6 +117,7 @@ _HOMES = {
     "tools.typed": ("TypedTool",),
     "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
+    "values.compaction": ("Compaction",),
     "values.compensation": ("Compensation",),
     "values.delta": (
         "AttemptRestarted", "CallReady", "ReasoningDelta", "Skipped", "TextDelta", "ToolCallDelta",
@@ -124,10 +127,10 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "CompensationFinished", "CompensationStarted", "Configured",
-        "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged", "PrefixMoved",
-        "Prompted", "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
-        "ToolsShown", "Unknown", "ViewChanged",
+        "ApprovalAnswered", "ApprovalAsked", "Compacted", "CompensationFinished", "CompensationStarted",
+        "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied", "ModelSwitched", "Nudged",
+        "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded", "ToolFinished", "ToolProbed",
+        "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
     ),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),

@@ -25,6 +25,7 @@ from ..values.value import Value
 from .loop import apply
 from .marking import LONG_SECONDS, LOOKBACK_BLOCKS, SHORT_SECONDS, lifetime
 from .state import State
+from .summary import asked_now_by
 
 Verdict = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
 MISSES: tuple[Verdict, ...] = ("prefix", "ttl", "lookback", "provider")
@@ -90,7 +91,7 @@ class _Sent(Value):
 
 def examined(records: Iterable[Record]) -> tuple[CacheCall, ...]:
     """Every call that was answered, in order."""
-    state = State()
+    state = asked = State()
     before: _Sent | None = None
     sent: _Sent | None = None
     moved: e.PrefixMoved | None = None
@@ -100,11 +101,14 @@ def examined(records: Iterable[Record]) -> tuple[CacheCall, ...]:
         if isinstance(event, e.PrefixMoved):
             moved = event
         elif isinstance(event, e.ModelAsked):
-            sent = _sent(state, record.at, event.tool_choice)
+            asked = asked_now_by(state, event.seat)
+            sent = _sent(asked, record.at, event.tool_choice)
         elif isinstance(event, e.ModelReplied) and sent is not None:
-            usage = event.reply.usage
-            calls.append(_judged(len(calls) + 1, state, before, sent, usage, moved))
-            before, moved = replace(sent, usage=usage), None
+            usage, aside = event.reply.usage, bool(event.summary_of)
+            known = before if not aside or before is None or before.seat == sent.seat else None
+            calls.append(_judged(len(calls) + 1, asked, known, sent, usage, None if aside else moved))
+            if not aside:  # a summary is asked for beside the conversation, which goes on from where it was
+                before, moved = replace(sent, usage=usage), None
         state = apply(state, event, record.at, record.hash)
     return tuple(calls)
 

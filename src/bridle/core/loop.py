@@ -36,20 +36,21 @@ from .calls import (
     tool_started,
     tools_shown,
 )
+from .compaction import compacted
 from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
-from .handoff import blamable, oversized, viewed
+from .handoff import blamable, viewed
 from .judging import final_text, judge, output_json
 from .lost import passed_over, repaired
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
-from .saying import added, counts, said
+from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
+from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
 from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
 
-TOO_LONG = ("context", "too_large")
 CONTINUE = "Continue where you stopped."
 
 
@@ -94,7 +95,7 @@ def _front(settings: Settings) -> tuple[object, ...]:
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
     after = state
     for message in event.messages:
-        after = said(after, message)
+        after = prompted(after, message) if message.role == "user" else said(after, message)
     return after
 
 
@@ -110,8 +111,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
-    fresh = replace(state, phase=Phase.ASKING, run=run)
-    return said(fresh, message)
+    return prompted(replace(state, phase=Phase.ASKING, run=run), message)
 
 
 def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
@@ -133,6 +133,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         pauses=0,
         unread="",
         prefix_moved=None,
+        squeeze=tried_anew(state),
         stop=None,
         reason="",
     )
@@ -152,6 +153,8 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
 
 
 def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
+    if event.summary_of:
+        return summary_asked(state, event)
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
     run = replace(
@@ -164,11 +167,14 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         said=said,
         forbidden=event.tool_choice.mode == "none",
         prefix_moved=None,
+        squeeze=replace(state.run.squeeze, asked="", seat=""),
     )
     return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state))
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    if event.summary_of:
+        return summarised(state, event)
     reply = event.reply
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
     calls = () if refused else reply.calls
@@ -184,6 +190,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         partial="",
         more_room=reply.stop is Stop.LENGTH,
         unchained=False,
+        squeeze=heard_of(state, reply.stop),
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
@@ -196,7 +203,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         run=replace(run, nudges=0, said="") if acting else run,
         total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
-        prompt_tokens=reply.usage.total or state.prompt_tokens,
+        **counted(state, reply),
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
@@ -216,10 +223,12 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     kind, run = event.failure.kind, state.run
+    blamed = blamable(state, event.blamed)
     run = replace(
         run,
         failure=event.failure,
-        blamed=blamable(state, event.blamed or (oversized(state) if kind in TOO_LONG else ())),
+        blamed=blamed,
+        squeeze=run.squeeze if blamed else overflowed(state, event.failure),
         chance=event.chance,
         # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
         partial=run.partial if kind == "unavailable" else event.partial,
@@ -228,7 +237,9 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         unchained=kind == "forgotten" or run.unchained,
         reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
     )
-    return charged(replace(state, run=run), event.usage, event.usd)
+    paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
+    run = replace(run, spent=paid.run.spent)
+    return replace(state, run=run, total=paid.total)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
@@ -286,6 +297,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelFailed): _failed,
     (Phase.ASKING, e.ModelSwitched): switched,
     (Phase.ASKING, e.ViewChanged): _view_changed,
+    (Phase.ASKING, e.Compacted): compacted,
     (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.PrefixMoved): prefix_moved,
     (Phase.ASKING, e.Nudged): _nudged,

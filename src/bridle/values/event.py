@@ -19,19 +19,32 @@ from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
 from .policy import Claim
+from .quiet import Quiet
 from .request import ToolChoice
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
-from .value import Value
+from .view import Change as Change
+from .view import Compacted as Compacted
+from .view import Spot as Spot
+from .view import ViewChanged as ViewChanged
 from .whole import Whole
 
 RunStop = Literal[
-    "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
+    "done",
+    "budget",
+    "steps",
+    "seconds",
+    "no_progress",
+    "refused",
+    "cancelled",
+    "failed",
+    "waiting",
+    "context",
 ]
 
 Layer = Literal["model", "tools", "system", "settings", "history"]
 """What a prompt is made of, in the order it is kept."""
-Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed"]
+Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed", "compacted"]
 How = Literal["run", "probe", "person"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
@@ -42,24 +55,7 @@ Answer = Literal["approve", "reject", "done"]
 """`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
 
 
-class _Quiet(Value):
-    """An event that shows no words; everything a stream yields answers to `.text` and `.once`."""
-
-    @property
-    def text(self) -> str:
-        return ""
-
-    @property
-    def once(self) -> str | None:
-        return None
-
-    @property
-    def refers(self) -> tuple[str, ...]:
-        """Hashes of what must be in the store before this is; see `Store.put_blob`."""
-        return ()
-
-
-class Configured(_Quiet, tag="configured"):
+class Configured(Quiet, tag="configured"):
     """What the session is made of from here on."""
 
     settings: Settings
@@ -67,7 +63,7 @@ class Configured(_Quiet, tag="configured"):
     """Set on the first event: makes this line of records unlike any other, for ever."""
 
 
-class Prompted(_Quiet, tag="prompted"):
+class Prompted(Quiet, tag="prompted"):
     """A person said something: a run begins."""
 
     parts: tuple[Text | Media, ...]
@@ -77,7 +73,7 @@ class Prompted(_Quiet, tag="prompted"):
     tenant: str = ""
 
 
-class Imported(_Quiet, tag="imported"):
+class Imported(Quiet, tag="imported"):
     """A conversation held elsewhere became the beginning of this one."""
 
     messages: tuple[Message, ...]
@@ -85,36 +81,7 @@ class Imported(_Quiet, tag="imported"):
     """What had to be put right in it, one sentence each."""
 
 
-Spot = tuple[str, int, int]
-"""A message, which of its parts, and which part of a tool result or -1."""
-
-
-class Change(Value):
-    """One part of what is sent, replaced by words, or left out when there are none.
-
-    The log keeps the original; only the view that goes to models changes.
-    """
-
-    message: str
-    part: int
-    """Which part of the message as it was said, whatever was changed in it since."""
-    inner: int = -1
-    """Which part of a tool result; -1 for the part itself."""
-    words: str = ""
-    plain: bool = False
-    """The part stays, without what only its provider can read."""
-
-
-class ViewChanged(_Quiet, tag="view_changed"):
-    """What goes to models from here on differs from what was said; decided once, and for a stated reason."""
-
-    changes: tuple[Change, ...]
-    why: str
-    seat: str = ""
-    """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
-
-
-class ToolsShown(_Quiet, tag="tools_shown"):
+class ToolsShown(Quiet, tag="tools_shown"):
     """Tools that were hidden (`Settings.hidden`) are in every request from here on, after all others.
 
     Once shown, a tool stays, and stays where it is: whoever takes it away again, or puts it anywhere
@@ -130,7 +97,7 @@ class ToolsShown(_Quiet, tag="tools_shown"):
     """What they add to every prompt, and how much of it has to be read anew behind them, by estimate."""
 
 
-class PrefixMoved(_Quiet, tag="prefix_moved"):
+class PrefixMoved(Quiet, tag="prefix_moved"):
     """The next request does not begin as the last one did: from there on, what the provider kept is lost."""
 
     layer: Layer
@@ -142,13 +109,13 @@ class PrefixMoved(_Quiet, tag="prefix_moved"):
     """The most that has to be read anew for it, by estimate."""
 
 
-class Resumed(_Quiet, tag="resumed"):
+class Resumed(Quiet, tag="resumed"):
     """A new driver took the session over; whatever was under way in the old one is in doubt."""
 
     budget: Budget | None = None
 
 
-class ModelAsked(_Quiet, tag="model_asked"):
+class ModelAsked(Quiet, tag="model_asked"):
     step: int
     attempt: int
     digest: str
@@ -162,9 +129,13 @@ class ModelAsked(_Quiet, tag="model_asked"):
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
     reserved: Reservation | None = None  # of a budget that is shared
+    summary_of: str = ""
+    """The last message of those that a summary is asked for; empty when the conversation is to go on."""
+    seat: str = ""
+    """Who was asked for it, where that is not the model of the settings."""
 
 
-class ModelReplied(_Quiet, tag="model_replied"):
+class ModelReplied(Quiet, tag="model_replied"):
     reply: Reply
     usd: Decimal | None = None
     objection: str = ""
@@ -173,9 +144,11 @@ class ModelReplied(_Quiet, tag="model_replied"):
     """What the tools' own code says of the calls."""
     suspicion: str = ""
     """Why the model has probably not read all of the prompt."""
+    summary_of: str = ""
+    """As the question says: this is no part of the conversation."""
 
 
-class ModelFailed(_Quiet, tag="model_failed"):
+class ModelFailed(Quiet, tag="model_failed"):
     failure: Failure
     partial: str = ""
     """What the model had said when its reply broke off."""
@@ -190,14 +163,14 @@ class ModelFailed(_Quiet, tag="model_failed"):
     """A number from 0 to 1, drawn when it failed: the wait before the next attempt is made of it."""
 
 
-class ModelSwitched(_Quiet, tag="model_switched"):
+class ModelSwitched(Quiet, tag="model_switched"):
     """The run goes on with another model of its chain: this one is of no more use to it."""
 
     model: Model
     why: str
 
 
-class ToolStarted(_Quiet, tag="tool_started"):
+class ToolStarted(Quiet, tag="tool_started"):
     """The intent, durable before the tool runs."""
 
     call_id: str
@@ -213,7 +186,7 @@ class ToolStarted(_Quiet, tag="tool_started"):
         return f"intent:{self.call_id}#{self.attempt}"
 
 
-class ToolProbed(_Quiet, tag="tool_probed"):
+class ToolProbed(Quiet, tag="tool_probed"):
     """A tool looked for what became of a call in doubt and found that it surely never took effect."""
 
     call_id: str
@@ -224,7 +197,7 @@ class ToolProbed(_Quiet, tag="tool_probed"):
         return f"probe:{self.call_id}#{self.attempt}"
 
 
-class ApprovalAsked(_Quiet, tag="approval_asked"):
+class ApprovalAsked(Quiet, tag="approval_asked"):
     """A person must decide about a call; the run waits, in this process or in none."""
 
     call_id: str
@@ -240,7 +213,7 @@ class ApprovalAsked(_Quiet, tag="approval_asked"):
         return f"ask:{self.binding}"
 
 
-class ApprovalAnswered(_Quiet, tag="approval_answered"):
+class ApprovalAnswered(Quiet, tag="approval_answered"):
     call_id: str
     binding: str
     answer: Answer
@@ -256,7 +229,7 @@ class ApprovalAnswered(_Quiet, tag="approval_answered"):
         return f"answer:{self.binding}"
 
 
-class ToolFinished(_Quiet, tag="tool_finished"):
+class ToolFinished(Quiet, tag="tool_finished"):
     """The receipt: a call with one is never run again."""
 
     result: ToolResult
@@ -276,7 +249,7 @@ class ToolFinished(_Quiet, tag="tool_finished"):
         return (self.whole.hash,) if self.whole else ()
 
 
-class CompensationStarted(_Quiet, tag="compensation_started"):
+class CompensationStarted(Quiet, tag="compensation_started"):
     """Undoing a completed call is about to begin."""
 
     call_id: str
@@ -290,7 +263,7 @@ class CompensationStarted(_Quiet, tag="compensation_started"):
         return f"undo:{self.call_id}#{self.attempt}"
 
 
-class CompensationFinished(_Quiet, tag="compensation_finished"):
+class CompensationFinished(Quiet, tag="compensation_finished"):
     call_id: str
     attempt: int
     result: ToolResult
@@ -300,14 +273,14 @@ class CompensationFinished(_Quiet, tag="compensation_finished"):
         return f"undone:{self.call_id}#{self.attempt}"
 
 
-class Nudged(_Quiet, tag="nudged"):
+class Nudged(Quiet, tag="nudged"):
     """The harness asked the model to go on or to try again."""
 
     why: str
     words: str
 
 
-class RunEnded(_Quiet, tag="run_ended"):
+class RunEnded(Quiet, tag="run_ended"):
     """Calls still open are answered by this event, so that no later request can be illegal."""
 
     stop: RunStop
@@ -321,7 +294,7 @@ class RunEnded(_Quiet, tag="run_ended"):
     """Tools that were started early, for that reply."""
 
 
-class Repaired(_Quiet, tag="repaired"):
+class Repaired(Quiet, tag="repaired"):
     """The log could not be read as it is; what was put right in reading it, written down once."""
 
     items: tuple[str, ...]
@@ -330,7 +303,7 @@ class Repaired(_Quiet, tag="repaired"):
     """Records are gone: nobody knows what was done in them."""
 
 
-class Unknown(_Quiet, tag="unknown"):
+class Unknown(Quiet, tag="unknown"):
     """What this version cannot read, because a newer one wrote it.  Its bytes are on its record."""
 
     kind: str = ""
@@ -342,6 +315,7 @@ Event = (
     | Imported
     | Prompted
     | ViewChanged
+    | Compacted
     | ToolsShown
     | PrefixMoved
     | Resumed
