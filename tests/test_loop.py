@@ -129,6 +129,7 @@ ONE_OF_EACH = (
     e.Imported(messages=()),
     e.Prompted(parts=()),
     e.ViewChanged(changes=(), why=""),
+    e.Compacted(how=(), why=""),
     e.ToolsShown(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
     e.CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),
@@ -247,7 +248,7 @@ def test_every_stop_reason_has_one_end(stop, content):
     else:
         pytest.fail("no end")
     story.end()
-    expected = {Stop.REFUSED: "refused", Stop.FILTERED: "refused"}
+    expected = {Stop.REFUSED: "refused", Stop.FILTERED: "refused", Stop.CONTEXT: "context"}
     fine = content == "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
     empty = content != "words" and stop in (Stop.DONE, Stop.OTHER, Stop.TOOLS)
     end = "done" if fine else "no_progress" if empty else "failed"
@@ -349,7 +350,9 @@ def test_a_failure_is_retried_or_ends_the_run(kind):
         story.tell(e.ModelFailed(failure=Failure(kind=kind, message="no"), partial="half"))
         if not FAILURES[kind].again:
             break
-    assert story.effect() == End(stop="failed", reason="no")
+    end = story.effect()
+    assert (type(end), end.stop) == (End, "context" if kind in ("context", "too_large") else "failed")
+    assert "no" in end.reason
     story.end()
     assert story.state.transcript.messages[-1].text == "half"
 

@@ -27,7 +27,7 @@ def test_an_option_is_in_the_settings_as_it_was_given():
         ("cache_tll", "did you mean 'cache_ttl'?"),
         ("instruction", "did you mean 'instructions'?"),
         ("zzz", "an agent has no setting 'zzz'"),
-        ("option", "an agent has no setting 'option'"),
+        ("the_options", "an agent has no setting 'the_options'"),
     ],
 )
 def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from .transports.deadlines import Deadlines as Deadlines
     from .values.approval import PendingApproval as PendingApproval
     from .values.approval import Verdict as Verdict
+    from .values.compaction import Compaction as Compaction
     from .values.compensation import Compensation as Compensation
     from .values.delta import AttemptRestarted as AttemptRestarted
     from .values.delta import CallReady as CallReady
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from .values.event import ApprovalAnswered as ApprovalAnswered
     from .values.event import ApprovalAsked as ApprovalAsked
     from .values.event import CacheDegraded as CacheDegraded
+    from .values.event import Compacted as Compacted
     from .values.event import CompensationFinished as CompensationFinished
     from .values.event import CompensationStarted as CompensationStarted
     from .values.event import Configured as Configured
@@ -117,6 +119,7 @@ _HOMES = {
     "tools.typed": ("TypedTool",),
     "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
+    "values.compaction": ("Compaction",),
     "values.compensation": ("Compensation",),
     "values.delta": (
         "AttemptRestarted", "CallReady", "ReasoningDelta", "Skipped", "TextDelta", "ToolCallDelta",
@@ -126,7 +129,7 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "CacheDegraded", "CompensationFinished",
+        "ApprovalAnswered", "ApprovalAsked", "CacheDegraded", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
         "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded",
         "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",

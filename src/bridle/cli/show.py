@@ -91,6 +91,8 @@ class Telling:
                 return [("imported", told), *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
+            case e.Compacted() as shorter:
+                return _shortened(shorter)
             case e.ToolsShown(names=names, why=why, tokens=tokens, anew_tokens=anew):
                 cost = f", {anew} of the prompt read anew" if anew else ""
                 told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
@@ -103,13 +105,8 @@ class Telling:
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
                 return self._asking(question)
-            case e.ModelReplied(reply=reply, usd=usd, suspicion=suspicion):
-                self._calls = {call.id: call for call in reply.calls}
-                cost = dollars(None if usd is None else float(usd))
-                said = [("model", reply.text)] if reply.text.strip() else []
-                asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
-                unread = [("note", suspicion)] if suspicion else []
-                return [*unread, *said, *asked, ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")]
+            case e.ModelReplied() as answer:
+                return self._answered(answer)
             case e.ModelFailed(failure=failure, discarded=discarded):
                 early = f"{', '.join(discarded)}: started early, for nothing"
                 void = [("discarded", early)] if discarded else []
@@ -149,6 +146,18 @@ class Telling:
                 return [("repaired", item) for item in items]
             case e.Unknown(kind=kind):
                 return [("unknown", f"{kind or 'of no kind'}: written by a newer version; passed over")]
+
+    def _answered(self, event: e.ModelReplied) -> list[tuple[str, str]]:
+        reply = event.reply
+        cost = dollars(None if event.usd is None else float(event.usd))
+        paid = ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")
+        if event.summary_of:
+            return [("summary", brief(reply.text)), paid]
+        self._calls = {call.id: call for call in reply.calls}
+        said = [("model", reply.text)] if reply.text.strip() else []
+        asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
+        unread = [("note", event.suspicion)] if event.suspicion else []
+        return [*unread, *said, *asked, paid]
 
     def _receipt(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
         result, rule, whole = event.result, event.rule, event.whole
@@ -206,3 +215,14 @@ def degraded(alarm: e.CacheDegraded) -> str:
 
 def _words(parts: Sequence[Text | Media]) -> str:
     return " ".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts)
+
+
+def _shortened(event: e.Compacted) -> list[tuple[str, str]]:
+    """What became shorter, by how much, and what that costs in cache."""
+    turns = f"everything up to {event.through} is a summary" if event.through else ""
+    parts = f"{len(event.changes)} parts" if event.changes else ""
+    what = " and ".join(filter(None, (turns, parts)))
+    cost = f", {dollars(float(event.usd))}" if event.usd is not None else ""
+    sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
+    anew = f"{event.anew_tokens:,} of them to be read anew{cost}"
+    return [("compact", f"{', '.join(event.how)}: {what}; {sizes}, {anew}: {event.why}")]

@@ -2,13 +2,17 @@
 
 In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, one
 that is to be finished, a failure that no waiting mends (another model of the chain goes on, or the run
-ends), a change of the view that is due; and then the question itself.
+ends), a change of the view that is due, a conversation that has become too long; and then the question
+itself.
 """
+
+from msgspec.structs import replace
 
 from ..values.delta import AttemptRestarted
 from ..values.parts import ToolCall
 from .budget import exhausted
 from .catalogue import to_be_shown
+from .compaction import SummaryWanted, compaction
 from .context import assemble
 from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
@@ -39,14 +43,22 @@ def ask_or_end(state: State) -> Effect:
         return End(stop="failed", reason="no answer had the shape asked for")
     patience = _patience(state)
     if isinstance(patience, GivenUp):
-        return _elsewhere_or_end(state, patience.why)
+        own = _by_itself(state)
+        if own is None:
+            return _elsewhere_or_end(state, patience.why)
+        state, patience = own, Wait(seconds=0.0, source="repair")
     change = wanted(state) or outlived(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)
     tools = to_be_shown(state, deadline(state))
     if tools is not None:
         return tools
-    request, notes = assemble(state)
+    shorter = compaction(state)
+    if isinstance(shorter, End) and (model := next_model(state)):
+        return SwitchModel(model=model, why=shorter.reason)
+    if shorter is not None and not isinstance(shorter, SummaryWanted):
+        return shorter
+    request, notes = (shorter.request, ()) if shorter else assemble(state)
     failure = state.run.failure
     return AskModel(
         request=request,
@@ -57,6 +69,7 @@ def ask_or_end(state: State) -> Effect:
         wait_source=patience.source,
         deadline=deadline(state),
         notes=notes,
+        summary_of=shorter.through if shorter else "",
     )
 
 
@@ -75,8 +88,9 @@ def restarted(effect: AskModel, state: State) -> AttemptRestarted:
 
 def _patience(state: State) -> Wait | GivenUp:
     run, until = state.run, deadline(state)
-    if run.failure is None or run.blamed:
-        return Wait(seconds=0.0, source="repair" if run.blamed else "")
+    mended = bool(run.blamed or run.squeeze.overflow)
+    if run.failure is None or mended:
+        return Wait(seconds=0.0, source="repair" if mended else "")
     if run.failure.kind == "unavailable" and next_model(state) is not None:
         return GivenUp(why=run.failure.message)  # why wait for one at rest, when another is awake
     return next_try(
@@ -89,6 +103,14 @@ def _patience(state: State) -> Wait | GivenUp:
         left_seconds=None if until is None else until - state.now,
         attempts_max=state.settings.attempts_max,
     )
+
+
+def _by_itself(state: State) -> State | None:
+    """Where somebody else was to write a summary and cannot, the run's own model does."""
+    wanted = compaction(state)
+    if not isinstance(wanted, SummaryWanted) or wanted.request.model.seat == state.settings.model.seat:
+        return None
+    return replace(state, run=replace(state.run, squeeze=replace(state.run.squeeze, own=True)))
 
 
 def _elsewhere_or_end(state: State, why: str) -> Effect:

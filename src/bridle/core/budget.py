@@ -19,6 +19,8 @@ from .state import State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
 """Enough for an answer with its reasoning; within what may be awaited without a stream."""
+REPLY_SHARE = 0.2
+"""Of the window: kept for the reply.  Some providers refuse a prompt that leaves less than was asked for."""
 OUTPUT_TOKENS_LEAST = 16
 """A reply shorter than this is not worth its prompt."""
 
@@ -46,7 +48,9 @@ def room(state: State) -> int:
     limit = settings.model.abilities.output_tokens
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
     usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
-    rooms = [settings.max_tokens or (limit if run.more_room else usual)]
+    window = settings.window_tokens
+    beside = max(window - state.prompt_tokens, int(window * REPLY_SHARE))
+    rooms = [min(beside, settings.max_tokens or (limit if run.more_room else usual))]
     for _, limits, spent, _ in scopes(state):
         if limits.tokens is not None:
             rooms.append(limits.tokens - spent.usage.total - state.prompt_tokens)

@@ -10,6 +10,7 @@ What a model would refuse is settled before it is sent (settling.py), and noted 
 
 from msgspec.structs import replace
 
+from ..values.message import Message
 from ..values.parts import Text
 from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
@@ -89,5 +90,19 @@ def _chained_to(state: State) -> str:
     for message in reversed(state.view):
         if message.role == "assistant":
             known = message.origin is not None and message.origin.endpoint == endpoint
-            return message.reply_id if known else ""
+            return message.reply_id if known and not _moved_before(state, message) else ""
     return ""
+
+
+def _moved_before(state: State, message: Message) -> bool:
+    """Whether anything up to this message was changed since: the provider keeps what stood there then."""
+    if not state.moved:
+        return False
+    at = next((at for at, each in enumerate(state.transcript.messages) if each.id == message.id), 0)
+    return any(first <= at < last for first, last in state.moved)
+
+
+def roomed(request: Request, output_tokens_max: int) -> Request:
+    """The same request with no more room for the reply than this."""
+    most = min(request.max_tokens or output_tokens_max, output_tokens_max)
+    return replace(request, max_tokens=most, thinking=_within(request.thinking, most))

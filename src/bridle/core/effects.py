@@ -7,7 +7,7 @@ driver can tell what it is already doing from what is new.
 from typing import Literal
 
 from ..values.errors import FailureKind
-from ..values.event import Change, Question, RunStop, WaitSource
+from ..values.event import Change, Compacted, Question, RunStop, WaitSource
 from ..values.model import Model
 from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
@@ -26,6 +26,8 @@ class AskModel(Value):
     deadline: float | None = None
     """When the run's time is up."""
     notes: tuple[str, ...] = ()
+    summary_of: str = ""
+    """The last message of those that a summary is wanted of; else the conversation is to go on."""
 
     @property
     def name(self) -> str:
@@ -121,6 +123,16 @@ class ChangeView(Value):
         return "change"
 
 
+class Compact(Value):
+    """Make what is sent shorter, from here on."""
+
+    event: Compacted
+
+    @property
+    def name(self) -> str:
+        return "compact"
+
+
 class ShowTools(Value):
     """Let the model have tools that were hidden from it, from the next request on."""
 
@@ -176,6 +188,7 @@ Effect = (
     | AwaitAnswers
     | Nudge
     | ChangeView
+    | Compact
     | ShowTools
     | FindTools
     | SwitchModel

@@ -19,6 +19,7 @@ from ..values.event import ModelSwitched
 from ..values.model import Model
 from ..values.settings import Settings
 from .handoff import viewed
+from .squeeze import Squeeze
 from .state import State
 from .verdicts import FAILURES
 
@@ -44,6 +45,7 @@ def switched(state: State, event: ModelSwitched, at: float, proof: str) -> State
         blamed=(),
         unchained=False,
         reasoning="",
+        squeeze=Squeeze(own=state.run.squeeze.own),
     )
     return viewed(replace(state, settings=with_model(state.settings, event.model), run=run))
 

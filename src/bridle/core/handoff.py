@@ -21,11 +21,13 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from ..values.event import Change, Spot, ViewChanged
+from ..values.event import Change, Compacted, Spot, ViewChanged
 from ..values.message import Message
 from ..values.model import Model
 from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
+from .covering import covered
 from .fitting import unfit_in
+from .shrinking import LONG_CHARACTERS, long_text
 from .state import State
 
 PICTURES_KEPT = 3
@@ -35,9 +37,6 @@ PICTURES_BATCH = 3
 REPAIRS_MAX = 3
 """How often in a run something may be left out because it was refused."""
 REFUSED_PART = "[this was left out: it could not be processed]"
-LONG_CHARACTERS = 20_000
-"""A text above this can be the reason why a conversation does not fit."""
-HEAD_CHARACTERS, TAIL_CHARACTERS = 6_000, 2_000
 PICTURE_GONE = "[an older picture was here]"
 NO_RESULT = "No result of this call is known."
 BEGINNING = "(The conversation begins here.)"
@@ -60,22 +59,24 @@ def wanted(state: State) -> ViewChanged | None:
     if state.run.reasoning == "refused":
         changes = tuple(without_reasoning(state, state.transcript.messages))
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", seat=seat)
-    if state.pictures > PICTURES_KEPT + PICTURES_BATCH:
-        old = tuple(_pictures(state))[:-PICTURES_KEPT]
-        return ViewChanged(
-            changes=old, why=f"only the newest {PICTURES_KEPT} pictures from tools are sent on"
-        )
+    kept = state.settings.compaction.pictures if state.settings.compaction else PICTURES_KEPT
+    if state.pictures > kept + PICTURES_BATCH:
+        pictures = tuple(old_pictures(state))
+        old = pictures[: len(pictures) - kept]
+        return ViewChanged(changes=old, why=f"only the newest {kept} pictures from tools are sent on")
     return None
 
 
 def viewed(state: State) -> State:
     """The state with the view as its model is to have it, and with what that model cannot take."""
     model, messages = state.settings.model, state.transcript.messages
-    view, changed = seen(messages, state.recorded, model.seat)
-    unfit = (unfit for message in messages for unfit in unfit_in(message, model))
+    view, changed, hidden = seen(messages, state.recorded, model)
+    sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in state.prompts)
+    unfit = (unfit for message in sent for unfit in unfit_in(message, model))
     return replace(
         state,
         view=view,
+        covered=hidden,
         changed=changed,
         pictures=sum(map(pictures_in, view)),
         unfit=tuple(each for each in unfit if spot(each.change) not in changed),
@@ -83,19 +84,22 @@ def viewed(state: State) -> State:
 
 
 def seen(
-    messages: Iterable[Message], recorded: Iterable[ViewChanged], seat: str
-) -> tuple[tuple[Message, ...], frozenset[Spot]]:
-    """Messages as the model at this seat sees them, and the places in them that were changed."""
+    messages: Iterable[Message], recorded: Iterable[ViewChanged | Compacted], model: Model
+) -> tuple[tuple[Message, ...], frozenset[Spot], int]:
+    """Messages as this model sees them, the places in them that were changed, and how many of them
+    a summary stands for."""
     by_message: dict[str, dict[Spot, Change]] = {}
+    recorded = tuple(recorded)
     for event in recorded:
-        if event.seat in ("", seat):
+        if event.seat in ("", model.seat):
             for change in event.changes:
                 by_message.setdefault(change.message, {})[spot(change)] = change
-    view = tuple(
+    each = [
         _with_changes(message, by_message[message.id].values()) if message.id in by_message else message
         for message in messages
-    )
-    return view, frozenset().union(*by_message.values())
+    ]
+    view, hidden = covered(each, recorded, model)
+    return view, frozenset().union(*by_message.values()), hidden
 
 
 def blamable(state: State, spots: Iterable[Spot]) -> tuple[Spot, ...]:
@@ -106,37 +110,16 @@ def blamable(state: State, spots: Iterable[Spot]) -> tuple[Spot, ...]:
     return tuple(spot for spot in found if spot is not None and spot not in state.changed)
 
 
-def oversized(state: State) -> tuple[Spot, ...]:
-    """The longest texts of the view, when the whole was too long: nobody named them, but they are why."""
-    found = [
-        (len(text.text), (message.id, at, inner))
-        for message in state.view
-        if message.role != "assistant"
-        for at, part in enumerate(message.parts)
-        for inner, text in _texts(part)
-        if len(text.text) > LONG_CHARACTERS
-    ]
-    longest = max((length for length, _ in found), default=0)
-    return tuple(spot for length, spot in found if length * 2 >= longest)
-
-
-def _texts(part: Part) -> list[tuple[int, Text]]:
-    if isinstance(part, Text):
-        return [(-1, part)]
-    inside = part.parts if isinstance(part, ToolResult) else ()
-    return [(inner, each) for inner, each in enumerate(inside) if isinstance(each, Text)]
-
-
 def _instead_of(state: State, spot: Spot) -> str:
     """What stands in for a part that is left out: of a long text its beginning and its end."""
     name, at, inner = spot
     message = next(each for each in state.transcript.messages if each.id == name)
-    text = dict(_texts(message.parts[at])).get(inner)
-    if text is None or len(text.text) <= LONG_CHARACTERS:
-        return REFUSED_PART
-    head, tail = text.text[:HEAD_CHARACTERS], text.text[-TAIL_CHARACTERS:]
-    gone = len(text.text) - len(head) - len(tail)
-    return f"{head}\n[{gone:,} characters were left out here: it was too long]\n{tail}"
+    part: Part = message.parts[at]
+    if isinstance(part, ToolResult) and inner >= 0:
+        part = part.parts[inner]
+    return (
+        long_text(part.text) if isinstance(part, Text) and len(part.text) > LONG_CHARACTERS else REFUSED_PART
+    )
 
 
 def _as_said(state: State, spot: Spot) -> Spot | None:
@@ -227,8 +210,8 @@ def _worth_sending(parts: Iterable[Part]) -> tuple[Part, ...]:
     return kept if any(not isinstance(part, Reasoning) for part in kept) else ()
 
 
-def _pictures(state: State) -> Iterator[Change]:
-    for message in state.transcript.messages:
+def old_pictures(state: State) -> Iterator[Change]:
+    for message in state.transcript.messages[state.covered :]:
         for at, part in enumerate(message.parts):
             if isinstance(part, ToolResult):
                 for inner, media in enumerate(part.parts):

@@ -21,6 +21,7 @@ from .validation import Problem, check_arguments
 NUDGES_MAX = 2
 PAUSES_MAX = 10
 REJECTIONS_MAX = 2
+ROOM_AGAIN = "The conversation was shortened, so there is room again. Continue where your reply stopped."
 
 
 def judge(state: State) -> Effect | None:
@@ -82,7 +83,9 @@ def _refused(state: State) -> Effect:
 
 
 def _context(state: State) -> Effect:
-    return End(stop="failed", reason="the conversation no longer fits into the model's context window")
+    if state.run.squeeze.overflow:
+        return _try_again(state, "the reply ended where the window does", ROOM_AGAIN, stop="context")
+    return End(stop="context", reason="the conversation no longer fits into the model's context window")
 
 
 def _malformed(state: State) -> Effect:

@@ -29,6 +29,7 @@ from .loop import apply
 from .saying import parts_tokens, text_tokens, tools_tokens
 from .spent import Spent
 from .state import State
+from .summary import asked_now_by
 
 Outcome = Literal["answered", "failed", "cancelled", "lost"]
 CONVERSATION = "(conversation)"
@@ -58,6 +59,8 @@ class Entry(Value):
     tenant: str = ""
     caller: str = ""
     outcome: Outcome = "answered"
+    summary: bool = False
+    """Asked for a summary of old turns, which is no step of the run."""
     usage: Usage = Usage()
     usd: Decimal | None = None
     shares: tuple[Share, ...] = ()
@@ -74,7 +77,8 @@ def added_up(each: Iterable[Entry]) -> Spent:
     total = Spent()
     for entry in each:
         if entry.outcome != "lost":
-            total = plus(total, entry.usage, entry.usd, steps=entry.outcome == "answered")
+            steps = entry.outcome == "answered" and not entry.summary
+            total = plus(total, entry.usage, entry.usd, steps=steps)
     return total
 
 
@@ -92,9 +96,11 @@ class _Reader:
         match event:
             case e.Prompted():
                 self._runs += 1
-            case e.ModelAsked(step=step, attempt=attempt):
+            case e.ModelAsked(step=step, attempt=attempt, summary_of=through, seat=seat):
                 self._lose()
-                self._open = self._entry(record.at, step, attempt)
+                entry = self._entry(record.at, step, attempt)
+                model = asked_now_by(before, seat).settings.model.name
+                self._open = replace(entry, summary=bool(through), model=model)
             case e.ModelReplied(reply=reply, usd=usd):
                 shares = self._shares(reply.usage, usd, reply.calls)
                 self._book("answered", reply.usage, usd, shares)
@@ -135,7 +141,7 @@ class _Reader:
         elif usage is None:
             self._book(outcome, Usage(), Decimal(0), ())  # refused at the door: nothing to pay
         else:
-            usage, usd = bill(self._state, usage, usd)
+            usage, usd = bill(asked_now_by(self._state, self._state.run.squeeze.seat), usage, usd)
             self._book(outcome, usage, usd, self._shares(usage, usd))
 
     def _book(self, outcome: Outcome, usage: Usage, usd: Decimal | None, shares: tuple[Share, ...]) -> None:

@@ -37,22 +37,23 @@ from .calls import (
     tool_started,
     tools_shown,
 )
+from .compaction import compacted
 from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
-from .handoff import blamable, oversized, viewed
+from .handoff import blamable, viewed
 from .judging import final_text, judge, output_json
 from .limits import WRAP_UP
 from .lost import passed_over, repaired
 from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
-from .saying import added, counts, said
+from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
+from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
 from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
 
-TOO_LONG = ("context", "too_large")
 CONTINUE = "Continue where you stopped."
 
 
@@ -97,7 +98,7 @@ def _front(settings: Settings) -> tuple[object, ...]:
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
     after = state
     for message in event.messages:
-        after = said(after, message)
+        after = prompted(after, message) if message.role == "user" else said(after, message)
     return after
 
 
@@ -114,8 +115,7 @@ def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
     earlier = state.earlier_seconds + state.run.seconds
-    fresh = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier)
-    return said(fresh, message)
+    return prompted(replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier), message)
 
 
 def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
@@ -138,6 +138,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         pauses=0,
         unread="",
         prefix_moved=None,
+        squeeze=tried_anew(state),
         stop=None,
         reason="",
     )
@@ -157,6 +158,8 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
 
 
 def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
+    if event.summary_of:
+        return summary_asked(state, event, at)
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
     said = final_text(state) if state.run.reply is not None else state.run.said
     run = replace(
@@ -169,12 +172,15 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         said=said,
         forbidden=event.tool_choice.mode == "none",
         prefix_moved=None,
+        squeeze=replace(state.run.squeeze, asked="", seat=""),
     )
     hits = sent(state, event, at)
     return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state), hits=hits)
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    if event.summary_of:
+        return summarised(state, event)
     reply = event.reply
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
     calls = () if refused else reply.calls
@@ -190,6 +196,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         partial="",
         more_room=reply.stop is Stop.LENGTH,
         unchained=False,
+        squeeze=heard_of(state, reply.stop),
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
@@ -204,7 +211,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         total=plus(state.total, reply.usage, event.usd, steps=1),
         replies=state.replies + 1,
         hits=answered(state, reply),
-        prompt_tokens=reply.usage.total or state.prompt_tokens,
+        **counted(state, reply),
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
@@ -224,10 +231,12 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     kind, run = event.failure.kind, state.run
+    blamed = blamable(state, event.blamed)
     run = replace(
         run,
         failure=event.failure,
-        blamed=blamable(state, event.blamed or (oversized(state) if kind in TOO_LONG else ())),
+        blamed=blamed,
+        squeeze=run.squeeze if blamed else overflowed(state, event.failure),
         chance=event.chance,
         # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
         partial=run.partial if kind == "unavailable" else event.partial,
@@ -236,7 +245,9 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         unchained=kind == "forgotten" or run.unchained,
         reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
     )
-    return charged(replace(state, run=run), event.usage, event.usd)
+    paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
+    run = replace(run, spent=paid.run.spent)
+    return replace(state, run=run, total=paid.total)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
@@ -296,6 +307,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.ModelFailed): _failed,
     (Phase.ASKING, e.ModelSwitched): switched,
     (Phase.ASKING, e.ViewChanged): _view_changed,
+    (Phase.ASKING, e.Compacted): compacted,
     (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.PrefixMoved): prefix_moved,
     (Phase.ASKING, e.Nudged): _nudged,

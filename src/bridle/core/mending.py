@@ -34,7 +34,7 @@ from .state import Phase, State
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
 CallEvent = e.ToolStarted | e.ToolProbed | e.ToolFinished | e.ApprovalAsked | e.ApprovalAnswered
 
-ASKED = (e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ModelSwitched, e.Nudged, e.ViewChanged)
+ASKED = (e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ModelSwitched, e.Nudged, e.ViewChanged, e.Compacted)
 AFRESH = (e.Prompted, e.Imported, e.CompensationStarted, e.CompensationFinished)
 BRIDGES: dict[tuple[Phase, type], Bridge] = {
     **{(Phase.NEW, kind): "begin" for kind in (*AFRESH, *ASKED, e.Resumed)},

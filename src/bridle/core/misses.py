@@ -46,6 +46,14 @@ def sent(state: State, event: e.ModelAsked, at: float) -> Hits:
     return replace(state.hits, out=out)
 
 
+def answered_aside(state: State, reply: Reply, *, elsewhere: bool) -> Hits:
+    """The same of a summary, which is asked for beside the conversation: that goes on from where it was."""
+    hits = state.hits
+    beside = replace(hits, before=None if elsewhere else hits.before, moved=None)
+    after = answered(replace(state, hits=beside), reply)
+    return replace(after, before=hits.before, moved=hits.moved)
+
+
 def answered(state: State, reply: Reply) -> Hits:
     """The verdict is in; `state` is as it was when the answer came."""
     hits, usage = state.hits, reply.usage

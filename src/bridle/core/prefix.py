@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec.structs import replace
 
 from ..values.cached import Cause, Layer, PrefixMoved
+from ..values.event import Compacted
 from ..values.request import Request, ToolSpec
 from ..values.settings import Settings
 from .asked import Asked
@@ -35,8 +36,9 @@ def moved(state: State, request: Request) -> PrefixMoved | None:
     asked = state.asked
     if asked is None:
         return None
+    fair = state.prompt_tokens - state.slack_tokens
     for layer, block, cause, why in _differences(state, asked, request):
-        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, anew_tokens=state.prompt_tokens)
+        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, anew_tokens=fair)
     return None
 
 
@@ -68,9 +70,10 @@ def refusal(state: State) -> End | None:
 
 
 def _refused(settings: Settings, event: PrefixMoved) -> bool:
-    """Whoever gives a chain of models wants it used: going on with the next one is no accident."""
-    switched = event.cause == "model_switched" and bool(settings.models)
-    return settings.prefix == "strict" and not switched
+    """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
+    conversation made shorter before it no longer fits: who does not want that says so (`compaction`)."""
+    wanted = event.cause == "compacted" or (event.cause == "model_switched" and bool(settings.models))
+    return settings.prefix == "strict" and not wanted
 
 
 def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple[Layer, str, Cause, str]]:
@@ -86,7 +89,7 @@ def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple
             layer: Layer = "system" if name == "instructions" else "settings"
             yield layer, name, "settings_changed", f"the agent's {name} changed"
     if request.messages[: len(asked.view)] != asked.view:
-        yield "history", _part_at(asked, request), "view_changed", _why_view(state, asked)
+        yield "history", _part_at(asked, request), *_why_view(state, asked)
 
 
 def _changed(before: Settings, now: Settings) -> Iterator[str]:
@@ -102,9 +105,12 @@ def _why_tools(state: State, asked: Asked) -> tuple[Cause, str]:
     return "settings_changed", "the agent's tools changed"
 
 
-def _why_view(state: State, asked: Asked) -> str:
-    whys = dict.fromkeys(event.why for event in state.recorded[asked.changes :])
-    return "; ".join(whys) or "what is sent of earlier messages differs"
+def _why_view(state: State, asked: Asked) -> tuple[Cause, str]:
+    since = state.recorded[asked.changes :]
+    told = (
+        "; ".join(dict.fromkeys(event.why for event in since)) or "what is sent of earlier messages differs"
+    )
+    return "compacted" if any(isinstance(event, Compacted) for event in since) else "view_changed", told
 
 
 def _first(before: Sequence[object], now: Sequence[object]) -> int:

@@ -11,7 +11,7 @@ were shown to another has outlived them too.  A tool that stands outside the pro
 
 from msgspec.structs import replace
 
-from ..values.event import ViewChanged
+from ..values.event import Compacted, ViewChanged
 from .catalogue import laid_out
 from .context import shown_tools
 from .handoff import without_reasoning
@@ -29,7 +29,7 @@ def outlived(state: State) -> ViewChanged | None:
     moved = max((at for name, at in since if name in front), default=0)
     messages = state.transcript.messages
     stale = {at for first, last in (*state.moved, (0, moved)) for at in range(first, last)}
-    before = (messages[at] for at in sorted(stale) if at < len(messages))
+    before = (messages[at] for at in sorted(stale) if state.covered <= at < len(messages))
     own = (each for each in before if each.origin is not None and each.origin.endpoint == model.endpoint.home)
     changes = tuple(without_reasoning(state, own))
     if all(change.plain for change in changes):
@@ -37,8 +37,10 @@ def outlived(state: State) -> ViewChanged | None:
     return ViewChanged(changes=changes, why=WHY, seat=model.seat)
 
 
-def moved_by(state: State, event: ViewChanged) -> State:
+def moved_by(state: State, event: ViewChanged | Compacted) -> State:
     """After a change of the view: what was thought since the first message it touches has lost its ground."""
+    if isinstance(event, Compacted) and event.through:
+        return moved_wholly(state)
     touched = {change.message for change in event.changes if not change.plain}
     places = [at for at, message in enumerate(state.transcript.messages) if message.id in touched]
     return _moved(state, min(places)) if places else state

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from ..values.message import Message
+from ..values.message import Message, Reply
 from ..values.parts import Media, Part, Reasoning, Text, ToolResult
 from ..values.request import ToolSpec
 from .fitting import unfit_in
@@ -64,8 +64,22 @@ def _told_fully(message: Message, home: str) -> Message:
 
 
 def said(state: State, message: Message) -> State:
-    estimate = (state.prompt_tokens or _overhead(state)) + parts_tokens(message.parts) + MESSAGE_TOKENS
+    estimate = (state.prompt_tokens or overhead(state)) + parts_tokens(message.parts) + MESSAGE_TOKENS
     return replace(added(state, message), prompt_tokens=estimate)
+
+
+def prompted(state: State, message: Message) -> State:
+    """What a person said: it is kept word for word, however long the conversation becomes."""
+    after = said(state, message)
+    return replace(after, prompts=(*after.prompts, after.transcript.messages[-1].id))
+
+
+def counted(state: State, reply: Reply) -> dict[str, int]:
+    """The estimate after a reply: as its provider counted, and by our own measure where it did not."""
+    total = reply.usage.total
+    if not total:
+        return {"prompt_tokens": state.prompt_tokens + parts_tokens(reply.parts)}
+    return {"prompt_tokens": total, "counted_tokens": total, "slack_tokens": 0}
 
 
 def counts(part: Part) -> bool:
@@ -75,7 +89,7 @@ def counts(part: Part) -> bool:
     return not isinstance(part, Reasoning)
 
 
-def _overhead(state: State) -> int:
+def overhead(state: State) -> int:
     settings = state.settings
     texts = [settings.instructions, settings.output.parameters if settings.output else ""]
     told = sum(text_tokens(text) for text in texts) + tools_tokens(settings.tools)

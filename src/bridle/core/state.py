@@ -9,7 +9,7 @@ from typing import Literal
 
 from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
-from ..values.event import PrefixMoved, RunStop, Spot, ViewChanged
+from ..values.event import Compacted, PrefixMoved, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.settings import Settings
 from ..values.usage import Budget
@@ -20,6 +20,7 @@ from .fitting import Unfit
 from .hits import Hits
 from .opencall import OpenCall
 from .spent import Spent
+from .squeeze import Squeeze
 
 
 class Phase(StrEnum):
@@ -82,6 +83,7 @@ class Run(Value):
     """Failures of the current step that were to be mended by another request."""
     reasoning: Literal["", "refused", "left out"] = ""
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
+    squeeze: Squeeze = Squeeze()
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""
     unread: str = ""
@@ -108,8 +110,12 @@ class State(Value):
     """The transcript as models see it: the same messages, with the recorded changes."""
     pictures: int = 0
     """How many pictures from tools are in the view."""
-    recorded: tuple[ViewChanged, ...] = ()
+    recorded: tuple[ViewChanged | Compacted, ...] = ()
     """Every change of the view, whichever model it was for."""
+    covered: int = 0
+    """How many messages of the transcript a summary stands for in the view."""
+    prompts: tuple[str, ...] = ()
+    """The messages that people said."""
     changed: frozenset[Spot] = frozenset()
     """What of the transcript is changed in the view."""
     moved: tuple[tuple[int, int], ...] = ()
@@ -141,5 +147,9 @@ class State(Value):
     replies: int = 0
     prompt_tokens: int = 0
     """Estimate of the next prompt: what the provider counted last, plus what was added since."""
+    counted_tokens: int = 0
+    """How much of that a provider has counted; the rest is on the dear side."""
+    slack_tokens: int = 0
+    """By how much it is thought too dear since the conversation was made shorter."""
     now: float = 0.0
     """Time of the newest event: the only time the core knows."""

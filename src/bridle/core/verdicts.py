@@ -131,15 +131,16 @@ FAILURES: dict[FailureKind, Row] = {
     ),
     "too_large": Row(
         verdict="repair",
-        then="the part it names is left out, or the longest texts are shortened; without any, the run ends",
+        then="the part it names is left out; when it names none, the conversation is made shorter; when it"
+        " cannot be, the run ends as `context`",
         example="413 `request_too_large: Request exceeds the maximum size`; `image exceeds 5 MB maximum`",
         elsewhere=True,
         by_name=True,
     ),
     "context": Row(
         verdict="repair",
-        then="the longest texts are shortened in the view; without any, the run ends, or a model of the chain"
-        " with a larger window is asked",
+        then="the conversation is made shorter; when it cannot be, the run ends as `context`, or a model of"
+        " the chain with a larger window is asked",
         example="400 `prompt is too long: 210000 tokens > 200000 maximum`",
         elsewhere=True,
         by_name=True,
@@ -208,7 +209,10 @@ STOPS: dict[Stop, Row] = {
         verdict="stop", then="the run ends as `refused`", example="`content_filter`, `SAFETY`"
     ),
     Stop.CONTEXT: Row(
-        verdict="stop", then="the run ends as `failed`", example="`model_context_window_exceeded`"
+        verdict="tell",
+        then="the conversation is made shorter and the model continues; when it cannot be, the run ends as"
+        " `context`",
+        example="`model_context_window_exceeded`",
     ),
     Stop.MALFORMED: Row(verdict="tell", then="asked again", example="`MALFORMED_FUNCTION_CALL`"),
     Stop.OTHER: Row(

@@ -53,7 +53,7 @@ from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
-from .options import Options, check_options
+from .options import Options, check_options, with_summariser
 from .policy import policy_of
 from .pool import SharedBudget
 from .shaping import output_spec, shape_of
@@ -119,10 +119,13 @@ class Agent(Desk, Generic[T]):
     ) -> None:
         check_types(instructions, budget)
         check_options(options, Agent.__init__)
+        options = with_summariser(options)
+        wish = options.get("compaction")
         check_numbers(
             tools_at_once=tools_at_once, tools_shown_max=tools_shown_max, tool_tokens_max=tool_tokens_max
         )
-        self._lineup, self._deadlines, known = lineup_of(model, deadlines), deadlines, collect(tools)
+        self._lineup = lineup_of(model, deadlines, wish.summariser if wish else None)
+        self._deadlines, known = deadlines, collect(tools)
         self._shape, self._choose = shape_of(output), tool_choice if callable(tool_choice) else None
         self._watchers, self._approver, self._where, self._pool = tuple(watchers), approver, store, pool
         self._budget, self._clock, self._chance = budget or Budget(), clock or SystemClock(), chance

@@ -31,7 +31,7 @@ class Exchange:
     def __init__(self, line: Line, request: Request, kept: Kept, *, stream: bool) -> None:
         request = replace(request, stream=stream)
         encoded = line.codec.encode(request, kept)
-        self.digest = encoded.digest
+        self.digest, self.model = encoded.digest, line.model
         self._line, self._request = line, request
         self._outgoing = Outgoing(
             method=encoded.method,

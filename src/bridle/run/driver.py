@@ -21,6 +21,7 @@ from ..core.effects import (
     AskModel,
     AwaitAnswers,
     ChangeView,
+    Compact,
     Effect,
     End,
     Excuse,
@@ -111,7 +112,9 @@ class Driver:
 
     @property
     def partial(self) -> str:
-        """What the model has said of a reply that is not complete."""
+        """What the model has said of a reply that is not complete; a summary is none."""
+        if self.state.run.squeeze.asked:
+            return ""
         return self._exchange.partial if self._exchange else self.state.run.partial
 
     @property
@@ -202,6 +205,8 @@ class Driver:
                 await self.record(e.Nudged(why=why, words=words))
             case ChangeView(changes=changes, why=why, seat=seat):
                 await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
+            case Compact(event=event):
+                await self.record(event)
             case ShowTools():
                 await self._hands.show(effect)
             case FindTools():
@@ -220,7 +225,7 @@ class Driver:
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
         async with set_aside(self._pool, self.state, effect, self._left(effect.deadline)) as held:
-            line = self._lines[self.state.settings.model.seat]
+            line = self._lines[effect.request.model.seat]
             if held.end is not None:
                 await self.record(held.end)
             elif isinstance(passage := line.breakers.enter(line.model, self._clock.now()), Failure):
@@ -230,12 +235,12 @@ class Driver:
                     await self._exchanged(held.effect, line, passage, held)
 
     async def _exchanged(self, effect: AskModel, line: Line, passage: Passage, held: Held) -> None:
-        request, notes = effect.request, effect.notes
-        if self._choose is not None:
+        request, notes, aside = effect.request, effect.notes, effect.summary_of
+        if self._choose is not None and not aside:
             choice = self._choose(effect.step)
             await self._hands.show(chosen_unseen(self.state, choice))
             request, notes = assemble(self.state, choice, request.max_tokens)
-        if change := moved(self.state, request):
+        if not aside and (change := moved(self.state, request)):
             await self.record(change)
             if refusal(self.state):
                 return
@@ -256,12 +261,15 @@ class Driver:
                 wait_source=effect.wait_source,
                 reserved=held.reservation,
                 marks=request.marks,
+                summary_of=aside,
+                seat="" if line.model.seat == self.state.settings.model.seat else line.model.seat,
             )
         )
         self._exchange, self._asked_at = exchange, self.state.now
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
-                reply = await held.ask(exchange, self._heard, self._clock.now(), passage.heard, self._cost)
+                heard = self._heard if not aside else lambda _: None
+                reply = await held.ask(exchange, heard, self._clock.now(), passage.heard, self._cost)
         except ProviderError as error:
             passage.failed(error.failure, self._clock.now())
             await self._failed(exchange, error.failure)
@@ -269,35 +277,36 @@ class Driver:
             await self._failed(exchange, TIME_IS_UP)
         else:
             passage.succeeded()
-            await self._replied(reply, suspicion(request, reply.usage))
+            await self._replied(reply, suspicion(request, reply.usage), aside)
 
-    async def _replied(self, reply: Reply, suspected: str) -> None:
-        self._exchange = None
+    async def _replied(self, reply: Reply, suspected: str, aside: str) -> None:
+        usd, self._exchange = self._cost(reply.usage), None
         if suspected:
             LOG.warning("session %s: %s", self.session, suspected)
         reply = numbered(reply, self.state.replies + 1)
         await self.record(
             e.ModelReplied(
                 reply=reply,
-                usd=self._cost(reply.usage),
-                objection=self._objection(reply),
-                claims=self._hands.claims(reply),
+                usd=usd,
+                objection="" if aside else self._objection(reply),
+                claims=() if aside else self._hands.claims(reply),
                 suspicion=suspected,
+                summary_of=aside,
             )
         )
         if degraded := alarm(self.state):
             await self.record(degraded)
 
     async def _failed(self, exchange: Exchange, failure: Failure) -> None:
+        usage, usd, partial = self.usage, self.usd, self.partial
         self._exchange = None
-        usage = exchange.usage
         await self.record(
             e.ModelFailed(
                 failure=failure,
                 blamed=exchange.blamed(failure),
-                partial=exchange.partial,
+                partial=partial,
                 usage=usage,
-                usd=self._cost(usage),
+                usd=usd,
                 discarded=await self._hands.ahead.discard(),
                 chance=self._chance(),
             )
@@ -309,7 +318,7 @@ class Driver:
             self._hands.start_early(self.state, delta)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
-        price = self.state.settings.model.price
+        price = (self._exchange or self.state.settings).model.price
         return price.cost(usage, self._asked_at) if price and usage and usage.known else None
 
     def _objection(self, reply: Reply) -> str:

@@ -25,6 +25,8 @@ class Lineup:
     models: tuple[Model, ...]
     laid: dict[str, Line]
     """Lines that were given, by the seat they lead to."""
+    beside: tuple[Model, ...] = ()
+    """Models that are asked for something else than to go on."""
 
     @property
     def rest(self) -> tuple[Model, ...]:
@@ -34,12 +36,12 @@ class Lineup:
     def lines(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, Line]:
         return {
             model.seat: self.laid.get(model.seat) or connect(model, clock=clock, deadlines=deadlines)
-            for model in self.models
+            for model in (*self.models, *self.beside)
         }
 
     def check_price(self, budget: Budget | None, pool: SharedBudget | None, now: float) -> None:
         limited = any(each is not None and each.usd is not None for each in (budget, pool))
-        for model in self.models if limited else ():
+        for model in (*self.models, *self.beside) if limited else ():
             if model.price is None or model.price.rates(0, now) is None:
                 raise MisuseError(
                     f"no price is known for {model.name}, so a budget in dollars cannot be held;"
@@ -47,7 +49,9 @@ class Lineup:
                 )
 
 
-def lineup_of(given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None) -> Lineup:
+def lineup_of(
+    given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None, beside: Model | None = None
+) -> Lineup:
     each = [given] if isinstance(given, str | Model | Line) else list(given)
     if not each:
         raise MisuseError("no model was given; name at least one, such as 'sim:'")
@@ -58,7 +62,7 @@ def lineup_of(given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | Non
     seats = [model.seat for model in models]
     if twice := [seat for at, seat in enumerate(seats) if seat in seats[:at]]:
         raise MisuseError(f"{twice[0]} is in the chain twice; a model that failed is not asked again")
-    return Lineup(models=models, laid=laid)
+    return Lineup(models=models, laid=laid, beside=(beside,) if beside is not None else ())
 
 
 def beginning(settings: Settings, lines: dict[str, Line], now: float) -> Settings:

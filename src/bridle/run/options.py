@@ -8,9 +8,14 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import TypedDict
 
+from msgspec.structs import replace
+
+from ..values.compaction import Compaction
+from ..values.errors import MisuseError
 from ..values.request import Thinking
 from ..values.settings import CacheTtl, OnTruncation, PrefixRule
 from .given import check_numbers
+from .line import model_of
 
 
 class Options(TypedDict, total=False):
@@ -35,11 +40,15 @@ class Options(TypedDict, total=False):
     """How long a provider that takes marks keeps prompts."""
     prefix: PrefixRule
     """`strict` ends a run before a prompt whose beginning has changed is paid for anew."""
+    compaction: Compaction | None
+    """When a conversation is made shorter, how far and by whom; None for never."""
+    context_tokens: int | None
+    """The window, where it is not what the model's table says."""
     on_truncation: OnTruncation
     """What a prompt is that a server seems not to have read whole: event or error."""
 
 
-NUMBERS = ("max_tokens", "repeats_max", "attempts_max", "result_characters")
+NUMBERS = ("max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens")
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:
@@ -51,3 +60,15 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"an agent has no setting {name!r}{hint}")
     check_numbers(**{name: given[name] for name in NUMBERS if name in given})
+
+
+def with_summariser(given: Options) -> Options:
+    """The same with the model that writes summaries looked up, and its shares in order."""
+    wish = given.get("compaction")
+    if wish is None:
+        return given
+    if not isinstance(wish, Compaction):
+        raise MisuseError(f"compaction is a Compaction(at=…, to=…) or None, not {wish!r}")
+    if not 0 < wish.to < wish.at <= 1 or not 0 <= wish.keep < wish.to or wish.pictures < 0:
+        raise MisuseError(f"a compaction has 0 <= keep < to < at <= 1 and pictures >= 0; not {wish!r}")
+    return {**given, "compaction": replace(wish, model=model_of(wish.model))} if wish.model else given

@@ -13,9 +13,10 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..core.budget import bill, fitting, room, worst_case
-from ..core.context import assemble
+from ..core.context import roomed
 from ..core.effects import AskModel
 from ..core.state import State
+from ..core.summary import asked_now_by
 from ..values.delta import Delta
 from ..values.event import RunEnded
 from ..values.message import Reply
@@ -66,6 +67,7 @@ class Held:
 @asynccontextmanager
 async def set_aside(pool: Pool, state: State, effect: AskModel, seconds: float | None) -> AsyncIterator[Held]:
     """The worst case of a call, kept from everybody else for as long as the call takes."""
+    state = asked_now_by(state, effect.request.model.seat)
     if pool is None:
         yield Held(state, effect)
         return
@@ -83,7 +85,7 @@ async def set_aside(pool: Pool, state: State, effect: AskModel, seconds: float |
         return
     most = hold.reservation.output_tokens
     if most < wanted.output_tokens:
-        effect = replace(effect, request=assemble(state, output_tokens_max=most)[0])
+        effect = replace(effect, request=roomed(effect.request, most))
     try:
         yield Held(state, effect, hold)
     finally:

@@ -1,7 +1,14 @@
-"""A question to a person about one call, and the answer."""
+"""A question to a person about one call, and the answer; the two events at the end are how a log has them."""
 
-from .event import Answer, Question
+from typing import Literal
+
+from .policy import Claim
+from .quiet import Quiet
 from .value import Value
+
+Question = Literal["run", "in_doubt"]
+Answer = Literal["approve", "reject", "done"]
+"""`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
 
 
 class PendingApproval(Value):
@@ -31,3 +38,35 @@ class Verdict(Value):
     arguments: str | None = None
     reason: str = ""
     by: str = ""
+
+
+class ApprovalAsked(Quiet, tag="approval_asked"):
+    """A person must decide about a call; the run waits, in this process or in none."""
+
+    call_id: str
+    binding: str
+    """Hash of the tool, the arguments, the call and the policy: an answer holds for exactly this."""
+    rule: str
+    question: Question = "run"
+    """`in_doubt`: it was started and never finished; shall it be run again, or was it done?"""
+    expires_at: float | None = None
+
+    @property
+    def once(self) -> str | None:
+        return f"ask:{self.binding}"
+
+
+class ApprovalAnswered(Quiet, tag="approval_answered"):
+    call_id: str
+    binding: str
+    answer: Answer
+    arguments: str | None = None
+    """What to run it with instead, as JSON text."""
+    reason: str = ""
+    by: str = ""
+    claim: Claim | None = None
+    """What the tool's own code says of the call with those arguments."""
+
+    @property
+    def once(self) -> str | None:
+        return f"answer:{self.binding}"

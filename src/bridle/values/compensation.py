@@ -1,7 +1,9 @@
-"""What a run has done that can be undone."""
+"""What a run has done that can be undone; the two events at the end are how a log has the undoing."""
 
 from typing import Literal
 
+from .parts import ToolResult
+from .quiet import Quiet
 from .value import Value
 from .whole import Whole
 
@@ -28,3 +30,27 @@ class Compensation(Value):
     attempt: int = 0
     result: str = ""
     """What undoing it brought, or why it failed."""
+
+
+class CompensationStarted(Quiet, tag="compensation_started"):
+    """Undoing a completed call is about to begin."""
+
+    call_id: str
+    """The call to be undone."""
+    name: str
+    key: str
+    attempt: int = 1
+
+    @property
+    def once(self) -> str | None:
+        return f"undo:{self.call_id}#{self.attempt}"
+
+
+class CompensationFinished(Quiet, tag="compensation_finished"):
+    call_id: str
+    attempt: int
+    result: ToolResult
+
+    @property
+    def once(self) -> str | None:
+        return f"undone:{self.call_id}#{self.attempt}"

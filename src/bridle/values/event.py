@@ -8,14 +8,21 @@ Events are kept for ever and a session is nothing but its events.  Hence:
   - What was decided by code outside the core (a price, a choice made by a
     callable) is recorded with the event, so that folding needs no outside world.
 
-`once` names what must not be in a log twice, whatever retries above the store do.
+`once` names what must not be in a log twice, whatever retries above the store do.  The events of a concept
+that has a file of its own (approvals, undoing, the view, the cache) stand there.
 """
 
 from decimal import Decimal
 from typing import Literal
 
-from .cached import CacheDegraded as CacheDegraded  # noqa: PLC0414
-from .cached import PrefixMoved as PrefixMoved  # noqa: PLC0414
+from .approval import Answer as Answer
+from .approval import ApprovalAnswered as ApprovalAnswered
+from .approval import ApprovalAsked as ApprovalAsked
+from .approval import Question as Question
+from .cached import CacheDegraded as CacheDegraded
+from .cached import PrefixMoved as PrefixMoved
+from .compensation import CompensationFinished as CompensationFinished
+from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
 from .message import Message, Reply
 from .model import Model
@@ -25,21 +32,21 @@ from .quiet import Quiet
 from .request import Mark, ToolChoice
 from .settings import Settings
 from .usage import Budget, Reservation, Usage
-from .value import Value
+from .view import Change as Change
+from .view import Compacted as Compacted
+from .view import Spot as Spot
+from .view import ViewChanged as ViewChanged
 from .whole import Whole
 
 RunStop = Literal[
-    "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting"
-]
+    "done", "budget", "steps", "seconds", "no_progress", "refused", "cancelled", "failed", "waiting",
+    "context",
+]  # fmt: skip
 
 How = Literal["run", "probe", "person"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
 sent is no longer the same."""
-
-Question = Literal["run", "in_doubt"]
-Answer = Literal["approve", "reject", "done"]
-"""`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
 
 
 class Configured(Quiet, tag="configured"):
@@ -66,35 +73,6 @@ class Imported(Quiet, tag="imported"):
     messages: tuple[Message, ...]
     repairs: tuple[str, ...] = ()
     """What had to be put right in it, one sentence each."""
-
-
-Spot = tuple[str, int, int]
-"""A message, which of its parts, and which part of a tool result or -1."""
-
-
-class Change(Value):
-    """One part of what is sent, replaced by words, or left out when there are none.
-
-    The log keeps the original; only the view that goes to models changes.
-    """
-
-    message: str
-    part: int
-    """Which part of the message as it was said, whatever was changed in it since."""
-    inner: int = -1
-    """Which part of a tool result; -1 for the part itself."""
-    words: str = ""
-    plain: bool = False
-    """The part stays, without what only its provider can read."""
-
-
-class ViewChanged(Quiet, tag="view_changed"):
-    """What goes to models from here on differs from what was said; decided once, and for a stated reason."""
-
-    changes: tuple[Change, ...]
-    why: str
-    seat: str = ""
-    """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
 
 
 class ToolsShown(Quiet, tag="tools_shown"):
@@ -135,6 +113,10 @@ class ModelAsked(Quiet, tag="model_asked"):
     reserved: Reservation | None = None  # of a budget that is shared
     marks: tuple[Mark, ...] = ()
     """Up to where the provider was asked to keep the prompt, and for how long."""
+    summary_of: str = ""
+    """The last message of those that a summary is asked for; empty when the conversation is to go on."""
+    seat: str = ""
+    """Who was asked for it, where that is not the model of the settings."""
 
 
 class ModelReplied(Quiet, tag="model_replied"):
@@ -146,6 +128,8 @@ class ModelReplied(Quiet, tag="model_replied"):
     """What the tools' own code says of the calls."""
     suspicion: str = ""
     """Why the model has probably not read all of the prompt."""
+    summary_of: str = ""
+    """As the question says: this is no part of the conversation."""
 
 
 class ModelFailed(Quiet, tag="model_failed"):
@@ -197,38 +181,6 @@ class ToolProbed(Quiet, tag="tool_probed"):
         return f"probe:{self.call_id}#{self.attempt}"
 
 
-class ApprovalAsked(Quiet, tag="approval_asked"):
-    """A person must decide about a call; the run waits, in this process or in none."""
-
-    call_id: str
-    binding: str
-    """Hash of the tool, the arguments, the call and the policy: an answer holds for exactly this."""
-    rule: str
-    question: Question = "run"
-    """`in_doubt`: it was started and never finished; shall it be run again, or was it done?"""
-    expires_at: float | None = None
-
-    @property
-    def once(self) -> str | None:
-        return f"ask:{self.binding}"
-
-
-class ApprovalAnswered(Quiet, tag="approval_answered"):
-    call_id: str
-    binding: str
-    answer: Answer
-    arguments: str | None = None
-    """What to run it with instead, as JSON text."""
-    reason: str = ""
-    by: str = ""
-    claim: Claim | None = None
-    """What the tool's own code says of the call with those arguments."""
-
-    @property
-    def once(self) -> str | None:
-        return f"answer:{self.binding}"
-
-
 class ToolFinished(Quiet, tag="tool_finished"):
     """The receipt: a call with one is never run again."""
 
@@ -247,30 +199,6 @@ class ToolFinished(Quiet, tag="tool_finished"):
     @property
     def refers(self) -> tuple[str, ...]:
         return (self.whole.hash,) if self.whole else ()
-
-
-class CompensationStarted(Quiet, tag="compensation_started"):
-    """Undoing a completed call is about to begin."""
-
-    call_id: str
-    """The call to be undone."""
-    name: str
-    key: str
-    attempt: int = 1
-
-    @property
-    def once(self) -> str | None:
-        return f"undo:{self.call_id}#{self.attempt}"
-
-
-class CompensationFinished(Quiet, tag="compensation_finished"):
-    call_id: str
-    attempt: int
-    result: ToolResult
-
-    @property
-    def once(self) -> str | None:
-        return f"undone:{self.call_id}#{self.attempt}"
 
 
 class Nudged(Quiet, tag="nudged"):
@@ -315,6 +243,7 @@ Event = (
     | Imported
     | Prompted
     | ViewChanged
+    | Compacted
     | ToolsShown
     | PrefixMoved
     | CacheDegraded

@@ -6,6 +6,7 @@ that a log tells on its own what was asked of whom and with which tools.
 
 from typing import Literal
 
+from .compaction import Compaction
 from .model import Abilities, Endpoint, Model
 from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec, Ttl
@@ -73,8 +74,16 @@ class Settings(Value):
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
     prefix: PrefixRule = "report"
+    compaction: Compaction | None = Compaction()
+    """When and how far conversations are made shorter; None for never."""
+    context_tokens: int | None = None
+    """The window, where it is not the model's own."""
     extras: tuple[Extra, ...] = ()
     on_truncation: OnTruncation = "event"
+
+    @property
+    def window_tokens(self) -> int:
+        return self.context_tokens or self.model.abilities.context_tokens
 
     @property
     def every_tool(self) -> tuple[ToolSpec, ...]:

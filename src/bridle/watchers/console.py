@@ -57,6 +57,8 @@ class Console:
                 self._streamed = False
                 for note in notes:
                     self.note(f"· {note}", "yellow")
+            case e.ModelReplied(summary_of=through) if through:
+                pass  # no part of the conversation; what comes of it is told next
             case e.ModelReplied(reply=reply):
                 if not self._streamed and reply.text:
                     self._say(reply.text)
@@ -72,6 +74,8 @@ class Console:
                 self._finished(result, at)
             case e.ViewChanged(changes=changes, why=why):
                 self.note(f"· {len(changes)} parts are no longer sent: {why}", "yellow")
+            case e.Compacted(before_tokens=before, after_tokens=after, why=why):
+                self.note(f"· made shorter, from {before:,} to {after:,} tokens: {why}", "yellow")
             case e.ToolsShown(names=names, why=why) if names:
                 self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
             case e.Repaired(items=items):

@@ -1,0 +1,337 @@
+"""Make a conversation shorter before it no longer fits: when, what, and how far.
+
+Looked at before every request, in the midst of a run as well as at its beginning.  Nothing is done below
+the gate (`weighing.gate`).  Above it the strategies of `STRATEGIES` are tried in their order until the
+prompt is down to the target, all in one recorded event: each change of what was sent before makes the
+provider read it anew, so it is done seldom and thoroughly, and the event says what that costs.
+
+Rule 1: the log keeps every original; only the view is shorter.
+Rule 2: a call and its result are never parted, and the newest messages stay as they are.
+Rule 3: what people said stays, word for word.  Only a text of an earlier run that is longer than anything
+        a person types, in a prompt that does not fit, becomes its beginning and its end.
+Rule 4: a summary is written from what was said, before anything shrinks, while the provider still
+        has it in its cache; and only when shrinking would not be enough.
+Rule 5: two tries in vain are the end of the run, with the names of what cannot shrink.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from ..values.event import Change, Compacted
+from ..values.message import Message
+from ..values.parts import Part, Text, ToolResult
+from ..values.request import Request
+from ..values.value import Value
+from .effects import Compact, End
+from .excerpt import READ_RESULT
+from .handoff import old_pictures, seen, viewed, without_reasoning
+from .rebinding import moved_by
+from .saying import text_tokens
+from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_text, verbose_text
+from .state import Phase, State
+from .stuck import stuck
+from .summary import ASK, HEADING, LABEL, LEAD, request_for, summariser, summary_words
+from .weighing import (
+    CHARACTERS_PER_TOKEN,
+    filled,
+    gate,
+    least,
+    limit,
+    message_weight,
+    price_anew,
+    scaled,
+    weight,
+)
+
+TRIES_MAX = 2
+WORTH_SHARE = 0.1
+"""Of the window: what a change must gain to be worth reading everything behind it anew."""
+GROWTH_SHARE = 0.05
+"""Of the window: how much more there must be before another try after one in vain."""
+TOKENS_PER_WORD = 2
+"""Of a summary, with some to spare: it is full of names and numbers."""
+REPLY_TOKENS_MAX = 8_000
+"""Room for a summary with the thinking before it."""
+SUMMARY_SHARE = 0.125
+PIECE_SHARE = 0.5
+"""Of the window: how much is summarised at a time, when all of it does not fit."""
+PIECES_MAX = 4
+
+
+class SummaryWanted(Value):
+    """Old turns are to give way, and somebody has to say what was in them."""
+
+    request: Request
+    through: str
+
+
+def compaction(state: State) -> Compact | SummaryWanted | End | None:
+    """What has to be done before the model can be asked; None when nothing has."""
+    wish, squeeze = state.settings.compaction, state.run.squeeze
+    if wish is None or state.phase is not Phase.ASKING:
+        return None
+    if squeeze.summary:
+        return Compact(event=_with_summary(state))
+    now = filled(state)
+    if now <= gate(state):
+        return None
+    if squeeze.failed >= TRIES_MAX or squeeze.pieces > PIECES_MAX:
+        return stuck(state)
+    hard = now > limit(state)
+    if squeeze.failed and not hard and now - squeeze.tried_tokens < _share(state, GROWTH_SHARE):
+        return None
+    smaller = _shrunk(state)
+    gain = now - smaller.after_tokens
+    if smaller.changes and smaller.after_tokens <= _share(state, wish.to):
+        return Compact(event=smaller)
+    whole = _sendable(state)
+    if not whole and smaller.changes and gain >= _share(state, WORTH_SHARE):
+        return Compact(event=smaller)
+    wanted = _summary_wanted(state, whole=whole, hard=hard)
+    if wanted is not None:
+        return wanted
+    if smaller.changes and (hard or gain >= _share(state, WORTH_SHARE)):
+        return Compact(event=smaller)
+    return stuck(state) if least(state) > state.settings.window_tokens else None
+
+
+def compacted(state: State, event: Compacted, at: float, proof: str) -> State:
+    before, squeeze = filled(state), state.run.squeeze
+    in_vain = event.after_tokens > gate(state) and before - event.after_tokens < before * WORTH_SHARE
+    failed = squeeze.failed + 1 if in_vain else squeeze.failed if squeeze.overflow else 0
+    fresh = replace(
+        squeeze, overflow="", failed=failed, tried_tokens=event.after_tokens, fresh=True, asked="", summary=""
+    )
+    run = replace(state.run, squeeze=fresh, failure=None if squeeze.overflow else state.run.failure)
+    after = viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event))
+    # Money is set aside for the dear estimate, the window is filled by the fair one.
+    dear = max(event.after_tokens, min(state.prompt_tokens, weight(after, after.view)))
+    return replace(
+        after,
+        prompt_tokens=dear,
+        slack_tokens=dear - event.after_tokens,
+        counted_tokens=min(event.after_tokens, state.counted_tokens * event.after_tokens // max(before, 1)),
+    )
+
+
+def _share(state: State, share: float) -> int:
+    return int(share * state.settings.window_tokens)
+
+
+def tail_start(state: State) -> int:
+    """The first message of the transcript that is new enough to stay as it is.
+
+    Never one with results: the call they belong to stays with them.
+    """
+    wish, messages = state.settings.compaction, state.transcript.messages
+    assert wish is not None
+    whole, room = weight(state, state.view), _share(state, wish.keep)
+    start, taken = len(messages), 0
+    for at in range(len(messages) - 1, state.covered - 1, -1):
+        taken += message_weight(state, messages[at])
+        if start < len(messages) and scaled(state, taken, whole) > room:
+            break
+        if messages[at].role != "tool":
+            start = at
+    return start
+
+
+def _shrunk(state: State, summary: Compacted | None = None) -> Compacted:
+    """The view without what can go without a summary, as far down as it goes or has to."""
+    assert state.settings.compaction is not None
+    event = summary or Compacted(how=(), why="")
+    event = _weighed(state, replace(event, before_tokens=filled(state)))
+    for strategy in STRATEGIES:
+        if strategy.find is None or event.after_tokens <= _share(state, state.settings.compaction.to):
+            continue
+        if strategy.hard and event.after_tokens <= limit(state):
+            continue
+        known = {(change.message, change.part, change.inner) for change in event.changes}
+        found = (each for each in strategy.find(state) if (each.message, each.part, each.inner) not in known)
+        if changes := tuple(found):
+            more = replace(event, changes=(*event.changes, *changes), how=(*event.how, strategy.name))
+            event = _weighed(state, more)
+    return replace(event, why=_why(state))
+
+
+def _weighed(state: State, event: Compacted) -> Compacted:
+    """With what is left of the prompt, and what of that has to be read anew."""
+    view, _, _ = seen(state.transcript.messages, (*state.recorded, event), state.settings.model)
+    whole = weight(state, state.view)
+    pairs = enumerate(zip(state.view, view, strict=False))
+    first = next((at for at, (old, new) in pairs if old != new), min(len(view), len(state.view)))
+    anew = scaled(state, sum(message_weight(state, message) for message in view[first:]), whole)
+    after = scaled(state, weight(state, view), whole)
+    return replace(event, after_tokens=after, anew_tokens=anew, usd=price_anew(state, anew))
+
+
+def _why(state: State) -> str:
+    squeeze = state.run.squeeze
+    if squeeze.overflow:
+        return f"it did not fit into the model's window: {squeeze.said or 'the reply ended there'}"
+    window = state.settings.window_tokens
+    return f"the next prompt would fill {filled(state):,} of {window:,} tokens, more than {gate(state):,}"
+
+
+def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted | None:
+    """A summary of the old turns, if there are enough of them; of the first of them, if they are too many."""
+    messages, shift = state.transcript.messages, bool(state.covered) - state.covered
+    end = tail_start(state)
+    if not whole:
+        end = min(end, _piece_end(state))
+    if end <= state.covered or messages[end - 1].id == "":
+        return None
+    all_weight = weight(state, state.view)
+    said = sum(message_weight(state, each) for each in messages[:end] if each.id in state.prompts)
+    old = sum(message_weight(state, message) for message in state.view[: end + shift])
+    gain = scaled(state, old - said, all_weight) - TOKENS_PER_WORD * summary_words(state)
+    if gain < (_share(state, WORTH_SHARE) if not hard else 1):
+        return None
+    told = state.view[: end + shift] if not whole else _finished(state.view)
+    request = request_for(state, told)
+    room = min(request.max_tokens or REPLY_TOKENS_MAX, _reply_tokens(state))
+    return SummaryWanted(request=replace(request, max_tokens=room), through=messages[end - 1].id)
+
+
+def _finished(view: tuple[Message, ...]) -> tuple[Message, ...]:
+    """Without a reply that the model has not ended yet: nothing may be said behind that."""
+    return view[:-1] if view[-1].role == "assistant" else view
+
+
+def _reply_tokens(state: State) -> int:
+    window = min(state.settings.window_tokens, summariser(state).abilities.context_tokens)
+    return max(1, min(REPLY_TOKENS_MAX, int(window * SUMMARY_SHARE)))
+
+
+def _sendable(state: State) -> bool:
+    """Whether the whole view can be sent with the question for a summary behind it."""
+    squeeze, other = state.run.squeeze, summariser(state)
+    if squeeze.overflow or squeeze.pieces:
+        return False
+    own = other.seat == state.settings.model.seat
+    window = state.settings.window_tokens if own else other.abilities.context_tokens
+    return filled(state) + text_tokens(ASK) + _reply_tokens(state) <= window
+
+
+def _piece_end(state: State) -> int:
+    """How far the first turns go that can be summarised at one go."""
+    messages, whole = state.transcript.messages, weight(state, state.view)
+    window = min(state.settings.window_tokens, summariser(state).abilities.context_tokens)
+    room = int(window * PIECE_SHARE) >> state.run.squeeze.pieces
+    taken = weight(state, state.view[:1]) if state.covered else weight(state, ())
+    end = state.covered
+    for at in range(state.covered, len(messages)):
+        taken += message_weight(state, state.view[at - state.covered + bool(state.covered)])
+        if scaled(state, taken, whole) > room:
+            break
+        if at + 1 == len(messages) or messages[at + 1].role != "tool":
+            end = at + 1
+    return end
+
+
+def _with_summary(state: State) -> Compacted:
+    """The summary in its place, and as much more as is still needed."""
+    squeeze, messages = state.run.squeeze, state.transcript.messages
+    end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
+    event = Compacted(
+        how=("turns",),
+        why="",
+        through=squeeze.asked,
+        prompts=tuple(message.id for message in messages[:end] if message.id in state.prompts),
+        lead=LEAD,
+        label=LABEL,
+        summary=HEADING + squeeze.summary[: _reply_tokens(state) * CHARACTERS_PER_TOKEN],
+    )
+    return _shrunk(state, event)
+
+
+def _old_pictures(state: State) -> Iterator[Change]:
+    assert state.settings.compaction is not None
+    pictures = tuple(old_pictures(state))
+    kept = state.settings.compaction.pictures
+    yield from pictures[: len(pictures) - kept]
+
+
+def _old_results(state: State) -> Iterator[Change]:
+    readable = READ_RESULT in state.settings.hidden
+    for message in state.transcript.messages[state.covered : tail_start(state)]:
+        for at, inner, text in _texts(message):
+            if inner >= 0 and len(text) > VERBOSE_CHARACTERS and (message.id, at, inner) not in state.changed:
+                words = verbose_text(text, state.wholes, readable=readable)
+                yield Change(message=message.id, part=at, inner=inner, words=words)
+
+
+def _old_reasoning(state: State) -> Iterator[Change]:
+    """Of turns that are over: in the midst of one, providers want it back beside its calls."""
+    if state.settings.model.endpoint.reasoning not in ("signed", "may_echo") or not state.prompts:
+        return
+    messages = state.transcript.messages
+    end = next((at for at, each in enumerate(messages) if each.id == state.prompts[-1]), 0)
+    changes = tuple(without_reasoning(state, messages[state.covered : min(end, tail_start(state))]))
+    if not all(change.plain for change in changes):
+        yield from changes
+
+
+def _long_texts(state: State) -> Iterator[Change]:
+    """Everywhere, but in what was said last by a person and in what the model said."""
+    for at_message, message in enumerate(state.transcript.messages):
+        sent = at_message >= state.covered or message.id in state.prompts
+        if not sent or message.role == "assistant" or message.id in state.prompts[-1:]:
+            continue
+        for at, inner, text in _texts(message):
+            if len(text) > LONG_CHARACTERS and (message.id, at, inner) not in state.changed:
+                yield Change(message=message.id, part=at, inner=inner, words=long_text(text))
+
+
+def _texts(message: Message) -> Iterator[tuple[int, int, str]]:
+    for at, part in enumerate(message.parts):
+        inside: tuple[tuple[int, Part], ...] = ((-1, part),)
+        if isinstance(part, ToolResult):
+            inside = tuple(enumerate(part.parts))
+        for inner, each in inside:
+            if isinstance(each, Text):
+                yield at, inner, each.text
+
+
+class Strategy(NamedTuple):
+    name: str
+    what: str
+    stays: str
+    find: Callable[[State], Iterator[Change]] | None
+    """The changes it comes to; None for what a model has to be asked for."""
+    hard: bool = False
+    """Only for what does not fit otherwise."""
+
+
+STRATEGIES: tuple[Strategy, ...] = (
+    Strategy("pictures", "old pictures from tools become a line", "the newest (`pictures`)", _old_pictures),
+    Strategy(
+        "results",
+        f"old tool results of more than {VERBOSE_CHARACTERS:,} characters become their beginning and end,"
+        " with the handle of the whole where the store has it",
+        "the newest messages (`keep`)",
+        _old_results,
+    ),
+    Strategy(
+        "reasoning",
+        "reasoning of earlier turns is left out, where the provider allows that",
+        "all of the current turn",
+        _old_reasoning,
+    ),
+    Strategy(
+        "texts",
+        f"texts of more than {LONG_CHARACTERS:,} characters become their beginning and end; only when it"
+        " does not fit otherwise",
+        "the latest prompt, and what the model said",
+        _long_texts,
+        hard=True,
+    ),
+    Strategy(
+        "turns",
+        "old turns give way to a summary, which a model is asked for",
+        "what people said, and the newest messages (`keep`)",
+        None,
+    ),
+)
