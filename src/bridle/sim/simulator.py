@@ -203,7 +203,7 @@ class Simulator:
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
         layout = self._laid_out(heard, request)
-        reply, spoken = self._spoken(heard, request, decided.reply, layout)
+        reply, spoken = self._spoken(heard, request, decided, layout)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
             Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
@@ -225,11 +225,14 @@ class Simulator:
         return Layout(heard.prompt, account, model.abilities, model.id)
 
     def _spoken(
-        self, heard: Heard, request: Request, reply: Reply, layout: Layout | None
+        self, heard: Heard, request: Request, turn: Turn, layout: Layout | None
     ) -> tuple[Reply, HttpReply]:
         """The reply as it is measured, and on the wire with what is told of the cache."""
         usage = self.cache.weighed(layout, self.clock.now()) if layout else None
-        reply = sealed(heard.codec.family, heard.asked, measured(request, reply, usage))
+        reply = measured(request, turn.reply, usage)
+        if turn.usage is not None:
+            reply = replace(reply, usage=turn.usage)
+        reply = sealed(heard.codec.family, heard.asked, reply)
         spoken = heard.codec.speak(reply, stream=request.stream)
         teller = teller_of(heard.codec.family)
         if layout is None or usage is None or teller is None:
