@@ -192,7 +192,6 @@ def test_a_conversation_too_long_for_one_goes_to_one_with_a_larger_window_only()
     assert (len(one.script.requests), len(smaller.script.requests)) == (1, 0)
 
 
-
 def test_prices_and_limits_are_those_of_the_model_that_answers():
     async def story():
         house = House("anthropic", "gemini", budget=Budget(usd=1.0))

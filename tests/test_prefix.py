@@ -72,7 +72,9 @@ def moves(store, session="s"):
 
 def agent(store, *replies, model="", **given):
     return Agent(
-        scripted(*replies, model=model), store=store, **{"tools": [look, weigh], "instructions": "Be kind.", **given}
+        scripted(*replies, model=model),
+        store=store,
+        **{"tools": [look, weigh], "instructions": "Be kind.", **given},
     )
 
 

@@ -76,7 +76,6 @@ def test_a_run():
     assert outcomes == ["ok", "ok", "invalid", "invalid", "ok", "error"]
     assert result.steps == 3
     assert result.usage.total > 100
-    assert result.usd > 0
 
 
 def test_a_session_goes_on_in_another_agent():

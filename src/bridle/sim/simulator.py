@@ -4,8 +4,12 @@
 heard by its family, checked against the family's rules, answered by the brain, measured,
 and delivered as a timeline.  What is remembered between two requests: what was refused,
 which prompts are cached, and which troubles a conversation has already met.
+
+Python's audit events `bridle.heard` and `bridle.refused` tell whoever listens in this process of every
+request and of every one that was turned away, whichever simulator it was sent to.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -95,6 +99,7 @@ class Simulator:
 
     async def answer(self, outgoing: Outgoing) -> Timeline:
         family, timeline = self._answer(outgoing)
+        sys.audit("bridle.heard", family, outgoing.body, self.strict)
         if self._log is not None:
             answer = Recording(status=timeline.status, headers=timeline.headers, body=timeline.body)
             self._log(scrubbed(outgoing, answer, family))
@@ -188,6 +193,7 @@ class Simulator:
         refusal = Refusal(
             family=heard.codec.family, rule=rule, message=failure.message, path=heard.asked.path
         )
+        sys.audit("bridle.refused", refusal, heard.asked.body)
         self.refusals.append(refusal)
         del self.refusals[:-REFUSALS_MAX]
         return _whole(heard.codec.speak_failure(failure))

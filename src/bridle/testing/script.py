@@ -121,7 +121,5 @@ def _played(request: Request, reply: Reply) -> Turn:
         written if isinstance(written, ToolCall) and written.wire_id else placed
         for written, placed in zip(reply.parts, said.parts, strict=True)
     )
-    said = replace(
-        said, parts=parts, stop=reply.stop, stop_detail=reply.stop_detail, id=reply.id or said.id
-    )
+    said = replace(said, parts=parts, stop=reply.stop, stop_detail=reply.stop_detail, id=reply.id or said.id)
     return Turn(reply=said, usage=reply.usage if reply.usage != Usage() else None)
