@@ -40,6 +40,33 @@ ELSEWHERE = {
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }
 """Tests whose requests no strict simulator hears, and why."""
+BYTES = {
+    "decoding": (
+        r"\.decoder\(",
+        """
+        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py
+        test_bedrock_converse_decode.py test_bedrock_converse_failures.py
+        test_bedrock_converse_quirks.py test_codecs.py test_costs.py test_eventstream.py
+        test_failures.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
+        test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
+        test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
+        test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py
+        """,
+    ),
+    "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_http.py test_pool.py"),
+    "applications": (
+        r"InProcessTransport\(",
+        """
+        sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_failures.py test_faults.py
+        test_forensics.py test_inprocess.py test_prefix.py test_retry.py test_simulator.py
+        """,
+    ),
+    "transports": (r"def open\(self", "test_early.py test_large_catalogue.py"),
+    "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py"),
+}
+"""By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
+
+Decoding asks nobody.  What the others send is judged as everything is: this tells where to look."""
 
 _NOW = [Account()]
 _TOTALS = Counter()
