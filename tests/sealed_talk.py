@@ -9,12 +9,13 @@ from msgspec.structs import replace
 
 from bridle import Agent, tool
 from bridle.ports.codec import HttpReply
-from bridle.ports.transport import Outgoing
+from bridle.ports.transport import Outgoing, Timeline
 from bridle.providers import load
 from bridle.providers.catalogue import find
 from bridle.run.line import Line
 from bridle.sim.app import respond
 from bridle.sim.brain import decide
+from bridle.sim.simulator import Simulator
 from bridle.testing import FakeClock
 from bridle.testing.codec_samples import PIXEL
 from bridle.transports.inprocess import InProcessTransport
@@ -76,11 +77,14 @@ class Watched:
         model = self.model
         return Line(model=model, codec=load(model.endpoint.family), transport=InProcessTransport(self.answer))
 
-    async def answer(self, outgoing: Outgoing) -> HttpReply:
+    def __post_init__(self) -> None:
+        self.simulator = Simulator(self.brain)
+
+    async def answer(self, outgoing: Outgoing) -> Timeline:
         self.asked.append(outgoing)
-        reply = respond(outgoing, self.brain)
+        reply = await self.simulator.answer(outgoing)
         if reply.status >= 400:
-            self.refusals.append(told(reply))
+            self.refusals.append(told(HttpReply(status=reply.status, headers=(), frames=(reply.body,))))
         return reply
 
     async def say(self, words: str, store, *, stream: bool = False):

@@ -7,6 +7,7 @@ from decimal import Decimal
 import msgspec
 import pydantic
 import pytest
+from msgspec.structs import replace
 
 from bridle import (
     Agent,
@@ -21,13 +22,12 @@ from bridle import (
     UnknownModel,
     tool,
 )
-from bridle.run.line import Line
+from bridle.run.line import Line, locate
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import calls
 from bridle.values.errors import Failure
 from bridle.values.event import ModelAsked
-from bridle.values.model import Abilities
 from bridle.values.request import Sampling, Thinking
 
 MODELS = {
@@ -36,12 +36,20 @@ MODELS = {
     "openai": "gpt-6-sol",
     "bedrock": "anthropic.claude-sonnet-5-5",
 }
+FORCED = "sim:anthropic/claude-sonnet-5"
+"""A model that can be made to call a tool, and answers in a shape without."""
+BY_CALL = "sim:gemini/gemini-2.5-pro"
+"""A model that answers in a shape by calling."""
 
 
 @tool(effect="read")
 def add(a: int, b: int) -> int:
     """Add."""
     return a + b
+
+
+def unpriced(*replies):
+    return scripted(*replies, model=replace(locate("sim:"), price=None))
 
 
 def test_an_empty_prompt_is_refused():
@@ -76,7 +84,7 @@ def test_a_session_to_resume_must_exist():
 
 def test_dollars_need_a_price():
     with pytest.raises(MisuseError, match="no price"):
-        Agent(scripted("x"), budget=Budget(usd=1)).run_sync("hi")
+        Agent(unpriced("x"), budget=Budget(usd=1)).run_sync("hi")
 
 
 @pytest.mark.parametrize(
@@ -98,7 +106,7 @@ def test_tool_choice_by_step():
     async def main():
         store = MemoryStore()
         choose = lambda step: "add" if step == 1 else "none"  # noqa: E731
-        line = scripted(calls(("add", {"a": 1, "b": 2})), "3")
+        line = scripted(calls(("add", {"a": 1, "b": 2})), "3", model=FORCED)
         await Agent(line, tools=[add], tool_choice=choose, store=store).run("?", session="s")
         asked = [r.event.tool_choice for r in await store.read("s") if isinstance(r.event, ModelAsked)]
         assert asked == [ToolChoice(mode="tool", name="add"), ToolChoice(mode="none")]
@@ -130,16 +138,16 @@ class Even(pydantic.BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("mode", "reply"),
-    [("native", '{"city":"Oslo","degrees":3}'), ("tool", calls(("Weather", {"city": "Oslo", "degrees": 3})))],
+    ("model", "reply"),
+    [(FORCED, '{"city":"Oslo","degrees":3}'), (BY_CALL, calls(("Weather", {"city": "Oslo", "degrees": 3})))],
 )
-def test_an_answer_in_a_shape(mode, reply):
-    line = scripted(reply, abilities=Abilities(structured_output=mode))
+def test_an_answer_in_a_shape(model, reply):
+    line = scripted(reply, model=model)
     assert Agent(line, output=Weather).run_sync("?").output == Weather("Oslo", 3)
 
 
 def test_what_the_type_refuses_is_asked_for_again():
-    line = scripted(calls(("Even", {"n": 3})), calls(("Even", {"n": 4})))
+    line = scripted(calls(("Even", {"n": 3})), calls(("Even", {"n": 4})), model=BY_CALL)
     result = Agent(line, output=Even).run_sync("an even number?")
     assert result.output == Even(n=4)
     assert "must be even" in result.messages[2].results[0].text
@@ -147,7 +155,7 @@ def test_what_the_type_refuses_is_asked_for_again():
 
 def test_plain_schemas_give_plain_data():
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    result = Agent(scripted(calls(("final_answer", {"n": 1}))), output=schema).run_sync("?")
+    result = Agent(scripted(calls(("final_answer", {"n": 1})), model=BY_CALL), output=schema).run_sync("?")
     assert result.output == {"n": 1}
 
 
@@ -288,7 +296,7 @@ class Picky:
 
 
 def test_whatever_a_type_raises_is_an_objection():
-    line = scripted(calls(("Picky", {"n": 3})), calls(("Picky", {"n": 7})))
+    line = scripted(calls(("Picky", {"n": 3})), calls(("Picky", {"n": 7})), model=BY_CALL)
     assert Agent(line, output=Picky).run_sync("?").output == Picky(7)
 
 
@@ -299,16 +307,16 @@ def test_an_answer_and_a_tool_of_one_name_are_refused():
         return ""
 
     with pytest.raises(MisuseError, match="Weather"):
-        Agent(scripted("x"), tools=[named], output=Weather)
+        Agent(scripted("x", model=BY_CALL), tools=[named], output=Weather)
 
 
 def test_no_calls_and_an_answer_by_call_are_refused():
     with pytest.raises(MisuseError, match="none"):
-        Agent(scripted("x"), output=Weather, tool_choice="none")
+        Agent(scripted("x", model=BY_CALL), output=Weather, tool_choice="none")
 
 
 def test_a_limit_in_dollars_is_checked_on_resuming_too():
-    agent = Agent(scripted(calls(("add", {"a": 1, "b": 1})), "x"), tools=[add], budget=Budget(steps=1))
+    agent = Agent(unpriced(calls(("add", {"a": 1, "b": 1})), "x"), tools=[add], budget=Budget(steps=1))
     first = agent.run_sync("?")
     with pytest.raises(MisuseError, match="no price"):
         asyncio.run(agent.resume(first.session, budget=Budget(usd=1)))

@@ -7,20 +7,18 @@ import json
 import pytest
 
 from bridle import Agent, Media, Text, tool
-from bridle.ports.codec import HttpRequest
 from bridle.providers import load
 from bridle.providers.complaints import Complaint, complaint_in
-from bridle.run.line import Line
+from bridle.run.line import Line, locate
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.provider import ProviderSim
-from bridle.testing.script import calls, says
+from bridle.testing.script import Script, calls, says
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import event as e
 from bridle.values.errors import Failure
-from bridle.values.model import Abilities, Endpoint, Model
+from sim_families import FAMILIES, MODELS
 
-FAMILIES = ("anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse")
 SPELLINGS = {
     "anthropic": "messages.{0}.content.{1}: this cannot be processed",
     "openai_responses": "Invalid 'input[{0}].content[{1}]': this cannot be processed",
@@ -28,6 +26,8 @@ SPELLINGS = {
     "gemini": "contents[{0}].parts[{1}]: this cannot be processed",
     "bedrock_converse": "The value at messages.{0}.content.{1} is invalid",
 }
+SEEING = {"openai_chat": locate("sim:openai-chat/gpt-6.1-sol")}
+"""Models that take pictures, where the first of their family does not."""
 POISON = base64.b64encode(b"POISON" * 10).decode()
 WORDS = "words of POISONED text"
 
@@ -37,17 +37,15 @@ class Picky:
 
     def __init__(self, family, script, spelling=None):
         self.codec = load(family)
-        self.script, self.spelling = script, spelling or SPELLINGS[family]
+        self.script, self.spelling = Script(script), spelling or SPELLINGS[family]
         self.refused = 0
 
     def line(self):
-        endpoint = Endpoint(name="there", family=self.codec.family, base_url="http://there")
-        model = Model(id="m", endpoint=endpoint, abilities=Abilities())
+        model = SEEING.get(self.codec.family, MODELS[self.codec.family])
         return Line(model=model, codec=self.codec, transport=InProcessTransport(self.answer))
 
     async def answer(self, outgoing):
-        path = "/" + outgoing.url.split("/", 3)[3]
-        request = self.codec.read(HttpRequest(path=path, body=outgoing.body, headers=outgoing.headers))
+        said = await self.script.simulator.answer(outgoing)
         listed = json.loads(outgoing.body)[self.codec.listed]
         for at, item in enumerate(listed):
             pieces = item.get("content") or item.get("parts") or item.get("output") or ""
@@ -56,8 +54,7 @@ class Picky:
                     self.refused += 1
                     message = self.spelling.format(at, inner)
                     return self.codec.speak_failure(Failure(kind="invalid", message=message, status=400))
-        turn = sum(message.role == "assistant" for message in request.messages)
-        return self.codec.speak(self.script[min(turn, len(self.script) - 1)], stream=request.stream)
+        return said
 
 
 def log(agent):
@@ -136,6 +133,7 @@ def test_what_a_refusal_is_about(message, listed, found):
     "model",
     ["sim:anthropic/claude-sonnet-5-5", "sim:openai_responses/gpt-6.1-sol", "sim:gemini/gemini-3.5-flash"],
 )
+@pytest.mark.refusals
 def test_a_text_that_does_not_fit_is_shortened_and_the_session_goes_on(model):
     provider = ProviderSim(clock=FakeClock(), refusals=True)
     agent = Agent(provider.model(model), store=MemoryStore(), clock=FakeClock())

@@ -272,6 +272,7 @@ def small_windows(tmp_path, monkeypatch):
 
 @pytest.mark.usefixtures("small_windows")
 @pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.refusals
 def test_a_prompt_that_does_not_fit_is_refused_and_its_kind_is_understood(family):
     request = question(family, "word " * WINDOW)
     refused, _ = told_by(Simulator(), request)
@@ -281,7 +282,13 @@ def test_a_prompt_that_does_not_fit_is_refused_and_its_kind_is_understood(family
 
 
 @pytest.mark.usefixtures("small_windows")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize(
+    "family",
+    [
+        pytest.param(family, marks=[pytest.mark.refusals] if family == "openai_chat" else [])
+        for family in FAMILIES
+    ],
+)
 def test_an_answer_ends_where_the_window_does(family):
     prompt = "!say " + "yes " * 200 + "\n" + "word " * (WINDOW - 300)
     request = question(family, prompt, max_tokens=500)

@@ -3,22 +3,23 @@
 import asyncio
 import json
 
+import pytest
+
 from bridle import Agent, tool
-from bridle.ports.codec import HttpRequest
 from bridle.providers import load
-from bridle.run.line import Line
+from bridle.run.line import Line, locate
+from bridle.sim.keeping import Keeping
+from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.transports.inprocess import InProcessTransport
-from bridle.values.errors import Failure
 from bridle.values.event import ModelFailed
 from bridle.values.message import Message, Reply, Stop
-from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.model import Origin
 from bridle.values.parts import Reasoning, Text, ToolCall
 from bridle.values.request import Request
-from bridle.values.usage import Usage
 
 CODEC = load("openai_responses")
-MODEL = Model(id="m", endpoint=Endpoint(name="keeper", family=CODEC.family, auth="none", reasoning="signed"))
+MODEL = locate("sim:openai/gpt-6.1-sol")
 
 
 @tool(effect="read")
@@ -31,33 +32,28 @@ class Keeper:
     """Keeps every reply by its id, until told to forget."""
 
     def __init__(self):
-        self.bodies, self.known, self.count = [], set(), 0
+        self.bodies, self.count = [], 0
+        self.simulator = Simulator(self.decide)
+
+    def forget(self):
+        self.simulator.keeping = Keeping()
 
     async def answer(self, outgoing):
-        body = json.loads(outgoing.body)
-        self.bodies.append(body)
-        CODEC.read(HttpRequest(path="/responses", body=outgoing.body))
-        parent = body.get("previous_response_id")
-        if parent and parent not in self.known:
-            missing = Failure(
-                kind="forgotten", message=f"Previous response with id '{parent}' not found.", status=404
-            )
-            return CODEC.speak_failure(missing)
+        self.bodies.append(json.loads(outgoing.body))
+        return await self.simulator.answer(outgoing)
+
+    def decide(self, request):
         self.count += 1
-        name = f"resp_{self.count}"
-        if body.get("store"):
-            self.known.add(name)
         asks = self.count % 2 == 1
         part = (
             ToolCall(id="", name="look", arguments='{"n":1}', wire_id=f"call_{self.count}")
             if asks
             else Text(text="done")
         )
-        reply = Reply(
-            parts=(part,), stop=Stop.TOOLS if asks else Stop.DONE, id=name, usage=Usage(input=1, output=1),
-            origin=Origin(family=CODEC.family, endpoint="keeper", model="m"),
+        return Reply(
+            parts=(part,), stop=Stop.TOOLS if asks else Stop.DONE, id=f"resp_{self.count}",
+            origin=Origin(family=CODEC.family, endpoint=MODEL.endpoint.home, model=MODEL.id),
         )  # fmt: skip
-        return CODEC.speak(reply, stream=body.get("stream", False))
 
 
 def agent(keeper, store, **more):
@@ -79,11 +75,12 @@ def test_nothing_already_kept_is_sent_again():
     assert all(body["store"] for body in keeper.bodies)
 
 
+@pytest.mark.refusals
 def test_a_forgotten_parent_means_everything_is_sent_once():
     keeper, store = Keeper(), MemoryStore()
     subject = agent(keeper, store, chain=True)
     subject.run_sync("one", session="s")
-    keeper.known.clear()
+    keeper.forget()
     result = subject.run_sync("two", session="s")
     assert result.stop == "done"
     retried = keeper.bodies[3]
@@ -107,7 +104,7 @@ def test_a_lost_chain_is_sent_again_without_ids_and_with_its_proof():
     """What the provider forgot it also forgot under its ids; only what carries its own proof can go back."""
     sealed = Reasoning(text="hm", signature="blob", native='{"id":"rs_1"}')
     unsealed = Reasoning(text="hm", native='{"id":"rs_2"}')
-    origin = Origin(family=CODEC.family, endpoint="keeper", model="m")
+    origin = Origin(family=CODEC.family, endpoint=MODEL.endpoint.home, model=MODEL.id)
     told = [Message(role="user", parts=(Text(text="hi"),), id="m1")]
     for number, thought in enumerate((sealed, unsealed)):
         said = Text(text="ok", native=f'{{"id":"msg_{number}"}}')

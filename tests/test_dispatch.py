@@ -329,7 +329,7 @@ def test_a_call_that_came_twice_is_undone_once():
         undone.append(amount)
         return "back"
 
-    (first,) = SCRIPT.parts
+    first = replace(SCRIPT.parts[0], wire_id="w0")
     doubled = replace(SCRIPT, parts=(first, first))
     agent = Agent(scripted(doubled), tools=[bank.tool(compensate=refund)])
     result = asyncio.run(agent.run("?", session="s", budget=Budget(steps=1)))
@@ -366,7 +366,7 @@ def test_a_call_that_came_twice_in_one_reply_is_run_once():
     bank = Bank()
     made = bank.tool()
     reply = calls(("pay", {"amount": 7}), ("pay", {"amount": 8}))
-    first, second = reply.parts
+    first, second = replace(reply.parts[0], wire_id="w0"), reply.parts[1]
     doubled = replace(reply, parts=(first, first, second))
     result = run(Agent(scripted(doubled, "ok"), tools=[made]))
     assert sorted(bank.done.values()) == [7, 8]

@@ -10,54 +10,51 @@ from bridle.providers import load
 from bridle.run.line import Line
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
-from bridle.testing.script import calls, says
+from bridle.testing.script import Script, calls, says
 from bridle.values import event as e
 from bridle.values.delta import CallReady
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Stop
-from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.policy import PermissionRule, Policy
+from sim_families import FAMILIES, MODELS
 
-FAMILIES = ("anthropic", "openai_responses", "openai_chat", "gemini", "bedrock_converse", "scripted")
+ASKED_MAX = 9
 
 
 class Holding:
     """A provider that does not end its first reply before `gate` opens, and may then break it off."""
 
     def __init__(self, family, replies, *, breaks=False):
-        self.codec = load(family)
-        self.replies, self.breaks = list(replies), breaks
+        self.model, self.breaks = MODELS[family], breaks
+        self.scripts = [Script([reply] * ASKED_MAX) for reply in replies]
         self.gate = asyncio.Event()
         self.asked = 0
 
     def line(self):
-        endpoint = Endpoint(name="there", family=self.codec.family, base_url="http://there")
-        model = Model(id="m", endpoint=endpoint, abilities=Abilities())
-        return Line(model=model, codec=self.codec, transport=self)
+        return Line(model=self.model, codec=load(self.model.endpoint.family), transport=self)
 
     def open(self, outgoing):
-        return _Exchange(self)
+        self.asked += 1
+        script = self.scripts[min(self.asked, len(self.scripts)) - 1]
+        return _Exchange(self, script, outgoing)
 
 
 class _Exchange:
-    def __init__(self, provider):
-        self.provider = provider
-        self.reply = provider.codec.speak(
-            provider.replies[min(provider.asked, len(provider.replies) - 1)], stream=True
-        )
-        self.first = provider.asked == 0
-        provider.asked += 1
-        self.status = self.reply.status
-        self.headers = {name.lower(): value for name, value in self.reply.headers}
+    def __init__(self, provider, script, outgoing):
+        self.provider, self.script, self.outgoing = provider, script, outgoing
+        self.first = provider.asked == 1
 
     async def __aenter__(self):
+        self.reply = await self.script.simulator.answer(self.outgoing)
+        self.status = self.reply.status
+        self.headers = {name.lower(): value for name, value in self.reply.headers}
         return self
 
     async def __aexit__(self, *_):
         return None
 
     async def chunks(self):
-        *most, last = self.reply.frames
+        *most, last = self.reply.beats
         for frame in most:
             yield frame
         if self.first:
@@ -144,10 +141,12 @@ def test_what_ran_for_a_refused_reply_is_discarded_and_told():
 
 
 def test_what_changes_something_waits_for_the_end():
-    """With the gate shut, nothing but a tool that reads may begin; the run is cancelled while it waits."""
+    """With the gate shut, nothing but a tool that reads may begin; the run is cancelled while it waits.
+
+    On a wire that says the arguments of a call even if there are none: elsewhere such a call waits."""
 
     async def main(tools, script, policy=None):
-        provider = Holding("scripted", [script])
+        provider = Holding("openai_responses", [script])
         began = []
 
         def named(name, **options):
@@ -236,7 +235,7 @@ def test_streamed_with_early_tools_leaves_the_same_log():
 
 def test_the_time_of_a_tool_is_counted_from_its_early_start():
     async def main():
-        provider = Holding("scripted", [calls(("look", {})), says("went on")])
+        provider = Holding("openai_responses", [calls(("look", {})), says("went on")])
 
         @tool(effect="read", timeout=0.01)
         async def look() -> str:

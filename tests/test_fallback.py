@@ -179,23 +179,17 @@ def test_a_request_that_is_wrong_is_not_carried_round():
 
 
 def test_a_conversation_too_long_for_one_goes_to_one_with_a_larger_window_only():
-    def lines(*windows):
-        return [
-            _named(scripted(Failure(kind="context", message="too long"), "read"), f"m{n}", tokens)
-            for n, tokens in enumerate(windows)
-        ]
+    def line(name, tokens, *replies):
+        model = locate(f"sim:anthropic/{name}")
+        return scripted(*replies, model=model, abilities=replace(model.abilities, context_tokens=tokens))
 
-    one, smaller, larger = lines(1000, 500, 2000)
-    larger.script._failures.clear()
+    full = Failure(kind="context", message="prompt is too long: 1001 tokens > 1000 maximum", status=400)
+    one = line("claude-sonnet-5-5", 1000, full, "read")
+    smaller = line("claude-haiku-5-5", 500, full, "read")
+    larger = line("claude-opus-5-5", 2000, "read")
     result = asyncio.run(Agent([one, smaller, larger], clock=FakeClock()).run("hi"))
     assert result.text == "read"
     assert (len(one.script.requests), len(smaller.script.requests)) == (1, 0)
-
-
-def _named(line, name, context_tokens=200_000):
-    abilities = replace(line.model.abilities, context_tokens=context_tokens)
-    object.__setattr__(line, "model", replace(line.model, id=name, abilities=abilities))
-    return line
 
 
 def test_prices_and_limits_are_those_of_the_model_that_answers():

@@ -20,7 +20,7 @@ from bridle.testing import FakeClock, scripted
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import event as e
 from bridle.values.message import Reply, Stop
-from bridle.values.model import Origin
+from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Text, ToolCall
 from bridle.values.usage import Usage
 
@@ -161,7 +161,8 @@ def test_short_prompts_and_silent_providers_are_no_misses():
     assert [call.verdict for call in short.calls()] == ["cold", "minimum"]
     assert "at least 512" in short.calls()[1].why
     store = MemoryStore()
-    Agent(scripted("one", "two"), store=store).run_sync("go", session="s")
+    silence = scripted("one", "two", abilities=Abilities())
+    Agent(silence, store=store).run_sync("go", session="s")
     silent = examined(asyncio.run(store.read("s")))
     assert [call.verdict for call in silent] == ["unreported"]
     assert summed(silent).hit_rate is None

@@ -13,14 +13,15 @@ from bridle.core.handoff import BEGINNING, NO_RESULT, PICTURE_GONE, PICTURES_BAT
 from bridle.core.loop import apply
 from bridle.core.state import State
 from bridle.stores.memory import MemoryStore
-from bridle.testing.script import Script, ScriptedLine
+from bridle.testing.script import NOBODY, scripted
 from bridle.values import event as e
 from bridle.values.errors import Failure
 from bridle.values.message import Message, Reply, Stop
-from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Media, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Thinking
 from bridle.values.settings import ATTEMPTS_DEFAULT
+from sim_families import MODELS
 from test_loop import SETTINGS, Story, call, says
 
 PICTURE = Media(kind="image", media_type="image/png", data="aGk=")
@@ -427,21 +428,16 @@ def look(n: int) -> str:
 
 def speaks(family, *replies):
     """A model of that family which says these things, on its own wire."""
-    model = Model(
-        id="m",
-        endpoint=Endpoint(name="there", family=family, app="script", auth="none", reasoning="signed"),
-    )
-    return ScriptedLine(Script(replies, family), model)
+    return scripted(*replies, model=MODELS[family])
 
 
-def signed(family):
-    call = ToolCall(id="", name="look", arguments='{"n":1}', wire_id="w1")
-    parts = (Reasoning(text="hm", signature="c2ln"), Text(text="let me see"), call)
-    return Reply(parts=parts, stop=Stop.TOOLS, origin=Origin(family=family, endpoint="there", model="m"))
+def pondering():
+    call = ToolCall(id="", name="look", arguments='{"n":1}')
+    parts = (Reasoning(text="hm"), Text(text="let me see"), call)
+    return Reply(parts=parts, stop=Stop.TOOLS, origin=NOBODY)
 
 
 WORDINGS = {
-    "scripted": "no",
     "anthropic": "messages.1.content.0: Invalid `signature` in `thinking` block. The block is bound to a"
     " different conversation. Remove the block, or set `thinking.block_binding.prefix_mismatch_behavior` to"
     ' "drop_block".',
@@ -454,7 +450,7 @@ WORDINGS = {
 @pytest.mark.parametrize("times", [1, 2])
 def test_a_provider_that_refuses_reasoning_is_asked_once_more_without(family, times):
     no = Failure(kind="reasoning_refused", message=WORDINGS[family], status=400)
-    line, store = speaks(family, signed(family), *[no] * times, "done"), MemoryStore()
+    line, store = speaks(family, pondering(), *[no] * times, "done"), MemoryStore()
     result = Agent(line, tools=[look], store=store).run_sync("go", session="s")
     events = [record.event for record in asyncio.run(store.read("s"))]
     told = [

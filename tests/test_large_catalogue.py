@@ -24,13 +24,14 @@ from bridle.testing.script import calls, scripted
 from bridle.tools.lexical import LexicalIndex
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.event import ModelAsked
-from bridle.values.model import Abilities
 from bridle.values.result import History
 from bridle.values.settings import TOOL_TOKENS_DEFAULT, TOOLS_SHOWN_DEFAULT
 from catalogue_tools import QUESTIONS, five_hundred
 
 TOOLS = five_hundred()
-DEFERRING = Abilities(deferred_tools=True)
+PLAIN = "sim:openai-chat/gpt-6.1-sol"
+DEFERRING = "sim:anthropic/claude-sonnet-5-5"
+"""A model to which tools can be added behind what it has read."""
 REFUND = "billing__create_refund"
 
 
@@ -255,13 +256,13 @@ def tools_on_wire(body: bytes) -> list[dict[str, object]]:
     return msgspec.json.decode(body)["tools"]
 
 
-@pytest.mark.parametrize("abilities", [Abilities(), DEFERRING])
-def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(abilities):
+@pytest.mark.parametrize("model", [PLAIN, DEFERRING])
+def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(model):
     line = scripted(
         calls((REFUND, {"fields": "5"})),
         calls(("hr__get_payslip", {"id": "7"})),
         "Done.",
-        abilities=abilities,
+        model=model,
     )
     agent = Agent(line, tools=TOOLS)
     result = agent.run_sync("zzyzx")
@@ -270,10 +271,10 @@ def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(abi
     outcomes = [part.outcome for message in result.messages for part in message.results]
     assert outcomes == ["ok", "ok"]
     last = line.script.requests[-1]
-    if abilities.deferred_tools:
+    if model == DEFERRING:
         assert names(last.tools) == ["search_tools"]
         assert len(last.deferred) == 501
-        assert [part.shows for message in last.messages for part in message.results] == [
+        assert [part.shows for message in result.messages for part in message.results] == [
             (REFUND,),
             ("hr__get_payslip",),
         ]
@@ -284,9 +285,9 @@ def test_a_tool_that_was_never_shown_can_be_called_and_is_shown_from_then_on(abi
         assert refund.anew_tokens > 0
 
 
-@pytest.mark.parametrize("abilities", [Abilities(), DEFERRING])
-def test_one_that_was_called_in_vain_is_shown_with_its_schema(abilities):
-    line = scripted(calls((REFUND, {"wrong": 1})), "Sorry.", abilities=abilities)
+@pytest.mark.parametrize("model", [PLAIN, DEFERRING])
+def test_one_that_was_called_in_vain_is_shown_with_its_schema(model):
+    line = scripted(calls((REFUND, {"wrong": 1})), "Sorry.", model=model)
     agent = Agent(line, tools=TOOLS)
     result = agent.run_sync("zzyzx")
     assert [part.outcome for message in result.messages for part in message.results] == ["invalid"]
@@ -296,22 +297,22 @@ def test_one_that_was_called_in_vain_is_shown_with_its_schema(abilities):
     assert shown_in(agent, result.session)[1].anew_tokens > 0
 
 
-@pytest.mark.parametrize("abilities", [Abilities(), DEFERRING])
-def test_the_reader_of_long_results_comes_like_any_other_tool(abilities):
+@pytest.mark.parametrize("model", [PLAIN, DEFERRING])
+def test_the_reader_of_long_results_comes_like_any_other_tool(model):
     @tool(always=True, effect="read")
     def recite() -> str:
         """Something long."""
         return "word " * 2_000
 
-    line = scripted(calls(("recite", {})), "Done.", abilities=abilities)
+    line = scripted(calls(("recite", {})), "Done.", model=model)
     agent = Agent(line, tools=[*TOOLS, recite], result_characters=1_000)
     result = agent.run_sync("zzyzx")
     _, reader = shown_in(agent, result.session)
     assert reader.names == ("read_result",)
-    assert (reader.anew_tokens == 0) is abilities.deferred_tools
+    assert (reader.anew_tokens == 0) is (model == DEFERRING)
     last = line.script.requests[-1]
-    assert ("read_result" in names(last.tools)) is not abilities.deferred_tools
-    assert last.messages[-1].results[0].shows == ("read_result",)
+    assert ("read_result" in names(last.tools)) is (model == PLAIN)
+    assert [part.shows for message in result.messages for part in message.results] == [("read_result",)]
 
 
 def test_a_name_that_is_no_tool_is_still_a_mistake():
@@ -331,8 +332,9 @@ def test_a_forced_call_of_a_tool_that_was_not_shown_shows_it_first():
 
 
 def test_what_a_history_called_is_shown_from_the_beginning():
-    past = Agent(scripted(calls((REFUND, {"fields": "5"})), "Done."), tools=TOOLS).run_sync("zzyzx").messages
-    line = scripted("", "", "ok")
+    first = scripted(calls((REFUND, {"fields": "5"})), "Done.", model=PLAIN)
+    past = Agent(first, tools=TOOLS).run_sync("zzyzx").messages
+    line = scripted("", "", "ok", model=PLAIN)
     Agent(line, tools=TOOLS).run_sync("zzyzx again", history=History(messages=past))
     assert names(line.script.requests[0].tools) == ["search_tools", REFUND]
 
@@ -380,7 +382,7 @@ def test_an_index_that_fails_costs_a_guess_and_not_the_run():
 def test_a_model_that_takes_over_gets_the_tools_its_own_way():
     store = MemoryStore()
     replies = (calls(("search_tools", {"query": "pay money back to a customer"})), "one", "two", "three")
-    plain, deferring = scripted(*replies), scripted(*replies, abilities=DEFERRING)
+    plain, deferring = scripted(*replies, model=PLAIN), scripted(*replies, model=DEFERRING)
     session = Agent(plain, tools=TOOLS, store=store).run_sync("zzyzx").session
     Agent(deferring, tools=TOOLS, store=store).run_sync("again", session=session)
     Agent(plain, tools=TOOLS, store=store).run_sync("and again", session=session)

@@ -37,6 +37,7 @@ def test_what_is_left_of_a_script_fails_the_test():
         Agent(provider.model()).run_sync("go")
 
 
+@pytest.mark.refusals
 def test_what_was_refused_unasked_fails_the_test():
     with pytest.raises(AssertionError, match="max-tokens-limit"), ProviderSim() as provider:
         Agent(provider.model(), max_tokens=10**7).run_sync("go")

@@ -176,10 +176,11 @@ def test_what_a_provider_says_about_waiting_is_what_is_done(family, headers, wai
 
         async def answer(outgoing):
             asked.append(outgoing)
+            said = await sim.answer(outgoing)
             if len(asked) == 1:
                 body = b'{"error": {"message": "slow down", "code": 429}}'
                 return HttpReply(status=429, headers=tuple(headers.items()), frames=(body,))
-            return await sim.answer(outgoing)
+            return said
 
         transport = InProcessTransport(answer, clock=clock)
         line = Line(model=MODELS[family], codec=load(family), transport=transport)

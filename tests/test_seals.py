@@ -481,6 +481,7 @@ def test_what_another_model_reasoned_is_left_out_in_silence(talks):
     assert talks[RESPONSES].again(lambda body: body.update(input=last["input"])) == (200, "")
 
 
+@pytest.mark.refusals
 def test_what_was_compacted_stands_for_the_conversation_and_is_known_again(talks):
     async def compacted() -> tuple[Body, list[int]]:
         simulator = Simulator()

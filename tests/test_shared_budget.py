@@ -5,8 +5,10 @@ import threading
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from bridle import Agent, Budget, MisuseError, SharedBudget, tool
+from bridle.run.line import locate
 from bridle.run.pool import Hold
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
@@ -150,7 +152,8 @@ def test_what_nobody_can_count_is_taken_to_be_all_that_was_set_aside():
 
 
 def test_dollars_need_a_price_here_too():
+    unpriced = replace(locate("sim:"), price=None)
     with pytest.raises(MisuseError, match="no price is known"):
-        Agent(scripted("x"), pool=SharedBudget(usd=1)).run_sync("Hi")
+        Agent(scripted("x", model=unpriced), pool=SharedBudget(usd=1)).run_sync("Hi")
     with pytest.raises(MisuseError, match="takes a number"):
         SharedBudget(usd="much")

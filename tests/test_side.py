@@ -39,6 +39,7 @@ def said(response):
         ("/v1/models", (("x-goog-api-key", "k"),), lambda body: [each["name"].partition("/")[2] for each in body["models"]]),
     ],
 )  # fmt: skip
+@pytest.mark.refusals
 def test_models_are_listed_in_the_words_of_whoever_is_asked(url, headers, found):
     simulator = Simulator()
     status, body = knock(simulator, "GET", url, None, *headers)
@@ -72,6 +73,7 @@ def test_tokens_are_counted_as_they_are_charged():
     assert counted["input_tokens"] > 2
 
 
+@pytest.mark.refusals
 def test_counting_goes_by_the_rules_too():
     body = {"model": CLAUDE, "messages": [{"role": "user", "content": " "}]}
     status, error = knock(Simulator(), "POST", "/v1/messages/count_tokens", body, VERSION)
@@ -95,6 +97,7 @@ def test_a_chain_of_responses_is_one_conversation(stream):
     assert simulator.refusals == []
 
 
+@pytest.mark.refusals
 def test_what_was_not_kept_cannot_be_leaned_on():
     simulator = Simulator()
     _, first = ask(simulator, "!say Hi", store=False)
@@ -104,6 +107,7 @@ def test_what_was_not_kept_cannot_be_leaned_on():
     assert knock(simulator, "GET", f"/v1/responses/{first['id']}")[0] == 404
 
 
+@pytest.mark.refusals
 def test_a_kept_response_can_be_looked_at_and_deleted():
     simulator = Simulator()
     _, first = ask(simulator, "!say Hi", metadata={"a": "b"})
@@ -117,6 +121,7 @@ def test_a_kept_response_can_be_looked_at_and_deleted():
     assert ask(simulator, "more", previous_response_id=first["id"])[0] == 400
 
 
+@pytest.mark.refusals
 def test_a_conversation_grows_by_itself():
     simulator = Simulator()
     _, made = knock(simulator, "POST", "/v1/conversations", {"metadata": {"x": "y"}})
@@ -137,6 +142,7 @@ def test_a_conversation_grows_by_itself():
     assert ask(simulator, "more", conversation=made["id"])[0] == 404
 
 
+@pytest.mark.refusals
 def test_two_memories_at_once_are_one_too_many():
     status, error = ask(Simulator(), "x", conversation="conv_1", previous_response_id="resp_1")
     assert (status, error["error"]["code"]) == (400, "mutually_exclusive_parameters")
@@ -158,6 +164,7 @@ def test_a_stream_without_events_is_a_list():
     assert told(request, answer).text == "one two"
 
 
+@pytest.mark.refusals
 def test_a_door_nobody_has_is_not_found():
     simulator = Simulator()
     assert knock(simulator, "GET", "/v1/nothing")[0] == 404

@@ -158,6 +158,7 @@ def test_a_reply_can_be_repeated():
     assert result.stop == "done"
 
 
+@pytest.mark.refusals
 def test_what_is_refused_is_remembered():
     simulator, request = Simulator(), question("anthropic", "Hi", max_tokens=10**9)
     assert told(request, put(simulator, request)).status == 400
@@ -168,6 +169,7 @@ def test_what_is_refused_is_remembered():
 
 @EVERY
 @pytest.mark.parametrize("method", ["GET", "PUT", "DELETE"])
+@pytest.mark.refusals
 def test_the_main_endpoint_is_asked_in_one_way_only(family, method):
     simulator, request = Simulator(), question(family, "!say hello")
     asked = replace(outgoing(request), method=method)
@@ -177,6 +179,7 @@ def test_the_main_endpoint_is_asked_in_one_way_only(family, method):
 
 @EVERY
 @pytest.mark.parametrize("strict", [True, False])
+@pytest.mark.refusals
 def test_a_body_nested_beyond_reading_is_refused_like_any_other_rubbish(family, strict):
     request = question(family, "!say hello")
     asked = replace(outgoing(request), body=b'{"a":' * 100_000 + b"1" + b"}" * 100_000)
@@ -189,6 +192,7 @@ def test_a_profile_that_nobody_has_is_misuse_from_the_start():
         Simulator(profile="rude")
 
 
+@pytest.mark.refusals
 def test_a_lenient_one_refuses_only_what_it_cannot_read():
     request = question("anthropic", "!say hello", max_tokens=10**9)
     assert isinstance(told(request, put(Simulator(), request)), Failure)

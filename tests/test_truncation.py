@@ -11,7 +11,7 @@ from bridle.providers.catalogue import find
 from bridle.run.line import Line
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted, simulator
-from bridle.testing.script import calls
+from bridle.testing.script import calls, says
 from bridle.values import event as e
 from bridle.values.message import Message
 from bridle.values.model import Abilities
@@ -70,7 +70,8 @@ def test_it_is_an_event_or_the_end(caplog):
             ran.append(1)
             return "paid"
 
-        line = cutting(scripted(calls(("pay", {})), "after all"))
+        few = Usage(input=10, output=5)
+        line = cutting(scripted(replace(calls(("pay", {})), usage=few), says("after all", usage=few)))
         agent = Agent(line, tools=[pay], store=store, on_truncation=policy)
         result = await agent.run(LONG, session="s")
         events = [record.event for record in await store.read("s")]

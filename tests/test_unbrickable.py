@@ -201,6 +201,7 @@ async def every_call_has_one_result(store, seed):
     assert set(results.values()) <= {1}, f"seed {seed}: a call has two results"
 
 
+@pytest.mark.refusals(*TOO_LONG)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_no_life_bricks_a_session(batch):
     async def main():

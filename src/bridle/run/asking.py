@@ -1,10 +1,12 @@
 """One request, out and back: encode, send, decode.
 
 This is the only place that knows both the key and the answer, so it is where a provider
-that repeats our key in its error is kept from putting it into a log.
+that repeats our key in its error is kept from putting it into a log.  Whatever is sent raises Python's
+audit event `bridle.asked` first.
 """
 
 import re
+import sys
 from collections.abc import Callable
 
 from msgspec.structs import replace
@@ -67,6 +69,7 @@ class Exchange:
         if self._line.sign is not None:
             self._signature = self._line.sign(outgoing, now)
             outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
+        sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         try:
             async with self._line.transport.open(outgoing) as answer:
                 self._refused = answer.status >= 300

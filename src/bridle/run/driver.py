@@ -9,6 +9,7 @@ a fresh driver that reads the log again can know.  So is one whose write was can
 
 import asyncio
 import logging
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
@@ -156,6 +157,7 @@ class Driver:
                 raise
             self.state, self._length, self._head = state, record.seq, record.hash
             self._log = WHOLE
+        sys.audit("bridle.recorded", self.session, record)
         self._show(record)
 
     async def go(self) -> None:

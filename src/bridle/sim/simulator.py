@@ -4,8 +4,12 @@
 heard by its family, checked against the family's rules, answered by the brain, measured,
 and delivered as a timeline.  What is remembered between two requests: what was refused,
 which prompts are cached, and which troubles a conversation has already met.
+
+Python's audit events `bridle.heard` and `bridle.refused` tell whoever listens in this process of every
+request and of every one that was turned away, whichever simulator it was sent to.
 """
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
@@ -95,6 +99,7 @@ class Simulator:
 
     async def answer(self, outgoing: Outgoing) -> Timeline:
         family, timeline = self._answer(outgoing)
+        sys.audit("bridle.heard", family, outgoing.body, self.strict)
         if self._log is not None:
             answer = Recording(status=timeline.status, headers=timeline.headers, body=timeline.body)
             self._log(scrubbed(outgoing, answer, family))
@@ -188,6 +193,7 @@ class Simulator:
         refusal = Refusal(
             family=heard.codec.family, rule=rule, message=failure.message, path=heard.asked.path
         )
+        sys.audit("bridle.refused", refusal, heard.asked.body)
         self.refusals.append(refusal)
         del self.refusals[:-REFUSALS_MAX]
         return _whole(heard.codec.speak_failure(failure))
@@ -203,7 +209,7 @@ class Simulator:
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
         layout = self._laid_out(heard, request)
-        reply, spoken = self._spoken(heard, request, decided.reply, layout)
+        reply, spoken = self._spoken(heard, request, decided, layout)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
             Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
@@ -225,11 +231,14 @@ class Simulator:
         return Layout(heard.prompt, account, model.abilities, model.id)
 
     def _spoken(
-        self, heard: Heard, request: Request, reply: Reply, layout: Layout | None
+        self, heard: Heard, request: Request, turn: Turn, layout: Layout | None
     ) -> tuple[Reply, HttpReply]:
         """The reply as it is measured, and on the wire with what is told of the cache."""
         usage = self.cache.weighed(layout, self.clock.now()) if layout else None
-        reply = sealed(heard.codec.family, heard.asked, measured(request, reply, usage))
+        reply = measured(request, turn.reply, usage)
+        if turn.usage is not None:
+            reply = replace(reply, usage=turn.usage)
+        reply = sealed(heard.codec.family, heard.asked, reply)
         spoken = heard.codec.speak(reply, stream=request.stream)
         teller = teller_of(heard.codec.family)
         if layout is None or usage is None or teller is None:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ..values.errors import Failure
 from ..values.message import Reply
 from ..values.request import Request
+from ..values.usage import Usage
 from ..values.value import Value
 
 
@@ -32,6 +33,8 @@ class Turn(Value):
     """In the middle of a stream."""
     pace_seconds: float = 0.0
     """Between two pieces of a stream."""
+    usage: Usage | None = None
+    """What the provider says it counted; None when it counts."""
 
 
 Brain = Callable[[Request], Reply | Failure | Turn]

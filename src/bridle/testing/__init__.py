@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from .clock import FakeClock as FakeClock
 from .codecs import check_codec as check_codec
-from .script import scripted as scripted
 from .stores import check_store as check_store
 from .tools import check_tool as check_tool
 
@@ -23,12 +22,14 @@ if TYPE_CHECKING:
     from .provider import simulator as simulator
     from .recordings import recording as recording
     from .recordings import replaying as replaying
+    from .script import scripted as scripted
 
 _LATER = {
     "ProviderSim": "provider",
     "simulator": "provider",
     "recording": "recordings",
     "replaying": "recordings",
+    "scripted": "script",
 }
 
 

@@ -1,39 +1,48 @@
-"""A model that says what it is told to.
+"""A model that says what it is told to, at a provider that checks what it is asked.
 
     agent = Agent(scripted("Let me see.", "It is 42."))
     agent = Agent(scripted(calls(("add", {"a": 1, "b": 2})), "3"))
+
+The words are yours and everything else is a strict simulated provider: its wire, its rules, its seals, its
+cache and its counting of tokens.  A script that names no model is played by the one that
+`BRIDLE_SCRIPT_MODEL` names, so that a whole suite can be run against each wire in turn.
 
 Which reply comes next is read off the request (how often the model has spoken in it),
 so the same script serves a run that is cut, resumed or replayed: there is no position
 to lose.  A reply may also be a `Failure`; failures are used up in order, once each.
 """
 
+import os
 from collections.abc import Sequence
 
 import msgspec
+from msgspec.structs import replace
 
-from ..ports.codec import HttpReply, HttpRequest
+from ..ports.clock import Clock
 from ..ports.tool import Json
-from ..ports.transport import Outgoing
 from ..providers import load
-from ..run.line import Line
+from ..run.line import Line, locate
+from ..sim.brain import composed
+from ..sim.simulator import Simulator
+from ..sim.turn import Turn
 from ..transports.inprocess import InProcessTransport
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply, Stop
-from ..values.model import Abilities, Endpoint, Model, Origin
+from ..values.model import Abilities, Model, Origin
 from ..values.parts import Part, Text, ToolCall
 from ..values.request import Request
 from ..values.usage import Usage
 
-FAMILY = "scripted"
-USAGE = Usage(input=10, output=5)
+MODEL = "BRIDLE_SCRIPT_MODEL"
+MODEL_DEFAULT = "sim:"
+NOBODY = Origin(family="", endpoint="", model="")
+"""Who says it is settled when it is said."""
 
 
 class Script:
-    """The other side of a scripted line; `requests` holds what it was asked."""
+    """The mind of a scripted line; `requests` holds what it was asked, as its provider read it."""
 
-    def __init__(self, replies: Sequence[str | Reply | Failure], family: str = FAMILY) -> None:
-        self._codec = load(family)
+    def __init__(self, replies: Sequence[str | Reply | Failure], *, clock: Clock | None = None) -> None:
         self._replies = [
             reply if isinstance(reply, Reply) else says(reply)
             for reply in replies
@@ -47,18 +56,16 @@ class Script:
             else:
                 said += 1
         self.requests: list[Request] = []
+        self.simulator = Simulator(self._decide, clock=clock)
 
-    async def answer(self, outgoing: Outgoing) -> HttpReply:
-        request = self._codec.read(
-            HttpRequest(path=outgoing.url, body=outgoing.body, headers=outgoing.headers)
-        )
+    def _decide(self, request: Request) -> Turn | Failure:
         self.requests.append(request)
         turn = sum(message.role == "assistant" for message in request.messages)
         if self._failures.get(turn):
-            return self._codec.speak_failure(self._failures[turn].pop(0))
+            return self._failures[turn].pop(0)
         if turn >= len(self._replies):
             raise MisuseError(f"the script has {len(self._replies)} replies and was asked for one more")
-        return self._codec.speak(self._replies[turn], stream=request.stream)
+        return _played(request, self._replies[turn])
 
 
 class ScriptedLine(Line):
@@ -68,27 +75,31 @@ class ScriptedLine(Line):
 
     def __init__(self, script: Script, model: Model) -> None:
         super().__init__(
-            model=model, codec=load(model.endpoint.family), transport=InProcessTransport(script.answer)
+            model=model,
+            codec=load(model.endpoint.family),
+            transport=InProcessTransport(script.simulator.answer),
         )
         object.__setattr__(self, "script", script)
 
 
-def scripted(*replies: str | Reply | Failure, abilities: Abilities | None = None) -> ScriptedLine:
-    model = Model(
-        id="script",
-        endpoint=Endpoint(name=FAMILY, family=FAMILY, app="script", auth="none", simulated=True),
-        abilities=abilities or Abilities(),
-    )
-    return ScriptedLine(Script(replies), model)
+def scripted(
+    *replies: str | Reply | Failure, model: str | Model = "", abilities: Abilities | None = None
+) -> ScriptedLine:
+    """`model` is one the simulator plays (`sim:VENDOR/MODEL`); `abilities` are what we believe of it."""
+    named = model or os.environ.get(MODEL) or MODEL_DEFAULT
+    found = locate(named) if isinstance(named, str) else named
+    believed = found if abilities is None else replace(found, abilities=abilities)
+    return ScriptedLine(Script(replies), believed)
 
 
-def says(text: str, *calls: ToolCall, stop: Stop | None = None) -> Reply:
+def says(text: str, *calls: ToolCall, stop: Stop | None = None, usage: Usage | None = None) -> Reply:
+    """`usage` is what the provider says it counted; without it, it counts."""
     words: tuple[Part, ...] = (Text(text=text),) if text else ()
     return Reply(
         parts=(*words, *calls),
         stop=stop or (Stop.TOOLS if calls else Stop.DONE),
-        origin=Origin(family=FAMILY, endpoint=FAMILY, model="script"),
-        usage=USAGE,
+        origin=NOBODY,
+        usage=usage or Usage(),
     )
 
 
@@ -97,7 +108,18 @@ def calls(*wanted: tuple[str, dict[str, Json]], text: str = "") -> Reply:
     return says(
         text,
         *(
-            ToolCall(id="", name=name, arguments=msgspec.json.encode(arguments).decode(), wire_id=f"w{index}")
-            for index, (name, arguments) in enumerate(wanted)
+            ToolCall(id="", name=name, arguments=msgspec.json.encode(arguments).decode())
+            for name, arguments in wanted
         ),
     )
+
+
+def _played(request: Request, reply: Reply) -> Turn:
+    """The reply as it is said here and now; ids that the script does not name are this point's own."""
+    said = composed(request, list(reply.parts))
+    parts = tuple(
+        written if isinstance(written, ToolCall) and written.wire_id else placed
+        for written, placed in zip(reply.parts, said.parts, strict=True)
+    )
+    said = replace(said, parts=parts, stop=reply.stop, stop_detail=reply.stop_detail, id=reply.id or said.id)
+    return Turn(reply=said, usage=reply.usage if reply.usage != Usage() else None)

@@ -124,8 +124,11 @@ class Model(Value):
 
     @property
     def seat(self) -> str:
-        """Which model at which address: what was found out about one holds for no other."""
-        return f"{self.endpoint.home}:{self.id}"
+        """Which model at which address: what was found out about one holds for no other.
+
+        A simulated endpoint speaks every wire, and the same model on another wire is another one."""
+        wire = f"{self.endpoint.family}/" if self.endpoint.simulated else ""
+        return f"{self.endpoint.home}:{wire}{self.id}"
 
 
 class Origin(Value):

@@ -1,0 +1,169 @@
+"""The guard of the whole suite, as a plugin of pytest.
+
+Whatever a test sends to a model is heard by a strict simulator, in the test and in the programs it starts.
+A test fails in which
+
+    something was refused      and it is not marked `@pytest.mark.refusals`; a mark for nothing fails too.
+                               `refusals("RULE", …)` allows what these rules refuse, if they do
+    something went elsewhere   and it is not listed in `ELSEWHERE`
+    a prefix moved             and no event of the session says so
+
+What happened in all of them is one line at the end of the run.
+"""
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import listening
+from witness import Account
+
+HERE = Path(__file__).parent
+SHOWN_MAX = 3
+
+NOBODY = "the address is one where nobody answers: what is said of that is the test"
+RECORDED = "answers are played back from a file, and a request that is not in it is an error"
+JUDGED = (
+    "the servers of switch_servers.py hold every request against the simulator's tables and against rules of their"
+    " own, and hand out secrets that no simulator has, to find them where they do not belong"
+)
+ELSEWHERE = {
+    "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
+    "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
+    "test_keeping.py::test_words_pictures_and_files_go_out_legally": JUDGED,
+    "test_recordings.py::test_a_recorded_run_is_replayed_without_anybody_there": RECORDED,
+    "test_recordings.py::test_the_difference_is_shown_where_it_is_however_long_a_prompt_begins_alike": RECORDED,
+    "test_recordings.py::test_what_was_never_recorded_is_told_with_the_difference": RECORDED,
+    "test_switch.py::test_there_and_back": JUDGED,
+    "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
+}
+"""Tests whose requests no strict simulator hears, and why."""
+BYTES = {
+    "decoding": (
+        r"\.decoder\(",
+        """
+        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py
+        test_bedrock_converse_decode.py test_bedrock_converse_failures.py
+        test_bedrock_converse_quirks.py test_codecs.py test_costs.py test_eventstream.py
+        test_failures.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
+        test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
+        test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
+        test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py
+        """,
+    ),
+    "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_http.py test_pool.py"),
+    "applications": (
+        r"InProcessTransport\(",
+        """
+        sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_failures.py test_faults.py
+        test_forensics.py test_inprocess.py test_prefix.py test_retry.py test_simulator.py
+        """,
+    ),
+    "transports": (r"def open\(self", "test_early.py test_large_catalogue.py"),
+    "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py"),
+}
+"""By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
+
+Decoding asks nobody.  What the others send is judged as everything is: this tells where to look."""
+
+_NOW = [Account()]
+_TOTALS = Counter()
+_LISTENING = []
+
+
+def pytest_configure(config):
+    if not _LISTENING:
+        _LISTENING.append(True)
+        listening.listen(lambda *told: _NOW[0].take(*told))
+
+
+@pytest.fixture(scope="session")
+def told_by_programs(tmp_path_factory):
+    """The file to which the programs of tests write; they inherit its name with the environment."""
+    path = tmp_path_factory.mktemp("witness") / "told.jsonl"
+    path.touch()
+    found = os.pathsep.join(filter(None, (str(HERE / "witnessed"), os.environ.get("PYTHONPATH"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(listening.FILE, str(path))
+        patch.setenv("PYTHONPATH", found)
+        yield path
+
+
+@pytest.fixture(autouse=True)
+def accounted(request, told_by_programs):
+    _NOW[0] = Account()
+    request.node.told_by_programs = told_by_programs
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    try:
+        result = yield
+    finally:
+        problems = closed(item, _NOW[0])
+    if problems:
+        pytest.fail("\n".join(problems), pytrace=False)
+    return result
+
+
+def closed(item, account):
+    """What is wrong with what happened in a test; what happened is counted."""
+    if item.told_by_programs.stat().st_size:
+        for told in listening.read(item.told_by_programs):
+            account.take(*told)
+    mark = item.get_closest_marker("refusals")
+    unasked = [
+        told for rule, told in account.refusals if mark is None or (mark.args and rule not in mark.args)
+    ]
+    place = f"{item.path.name}::{getattr(item, 'originalname', item.name)}"
+    _TOTALS.update(
+        heard=sum(account.heard.values()),
+        meant=len(account.refusals) - len(unasked),
+        unasked=len(unasked),
+        elsewhere=len(account.elsewhere),
+        compared=account.compared,
+        told=account.told,
+        untold=len(account.moves),
+    )
+    in_vain = mark is not None and not mark.args and not account.refusals
+    return list(judged(account, unasked, in_vain=in_vain, listed=place in ELSEWHERE))
+
+
+def judged(account, unasked, *, in_vain, listed):
+    if unasked:
+        yield f"the simulated provider refused {len(unasked)} requests: {shown(unasked)}"
+    if in_vain:
+        yield "this test is marked for refusals and nothing was refused: remove the mark"
+    if account.elsewhere and not listed:
+        yield f"no strict simulator heard what was sent to {shown(account.elsewhere)}: see ELSEWHERE in guard.py"
+    if listed and account.asked and not account.elsewhere:
+        yield "this test is listed in ELSEWHERE and everything was heard by a strict simulator: remove it there"
+    if account.moves:
+        yield f"{len(account.moves)} prefixes moved and no event says so: {shown(account.moves)}"
+
+
+def shown(items):
+    more = len(items) - SHOWN_MAX
+    return "\n".join(items[:SHOWN_MAX]) + (f"\nand {more} more" if more > 0 else "")
+
+
+def pytest_sessionfinish(session):
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["guard"] = dict(_TOTALS)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node, error):
+    """A worker of pytest-xdist is done."""
+    _TOTALS.update(getattr(node, "workeroutput", {}).get("guard", {}))
+
+
+def pytest_terminal_summary(terminalreporter):
+    terminalreporter.write_line(
+        "strict everywhere: {heard:,} requests to the simulator, {meant:,} refusals asked for, {unasked:,} unasked;"
+        " {compared:,} prefixes compared, {told:,} moves told, {untold:,} untold".format_map(
+            {name: _TOTALS[name] for name in ("heard", "meant", "unasked", "compared", "told", "untold")}
+        )
+    )
