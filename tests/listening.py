@@ -31,7 +31,9 @@ def noted(kind, told):
     match kind:
         case "recorded":
             record, event = told[1], told[1].event
-            return kind, record.prev, record.hash, type(event).__name__, getattr(event, "digest", "")
+            aside = "elsewhere" if getattr(event, "seat", "") else "aside"
+            beside = aside if getattr(event, "summary_of", "") else ""
+            return kind, record.prev, record.hash, type(event).__name__, getattr(event, "digest", ""), beside
         case "refused":
             refusal, body = told
             return kind, refusal.family, refusal.rule, refusal.message, short(json.dumps(body, default=str))

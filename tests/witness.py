@@ -6,7 +6,9 @@ they are listened to and three things are judged, by means that share nothing wi
     sent elsewhere   a request that no strict simulator heard
     refused          a request that the simulated provider turned away
     moved            a request that does not begin as the last one of its session did, to the byte, and
-                     nothing in the session's log says so (`PrefixMoved`)
+                     nothing in the session's log says so (`PrefixMoved`).  A summary is asked for aside
+                     (`ModelAsked.summary_of`): of how much of it is up to the harness, and the
+                     conversation goes on from where it was
 
 A log is known by the hash of its last record, not by its session's name: names come again in another store,
 and a log goes on in another process.  What a program says that a test started is written to a file and
@@ -49,25 +51,28 @@ class Account:
         """Where requests went that no strict simulator heard."""
         return sorted({self.where[body] for body in self.asked if self.asked[body] > self.heard[body]})
 
-    def _recorded(self, before, now, event, digest):
+    def _recorded(self, before, now, event, digest, aside=""):
         last, told = self._logs.pop(before, (None, False))
         if event == "PrefixMoved":
             told = True
             self.told += 1
         self._logs[now] = (last, told)
         if digest:
-            self._open[digest] = now
+            self._open[digest] = (now, aside)
 
     def _asked(self, digest, url, body):
         name = hash(body)
         self.asked[name] += 1
         self.where[name] = url
-        log = self._open.get(digest)
-        if log not in self._logs:
+        log, aside = self._open.get(digest, (None, ""))
+        if log not in self._logs or aside == "elsewhere":
             return
         last, told = self._logs[log]
         prefix = prefix_of(body)
-        self._logs[log] = (prefix, False)
+        if aside and prefix is not None and last is not None:
+            prefix, last = sorted((prefix[:-1], last), key=len, reverse=True)
+        elif not aside:
+            self._logs[log] = (prefix, False)
         if prefix is None:
             self.chained += 1
         elif last is not None:
