@@ -38,30 +38,33 @@ def prompt_rules(
     `by_model`: what the model said may carry one too.
     """
     point = {"mode": "explicit"}
+    first = next(_breakpoints(marked("user", point), paths)).at
+    return (
+        *_of_options(asked, options, ttls),
+        *_of_points(paths, marked, point, ttls),
+        *(() if by_model else (_by_others(paths, marked, point, first),)),
+        _of_models(asked, marked, point, first, paths),
+    )
 
-    def breakpoints(request: Asked) -> Iterator[Spot]:
-        for path in paths:
-            for spot in spots(request.body, f"{path}.{BREAKPOINT}"):
-                if spot.value is not None:
-                    yield spot
 
-    def older(request: Asked) -> Found | None:
-        if request.abilities is None or request.abilities.cache in ("", "points"):
-            return None
-        for spot in (*spots(request.body, OPTIONS), *breakpoints(request)):
+def _breakpoints(request: Asked, paths: tuple[str, ...]) -> Iterator[Spot]:
+    for path in paths:
+        for spot in spots(request.body, f"{path}.{BREAKPOINT}"):
             if spot.value is not None:
-                return {"at": spot.at}
-        return None
+                yield spot
 
-    def not_in_memory(request: Asked) -> Found | None:
-        able = request.abilities
-        bound = able is not None and able.cache != "" and "5m" not in able.cache_ttls
-        return {} if bound and request.body.get(RETENTION) == "in_memory" else None
 
-    def to(abilities: Abilities, request: Asked) -> Asked:
-        return replace(request, abilities=abilities)
+def _not_in_memory(request: Asked) -> Found | None:
+    able = request.abilities
+    bound = able is not None and able.cache != "" and "5m" not in able.cache_ttls
+    return {} if bound and request.body.get(RETENTION) == "in_memory" else None
 
-    first = next(breakpoints(marked("user", point))).at
+
+def _to(abilities: Abilities, request: Asked) -> Asked:
+    return replace(request, abilities=abilities)
+
+
+def _of_options(asked: Making, options: tuple[str, ...], ttls: tuple[str, ...]) -> tuple[Rule, ...]:
     return (
         known(
             "cache-options-known",
@@ -111,35 +114,44 @@ def prompt_rules(
         ),
         rule(
             "cache-retention-model",
-            not_in_memory,
+            _not_in_memory,
             "Unsupported value: 'prompt_cache_retention' does not support 'in_memory' with this model.",
             evidence="D",
-            passes=to(DAYLONG, asked(prompt_cache_retention="24h")),
-            offends=to(DAYLONG, asked(prompt_cache_retention="in_memory")),
+            passes=_to(DAYLONG, asked(prompt_cache_retention="24h")),
+            offends=_to(DAYLONG, asked(prompt_cache_retention="in_memory")),
             models="of those that keep prompts in steps, the newest; all later ones",
             code="unsupported_value",
             also=(
-                (to(OLDER, asked(prompt_cache_retention="in_memory")), ""),
+                (_to(OLDER, asked(prompt_cache_retention="in_memory")), ""),
                 (asked(prompt_cache_retention="in_memory"), ""),
             ),
         ),
-        *_of_points(paths, marked, point, ttls),
-        *(() if by_model else (_by_others(paths, marked, point, first),)),
-        rule(
-            "breakpoint-model",
-            older,
-            UNSUPPORTED,
-            evidence="D",
-            passes=to(POINTS, asked(prompt_cache_options={"ttl": "30m"})),
-            offends=to(OLDER, asked(prompt_cache_options={"ttl": "30m"})),
-            says=UNSUPPORTED.format(at=OPTIONS),
-            models="those without breakpoints",
-            code="unsupported_parameter",
-            also=(
-                (to(OLDER, marked("user", point)), UNSUPPORTED.format(at=first)),
-                (to(POINTS, marked("user", point)), ""),
-                (to(OLDER, asked(prompt_cache_retention="24h")), ""),
-            ),
+    )
+
+
+def _of_models(asked: Making, marked: Marking, point: Block, first: str, paths: tuple[str, ...]) -> Rule:
+    def older(request: Asked) -> Found | None:
+        if request.abilities is None or request.abilities.cache in ("", "points"):
+            return None
+        for spot in (*spots(request.body, OPTIONS), *_breakpoints(request, paths)):
+            if spot.value is not None:
+                return {"at": spot.at}
+        return None
+
+    return rule(
+        "breakpoint-model",
+        older,
+        UNSUPPORTED,
+        evidence="D",
+        passes=_to(POINTS, asked(prompt_cache_options={"ttl": "30m"})),
+        offends=_to(OLDER, asked(prompt_cache_options={"ttl": "30m"})),
+        says=UNSUPPORTED.format(at=OPTIONS),
+        models="those without breakpoints",
+        code="unsupported_parameter",
+        also=(
+            (_to(OLDER, marked("user", point)), UNSUPPORTED.format(at=first)),
+            (_to(POINTS, marked("user", point)), ""),
+            (_to(OLDER, asked(prompt_cache_retention="24h")), ""),
         ),
     )
 
