@@ -50,6 +50,7 @@ def test_a_vendor_and_a_model():
         deferred_tools=True,
         prefill=False,
         cache="marks",
+        cache_explained=True,
         cache_minimum_tokens=512,
         thinking_default="adaptive",
         effort_default="high",

@@ -280,3 +280,86 @@ def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):
     assert model["sum"] == told()["total"]["sum"]
     (one,) = told("a", "--by", "agent")["rows"]
     assert one["name"] == "scout"
+
+
+def test_a_tenant_of_its_own_key_moves_the_prefix_and_is_told():
+    world = World("openai:gpt-6.1-sol")
+    world.run()
+    world.run(tenant="globex")
+    miss = world.calls()[2]
+    assert (miss.verdict, miss.read) == ("prefix", 0)
+    assert miss.why.startswith("settings, from cache key on")
+    assert miss.usd > 0
+
+
+@pytest.mark.parametrize("model", ["anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol"])
+def test_what_the_provider_says_itself_explains_a_miss(model):
+    """The log is the same, the prompt is not: as when somebody in between has changed it."""
+    world = World(model)
+    world.run()
+    answer = world.simulator.answer
+
+    def meddled(outgoing):
+        return answer(replace(outgoing, body=outgoing.body.replace(b"leap", b"jump")))
+
+    world.simulator.answer = meddled
+    world.run()
+    miss = world.calls()[2]
+    reason = "system_changed" if model.startswith("anthropic") else "input_changed"
+    assert (miss.verdict, miss.why) == ("prefix", f"the provider says {reason}")
+    assert miss.missed > 0
+
+
+@pytest.mark.parametrize(
+    ("model", "rate"),
+    [
+        ("openai:gpt-6.1-sol", "cache_write"),
+        ("openai:gpt-5.4", "input"),
+        ("deepseek:deepseek-v4-pro", "input"),
+    ],
+)
+def test_eviction_is_the_providers_and_priced_as_it_bills(model, rate):
+    world = World(model)
+    world.run()
+    world.forget()
+    world.run()
+    miss = world.calls()[2]
+    assert miss.verdict == "provider"
+    rates = world.model.price.rates(miss.prompt)
+    assert miss.usd == miss.missed * (getattr(rates, rate) - rates.cache_read) / 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("model", "pause", "ttl", "verdict"),
+    [
+        ("openai:gpt-6.1-sol", 1_900, "auto", "ttl"),
+        ("openai:gpt-6.1-sol", 1_900, "12h", "hit"),
+        ("openai:gpt-5.4", 400, "auto", "ttl"),
+        ("openai:gpt-5.4", 400, "24h", "hit"),
+        ("gemini:gemini-3.8-flash", 400, "auto", "ttl"),
+    ],
+)
+def test_how_long_a_prompt_is_kept_is_asked_for_and_known(model, pause, ttl, verdict):
+    world = World(model)
+    long = " ".join([LONG] * 4)
+    world.run(cache_ttl=ttl, instructions=long)
+    world.clock.advance(pause)
+    world.run(cache_ttl=ttl, instructions=long)
+    assert world.calls()[2].verdict == verdict
+
+
+def test_a_replay_explains_by_what_was_asked_not_by_what_would_be_asked_today():
+    world = World()
+    world.run(cache_ttl="1h")
+    asked = [record.event for record in world.records() if isinstance(record.event, e.ModelAsked)]
+    assert {mark.ttl for event in asked for mark in event.marks} == {"1h"}
+    world.clock.advance(400)
+    world.run(cache_ttl="1h")
+    records = [
+        replace(record, event=replace(record.event, marks=()))
+        if isinstance(record.event, e.ModelAsked)
+        else record
+        for record in counted(world.records(), 3, Usage(input=3_000))
+    ]
+    assert examined(counted(world.records(), 3, Usage(input=3_000)))[2].verdict == "provider"
+    assert examined(records)[2].verdict == "provider", "old logs have no marks; their settings say it"

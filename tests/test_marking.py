@@ -7,12 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from bridle import Agent
 from bridle.core.marking import LOOKBACK_BLOCKS, lifetime, marks_of
+from bridle.ports.transport import Outgoing, Timeline
 from bridle.providers import load
+from bridle.providers.catalogue import find
+from bridle.run.line import Line
+from bridle.sim.simulator import Simulator
+from bridle.testing import FakeClock
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Message
 from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.parts import Part, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Mark, Request, ToolSpec
+from bridle.values.result import Result
 from bridle.values.settings import CacheTtl, Settings
 
 BENCH = runpy.run_path(str(Path(__file__).parent.parent / "bench" / "cache_hits.py"))
@@ -47,6 +56,9 @@ def words(count: int) -> tuple[Text, ...]:
         ("anthropic-foundry:claude-sonnet-5-5", "fork"),
         ("openai:gpt-6.1-sol", "fork"),
         ("deepseek:deepseek-v4-pro", "fork"),
+        ("openai-chat:gpt-6.1-sol", "fork"),
+        ("gemini:gemini-3.8-flash", "bursts"),
+        ("gemini:gemini-3.8-flash", "fork"),
     ],
 )
 def test_fifty_steps_read_nearly_all_that_could_be_read(model: str, shape: str) -> None:
@@ -106,6 +118,105 @@ def test_five_minutes_or_an_hour_by_the_pauses_there_were() -> None:
     assert lifetime(auto, at(0, 10, 100_000)) == "5m", "an hour would not have helped"
     assert lifetime(auto, at(0, 1_000, *range(1_001, 1_100))) == "5m", "that was long ago"
     assert lifetime(settings(able(), ttl="1h"), at(0)) == "1h"
+
+
+def pausing(*times: float) -> tuple[Message, ...]:
+    return tuple(message("user", *words(1), at=time) for time in times)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "taken"),
+    [
+        ("anthropic:claude-sonnet-5-5", "30m", "1h"),
+        ("anthropic:claude-sonnet-5-5", "24h", "1h"),
+        ("openai:gpt-6.1-sol", "5m", "30m"),
+        ("openai:gpt-6.1-sol", "1h", "12h"),
+        ("openai-chat:gpt-6.1-sol", "12h", "30m"),
+        ("openai:gpt-5.4", "5m", "5m"),
+        ("openai:gpt-5.4", "30m", "24h"),
+    ],
+)
+def test_what_is_asked_for_is_the_least_that_is_taken(name: str, wanted: CacheTtl, taken: str) -> None:
+    asked = settings(find(name, environ={}), ttl=wanted)
+    assert lifetime(asked, pausing(0)) == taken
+
+
+def test_what_nobody_can_price_is_never_taken_unasked() -> None:
+    """Twelve hours have no price on any card, and a budget with an unknown in it holds nothing."""
+    hours = pausing(0, 7_200)
+    assert lifetime(settings(find("openai:gpt-6.1-sol", environ={}), ttl="auto"), hours) == "30m"
+    free = settings(find("openai:gpt-5.4", environ={}), ttl="auto")
+    assert lifetime(free, hours) == "24h", "there it costs nothing"
+    assert marks_of(free, TOOLS, hours) == (Mark(place="end", ttl="24h"),)
+    assert marks_of(free, TOOLS, pausing(0, 10)) == (), "what is usual need not be said"
+
+
+def test_where_ends_are_looked_up_the_earlier_one_is_marked_after_many_messages() -> None:
+    """As when a key had run out and somebody tried again and again."""
+    model = find("openai:gpt-6.1-sol", environ={})
+    talk = (message("user", *words(1)), message("assistant", *words(60)), message("user", *words(60)))
+    assert [mark.place for mark in marks_of(settings(model), TOOLS, talk)] == ["system", "end"]
+    again = (*talk, *(message("user", *words(1)) for _ in range(20)))
+    assert Mark(place="message", message=0, ttl="30m") in marks_of(settings(model), TOOLS, again)
+    bare = marks_of(settings(model, instructions=""), TOOLS, talk)
+    assert [mark.place for mark in bare] == ["end"], "tools cannot be marked there"
+
+
+def test_many_tries_in_vain_do_not_lose_what_was_kept() -> None:
+    world = World("openai:gpt-6.1-sol")
+    world.ask("One.")
+    for _ in range(25):
+        assert world.ask("Now?", reachable=False).stop == "failed"
+    assert world.ask("At last.").usage.cache_read > 0.9 * world.first.usage.prompt
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol", "openai-chat:gpt-6.1-sol", "openai:gpt-5.4"],
+)
+def test_another_session_of_the_same_agent_reads_tools_and_instructions(name: str) -> None:
+    world = World(name)
+    first = world.ask("One thing.", session="a").usage
+    other = world.ask("Quite another thing.", session="b").usage
+    assert first.cache_read == 0
+    assert other.cache_read > 0.9 * first.prompt
+
+
+@pytest.mark.parametrize(
+    ("name", "apart"), [("openai:gpt-6.1-sol", True), ("anthropic:claude-sonnet-5-5", False)]
+)
+def test_tenants_are_kept_apart_where_there_are_keys(name: str, apart: bool) -> None:
+    world = World(name)
+    world.ask("One thing.", session="a", tenant="acme")
+    assert (world.ask("Another.", session="b", tenant="globex").usage.cache_read == 0) == apart
+
+
+class World:
+    """An agent with long instructions, at a simulated provider that may turn it away."""
+
+    def __init__(self, name: str) -> None:
+        self._reachable = True
+        clock = FakeClock()
+        simulator = Simulator(clock=clock)
+
+        async def answer(outgoing: Outgoing) -> Timeline:
+            if not self._reachable:
+                raise ProviderError(Failure(kind="unauthorized", message="no such key"))
+            return await simulator.answer(outgoing)
+
+        located = find(name, environ={})
+        line = Line(model=located, codec=load(located.endpoint.family), transport=InProcessTransport(answer))
+        self._agent = Agent(line, instructions=BENCH["INSTRUCTIONS"] * 2, clock=clock, attempts_max=1)
+        self.first: Result[str]
+
+    def ask(
+        self, prompt: str, *, session: str = "s", tenant: str = "", reachable: bool = True
+    ) -> Result[str]:
+        self._reachable = reachable
+        result = self._agent.run_sync(prompt, session=session, tenant=tenant)
+        if not hasattr(self, "first"):
+            self.first = result
+        return result
 
 
 def random_view(chance: random.Random) -> tuple[Message, ...]:

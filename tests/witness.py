@@ -26,7 +26,7 @@ LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "toolConfig", "cachedContent")
 CHAINED = ("previous_response_id", "conversation")
 """Where a provider is told to go on from what it kept, its prompt does not stand in the request."""
-MARK = re.compile(rb',?"cache_control":\{[^{}]*\}|,?\{"cachePoint":\{[^{}]*\}\}')
+MARK = re.compile(rb',?"(?:cache_control|prompt_cache_breakpoint)":\{[^{}]*\}|,?\{"cachePoint":\{[^{}]*\}\}')
 """Where a prompt is to be kept is no part of it."""
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _raws = msgspec.json.Decoder(list[msgspec.Raw]).decode

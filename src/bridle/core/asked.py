@@ -13,5 +13,6 @@ class Asked(Value):
     tools: tuple[ToolSpec, ...]
     shown: tuple[str, ...]
     view: tuple[Message, ...]
+    cache_key: str
     changes: int
     """How many changes of the view there were."""

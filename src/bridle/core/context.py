@@ -17,6 +17,7 @@ from ..values.settings import Settings
 from .budget import room
 from .catalogue import laid_out
 from .marking import marks_of
+from .naming import cache_key
 from .settling import settle
 from .state import State
 
@@ -48,6 +49,8 @@ def assemble(
         thinking=_within(wish.thinking, most),
         sampling=wish.sampling,
         marks=marks_of(settings, tools, state.view),
+        cache_key=cache_key(settings, state.run.tenant, state.session),
+        compared_to=_reply_before(state) if settings.model.abilities.cache_explained else "",
         chained=settings.chain,
         chained_to=_chained_to(state),
         extras=settings.extras,
@@ -84,8 +87,11 @@ def _within(thinking: Thinking | None, most: int) -> Thinking | None:
 
 def _chained_to(state: State) -> str:
     """The newest reply of this very endpoint: it has everything up to there, if it keeps things at all."""
-    if not state.settings.chain or state.run.unchained:
-        return ""
+    return "" if not state.settings.chain or state.run.unchained else _reply_before(state)
+
+
+def _reply_before(state: State) -> str:
+    """What this very endpoint calls the reply before, if that was its own."""
     endpoint = state.settings.model.endpoint.home
     for message in reversed(state.view):
         if message.role == "assistant":

@@ -19,17 +19,16 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.cached import PrefixMoved, Verdict
 from ..values.message import Reply
-from ..values.model import Abilities, Model
+from ..values.model import Model
 from ..values.usage import MILLION, Usage
 from .alarms import recovered
 from .hits import MISSES, CacheCall, Hits, Sent
-from .marking import LOOKBACK_BLOCKS, kept_seconds
+from .marking import LOOKBACK_BLOCKS, WRITES_BILLED, kept_seconds
 from .naming import agent_name
 from .state import State
 
 SLACK_TOKENS, SLACK_PARTS = 128, 20
 """A miss is more than both: the last few tokens of a prompt are never kept, and counts are rounded."""
-WRITES_BILLED = ("marks", "points")
 RECENT_MAX = 20
 """How many calls an alarm may look at."""
 Cause = tuple[Verdict, str]
@@ -56,15 +55,15 @@ def answered_aside(state: State, reply: Reply, *, elsewhere: bool) -> Hits:
 
 def answered(state: State, reply: Reply) -> Hits:
     """The verdict is in; `state` is as it was when the answer came."""
-    hits, usage = state.hits, reply.usage
+    hits = state.hits
     if hits.out is None:
         return hits
     number = hits.number + 1
-    call = _judged(number, state, hits, hits.out, usage)
+    call = _judged(number, state, hits, hits.out, reply)
     recent, gone = _latest((*hits.recent, call))
     return Hits(
         number=number,
-        before=replace(hits.out, usage=usage),
+        before=replace(hits.out, usage=reply.usage),
         recent=recent,
         expected=hits.expected + sum(old.expected for old in gone),
         read=hits.read + sum(min(old.read, old.expected) for old in gone),
@@ -80,9 +79,9 @@ def _latest(calls: tuple[CacheCall, ...]) -> tuple[tuple[CacheCall, ...], tuple[
     return (*counted[extra:], newest), counted[:extra]
 
 
-def _judged(number: int, state: State, hits: Hits, out: Sent, usage: Usage) -> CacheCall:
-    model = state.settings.model
-    verdict, why, expected = _verdict(state, hits, out, usage)
+def _judged(number: int, state: State, hits: Hits, out: Sent, reply: Reply) -> CacheCall:
+    model, usage = state.settings.model, reply.usage
+    verdict, why, expected = _verdict(state, hits, out, reply)
     missed = max(0, expected - usage.cache_read) if verdict in MISSES else 0
     return CacheCall(
         number=number,
@@ -101,8 +100,8 @@ def _judged(number: int, state: State, hits: Hits, out: Sent, usage: Usage) -> C
     )
 
 
-def _verdict(state: State, hits: Hits, out: Sent, usage: Usage) -> tuple[Verdict, str, int]:
-    abilities, before = state.settings.model.abilities, hits.before
+def _verdict(state: State, hits: Hits, out: Sent, reply: Reply) -> tuple[Verdict, str, int]:
+    abilities, before, usage = state.settings.model.abilities, hits.before, reply.usage
     if not abilities.cache and not usage.cache_read:
         return "unreported", "whether this model keeps prompts is not known", 0
     if usage.incomplete or not usage.prompt:
@@ -118,19 +117,15 @@ def _verdict(state: State, hits: Hits, out: Sent, usage: Usage) -> tuple[Verdict
     expected = before.usage.prompt // step * step
     if expected - usage.cache_read <= max(SLACK_TOKENS, expected // SLACK_PARTS):
         return "hit", "", expected
-    return *_cause(state, abilities, before, out, usage, hits.moved), expected
+    return *_cause(state, before, out, reply, hits.moved), expected
 
 
-def _cause(
-    state: State,
-    abilities: Abilities,
-    before: Sent,
-    out: Sent,
-    usage: Usage,
-    moved: PrefixMoved | None,
-) -> Cause:
+def _cause(state: State, before: Sent, out: Sent, reply: Reply, moved: PrefixMoved | None) -> Cause:
+    abilities, usage = state.settings.model.abilities, reply.usage
     if moved is not None:
         return "prefix", f"{moved.layer}, from {moved.block} on: {moved.why}"
+    if reply.missed:
+        return "prefix", f"the provider says {reply.missed}"
     pause = out.at - before.at
     if pause > before.kept_seconds:
         return "ttl", f"{pause:,.0f} s since the call before; kept for {before.kept_seconds:,.0f} s"

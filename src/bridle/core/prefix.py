@@ -21,6 +21,7 @@ from .asked import Asked
 from .catalogue import laid_out
 from .context import shown_tools
 from .effects import End
+from .naming import cache_key
 from .state import State
 
 SETTINGS_THAT_MOVE = ("output", "thinking", "tool_choice", "extras")
@@ -50,6 +51,7 @@ def asked_now(state: State) -> Asked:
         tools=tools,
         shown=state.shown,
         view=state.view,
+        cache_key=cache_key(state.settings, state.run.tenant, state.session),
         changes=len(state.recorded),
     )
 
@@ -88,6 +90,9 @@ def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple
         for name in _changed(before, settings):
             layer: Layer = "system" if name == "instructions" else "settings"
             yield layer, name, "settings_changed", f"the agent's {name} changed"
+    if request.cache_key != asked.cache_key:
+        why = "prompts are kept apart by agent and tenant, and one of them is another"
+        yield "settings", "cache key", "settings_changed", why
     if request.messages[: len(asked.view)] != asked.view:
         yield "history", _part_at(asked, request), *_why_view(state, asked)
 

@@ -59,7 +59,15 @@ def reply_of(parts: Sequence[Part], meta: Mapping[str, Any], usage: Mapping[str,
         usage=replace(counted, unbilled=True) if stop is Stop.REFUSED and not parts else counted,
         id=_word(meta.get("id")),
         stop_detail=_detail(word, meta),
+        missed=_missed(meta.get("diagnostics")),
     )
+
+
+def _missed(diagnostics: object) -> str:
+    """Why the prompt was not found; nothing when it was, or when that could not be told."""
+    reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, dict) else None
+    kind = _word(reason.get("type")) if isinstance(reason, dict) else ""
+    return kind if kind.endswith("_changed") else ""
 
 
 def usage_of(counts: Mapping[str, Any]) -> Usage:

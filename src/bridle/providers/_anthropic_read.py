@@ -73,6 +73,7 @@ def read(request: HttpRequest) -> Request:
     tools, deferred, tool_marks = _tools(body.get("tools", ()))
     extras = {name: value for name, value in raw.items() if name in body and name not in _TAKEN}
     thinking, output = _thinking(body, extras), _output(raw, body, extras)
+    compared_to = _compared_to(body.get("diagnostics"), extras)
     choice = _tool_choice(body.get("tool_choice"))
     if choice is None:
         extras["tool_choice"] = raw["tool_choice"]
@@ -88,6 +89,7 @@ def read(request: HttpRequest) -> Request:
         thinking=thinking,
         sampling=_sampling(body),
         marks=(*tool_marks, *system_marks, *line.marks, *_end_mark(body.get("cache_control"), extras)),
+        compared_to=compared_to,
         stream=body.get("stream") is True or streams,
         extras=tuple(
             Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
@@ -100,6 +102,14 @@ _TAKEN = frozenset(
     | {"cache_control", "stream", "temperature", "top_p", "top_k", "stop_sequences"}
 )
 """Fields our request has a place for; all others are extras."""
+
+
+def _compared_to(diagnostics: object, extras: dict[str, bytes]) -> str:
+    match diagnostics:
+        case {"previous_message_id": str(earlier), **rest} if not rest and earlier:
+            del extras["diagnostics"]
+            return earlier
+    return ""
 
 
 def place_of(path: str) -> tuple[str, bool]:

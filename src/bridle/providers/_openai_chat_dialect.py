@@ -65,6 +65,8 @@ class Dialect(Value):
     """Whether a shape may be marked as strict."""
     cache_marks: bool = False
     """Whether `cache_control` on a part is understood."""
+    breakpoints: bool = False
+    """Whether marks are breakpoints instead, and the end of a conversation is the server's to mark."""
     stream_usage: bool = True
     """Whether counts at the end of a stream may be asked for; some servers refuse the question."""
     always: tuple[Extra, ...] = ()

@@ -19,6 +19,7 @@ from ._names import SHORT
 from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
 from ._openai_chat_dialect import ANSWER_SCHEMA, SCHEMA, Dialect
+from ._openai_prompts import kept_by
 from ._tool_schema import sendable
 from .schemas import is_strict_ready
 
@@ -66,6 +67,8 @@ def fields_of(request: Request, dialect: Dialect) -> Block:
         fields["response_format"] = _response_format(request.output)
     if request.thinking:
         _think(fields, request.thinking, abilities, dialect, tools=bool(request.tools))
+    own = {extra.name for extra in request.extras}
+    fields |= {name: value for name, value in kept_by(request).items() if name not in own}
     for extra in request.extras:
         if extra.name not in DELIVERY:
             _add(fields, extra)

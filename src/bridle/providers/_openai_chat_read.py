@@ -28,6 +28,7 @@ from ._openai_chat_content import Block, native_in, native_of, said, word
 from ._openai_chat_dialect import ANSWER_SCHEMA, FAMILY, SCHEMA, Dialect
 from ._openai_chat_message import beside, content_parts, is_refusal, parts_of, with_members
 from ._openai_chat_write import FAILED, NO_OUTPUT
+from ._openai_prompts import KEY
 from ._tool_schema import goes_out_as_it_is
 from .schemas import is_strict_ready
 
@@ -77,6 +78,7 @@ def _read(request: HttpRequest) -> Request:
     for index, message in enumerate(body["messages"]):
         line.add(index, message)
     extras = {name: value for name, value in raw.items() if name not in _TAKEN}
+    key = word(loads(extras.pop(KEY))) if isinstance(body.get(KEY), str) else ""
     output = _output(raw, body.get("response_format"), extras)
     choice = _tool_choice(body, raw, extras)
     streams = body.get("stream") is True
@@ -94,6 +96,7 @@ def _read(request: HttpRequest) -> Request:
         output=output,
         thinking=_thinking(body.get("reasoning_effort"), raw, extras),
         sampling=_sampling(body, raw, extras),
+        cache_key=key,
         stream=streams,
         extras=tuple(
             Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()

@@ -62,7 +62,14 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
         usage=replace(usage_of(response.get("usage")), terms=terms_of(response.get("service_tier"))),
         id=word(response.get("id")),
         stop_detail=detail,
+        missed=_missed(response.get("prompt_cache_diagnostics")),
     )
+
+
+def _missed(told: object) -> str:
+    """Why the prompt was not found; nothing when it was, or when that could not be told."""
+    miss = isinstance(told, dict) and told.get("type") == "cache_miss"
+    return word(told.get("reason")) if isinstance(told, dict) and miss else ""
 
 
 def wire_end(reply: Reply) -> dict[str, Any]:

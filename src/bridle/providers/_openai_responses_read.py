@@ -26,6 +26,7 @@ from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, Too
 from ._json import dumps, loads, members, whole
 from ._openai_responses_content import Block, piece_of, said, word
 from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, SCHEMA, beyond, kind_of, opaque, parts_of
+from ._openai_responses_points import Points
 from ._openai_responses_write import ERROR_MARK, OUTPUTS
 from ._tool_schema import goes_out_as_it_is
 from .schemas import is_strict_ready
@@ -61,17 +62,20 @@ def read(request: HttpRequest) -> Request:
     model_id = body.get("model", "")
     if not isinstance(model_id, str) or not (model_id or "prompt" in body):
         raise _refused("invalid", "Missing required parameter: 'model'.")
-    line = _Line(model_id)
-    line.read(_items(body.get("input", [])))
     extras = {name: value for name, value in body.items() if name not in _TAKEN}
+    points = Points(extras)
+    system, items = _system(body.get("instructions", ""), _items(body.get("input", [])), points)
+    line = _Line(model_id, points)
+    line.read(items)
+    marks = points.every_mark()
     _read_store(body, extras)
     thinking, output = _thinking(body, extras), _output(body, extras)
     tools = _tools(body.get("tools", []))
     return Request(
         model=Model(
-            id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY), abilities=_abilities(thinking)
+            id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY), abilities=_abilities(thinking, points)
         ),
-        system=_system(body.get("instructions", ""), extras),
+        system=system,
         tools=tools,
         messages=tuple(line.messages),
         tool_choice=_tool_choice(body, extras),
@@ -79,6 +83,9 @@ def read(request: HttpRequest) -> Request:
         output=output,
         thinking=thinking,
         sampling=Sampling(temperature=_float(body.get("temperature")), top_p=_float(body.get("top_p"))),
+        marks=marks,
+        cache_key=points.key,
+        compared_to=points.compared_to,
         stream=body.get("stream") is True,
         extras=tuple(Extra(name=name, json=dumps(value).decode()) for name, value in extras.items()),
     )
@@ -87,8 +94,9 @@ def read(request: HttpRequest) -> Request:
 class _Line:
     """The messages read so far, and the calls that wait for an output."""
 
-    def __init__(self, model_id: str) -> None:
+    def __init__(self, model_id: str, points: Points) -> None:
         self.messages: list[Message] = []
+        self._points = points
         self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
         self._waiting: dict[str, deque[str]] = defaultdict(deque)
 
@@ -98,10 +106,13 @@ class _Line:
                 parts, refused = parts_of(list(group))
                 self._place(role, parts, Stop.REFUSED if refused else None)
             elif role == "tool":
-                self._place(role, tuple(map(self._result, group)))
+                *before, last = group
+                last = self._points.unmarked(last, len(self.messages))
+                self._place(role, tuple(map(self._result, (*before, last))))
             else:
                 for item in group:
-                    self._place(role, _told(item, role))
+                    bare = self._points.unmarked(item, len(self.messages))
+                    self._place(role, _told(bare, role))
 
     def _place(self, role: Role, parts: tuple[Part, ...], stop: Stop | None = None) -> None:
         place, number = len(self.messages), len(self.messages) + 1
@@ -201,10 +212,11 @@ def _read_store(body: Block, extras: Block) -> None:
         extras["store"] = stored
 
 
-def _system(instructions: object, extras: Block) -> tuple[Text, ...]:
+def _system(instructions: object, items: list[Block], points: Points) -> tuple[tuple[Text, ...], list[Block]]:
     if not isinstance(instructions, str):
         raise _refused("invalid", "Invalid type for 'instructions': expected a string.")
-    return (Text(text=word(instructions)),) if instructions.strip() else ()
+    words, rest = points.system(items, word(instructions))
+    return (Text(text=words),) if words.strip() else (), rest
 
 
 def _tools(tools: object) -> tuple[ToolSpec, ...]:
@@ -260,10 +272,10 @@ def _thinking(body: Block, extras: Block) -> Thinking | None:
     return Thinking(mode=mode, effort=effort, display=display) if mode or effort or display else None
 
 
-def _abilities(thinking: Thinking | None) -> Abilities:
+def _abilities(thinking: Thinking | None, points: Points) -> Abilities:
     """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
     effort = thinking.effort if thinking else ""
-    return Abilities(thinking=MODES, efforts=(effort,) if effort else ())
+    return Abilities(thinking=MODES, efforts=(effort,) if effort else (), **points.abilities())
 
 
 def _output(body: Block, extras: Block) -> OutputSpec | None:

@@ -18,7 +18,7 @@ The writer therefore sees the whole line, in order, once.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
@@ -59,6 +59,8 @@ class Manner(Value):
     sealed_by: str = ""
     model_id: str = ""
     """Who is asked, where only some models can open what others sealed."""
+    marked: bool = False
+    """Marks go on pieces of content, so where there may be marks, what is told is always in pieces."""
 
 
 class KeptItems(KeptMessages):
@@ -81,10 +83,17 @@ class KeptItems(KeptMessages):
             self._restart()
 
     def body_since(
-        self, start: int, messages: Sequence[Message], tail: bytes, *, ending: bytes
+        self,
+        start: int,
+        messages: Sequence[Message],
+        tail: bytes,
+        marks: Mapping[int, bytes],
+        *,
+        ending: bytes,
     ) -> tuple[bytes, str]:
         """Like `body`, without the first `start` messages; the digest is of the whole line all the same."""
-        whole, digest = self.body(messages, tail, ending=ending)
+        # What the provider holds itself cannot be marked.
+        whole, digest = self.body(messages, tail, {} if start else marks, ending=ending)
         if not start:
             return whole, digest
         head = len(self._head[1]) if self._head else 0
@@ -135,8 +144,10 @@ class ItemWriter:
                 del self._open[call_id]
         if not items:
             return ()
+        written = [dumps(item) for item in items]
         closing = b"".join(b"," + dumps(self._stand_in(call_id)) for call_id in self._open)
-        return (Turn(b"", b",".join(map(dumps, items)), closing, merges=True),)
+        mark_at = _mark_at(items, written) if self._manner.marked else -1
+        return (Turn(b"", b",".join(written), closing, mark_at, merges=True),)
 
     def _brought(self, outputs: Sequence[Part]) -> list[Block | Raw]:
         """Definitions of the tools that results brought to light: here, where nothing before them moves."""
@@ -212,7 +223,8 @@ class ItemWriter:
             return items
         if not self._manner.with_ids:
             fields = {name: value for name, value in fields.items() if name != "id"}
-        return [_shortest({"type": "message", "role": role, "content": content, **fields}), *items]
+        told: Block = {"type": "message", "role": role, "content": content, **fields}
+        return [told if self._manner.marked else _shortest(told), *items]
 
     def _look_for_references(self, parts: Sequence[Part]) -> None:
         self._holds_more |= any(isinstance(part, Opaque) and part.kind in _HOLDS_MORE for part in parts)
@@ -234,7 +246,10 @@ class ItemWriter:
             return None
         if not self._manner.with_ids:
             native.pop("id", None)
-        return {"type": kind, "call_id": id_, "output": _output_of(part, own=own), **native}
+        output = _output_of(part, own=own)
+        if self._manner.marked and isinstance(output, str) and output.strip():
+            output = [{"type": "input_text", "text": output}]
+        return {"type": kind, "call_id": id_, "output": output, **native}
 
     def _stand_in(self, call_id: str) -> Block:
         id_, kind = self._sent[call_id]
@@ -293,6 +308,17 @@ def _output_of(result: ToolResult, *, own: bool) -> str | list[Any]:
         return ""
     only = pieces[0] if len(pieces) == 1 else None
     return only["text"] if isinstance(only, dict) and only.keys() == {"type", "text"} else pieces
+
+
+def _mark_at(items: Sequence[Block | Raw], written: Sequence[bytes]) -> int:
+    """The offset of the closing brace of the last piece of content that can carry a mark."""
+    end = sum(map(len, written)) + len(written) - 1
+    for item, data in zip(reversed(items), reversed(written), strict=True):
+        told = list(item) if isinstance(item, dict) and item.get("role") != "assistant" else []
+        if told and told[-1] in ("content", "output") and data.endswith(b"}]}"):
+            return end - len(b"}]}")
+        end -= len(data) + 1
+    return -1
 
 
 def _shortest(item: Block | Raw) -> Block | Raw:

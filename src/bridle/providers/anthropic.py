@@ -194,6 +194,8 @@ def _tail(request: Request, dialect: Dialect) -> bytes:
         fields["output_config"] = output
     if abilities.automatic_cache and (mark := _mark(request, "end")):
         fields["cache_control"] = _cache_control(mark.ttl)
+    if request.compared_to and all(extra.name != "diagnostics" for extra in request.extras):
+        fields["diagnostics"] = {"previous_message_id": request.compared_to}
     for extra in request.extras:
         _add(fields, extra)
     if dialect.body_version:

@@ -44,6 +44,7 @@ from ._openai_chat_message import joined, members_of
 from ._openai_chat_read import read
 from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
+from ._openai_prompts import BREAKPOINT, POINT, message_points
 from ._shell import json_headers, kept_here
 from ._tool_schema import restoring, schema_remarks
 
@@ -135,7 +136,7 @@ def _head(
             last = tools[-1]
             tools[-1] = {
                 **(last if isinstance(last, dict) else loads(bytes(last))),
-                "cache_control": _cache_control(tools_ttl),
+                **_mark_with(tools_ttl, dialect),
             }
         head["tools"] = tools
     written = dumps({**head, "messages": []})[:-2]
@@ -143,7 +144,7 @@ def _head(
     if not system:
         return written
     if system_ttl and isinstance(system[-1], dict):
-        system[-1] = {**system[-1], "cache_control": _cache_control(system_ttl)}
+        system[-1] = {**system[-1], **_mark_with(system_ttl, dialect)}
     content = system if dialect.cache_marks else joined(system, dialect)
     message = {"role": dialect.system_role, "content": content, **members_of(request.system)}
     return written + dumps(message) + (b"," if follows else b"")
@@ -152,6 +153,8 @@ def _head(
 def _message_marks(request: Request, dialect: Dialect) -> dict[int, bytes]:
     if not dialect.cache_marks:
         return {}
+    if dialect.breakpoints:
+        return message_points(request)
     count = len(request.messages)
     marks: dict[int, str] = {}
     for mark in request.marks:
@@ -162,15 +165,17 @@ def _message_marks(request: Request, dialect: Dialect) -> dict[int, bytes]:
     end = _mark(request, "end")
     if end and count:
         marks[count - 1] = end.ttl
-    return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
+    return {index: b"," + dumps(_mark_with(ttl, dialect))[1:-1] for index, ttl in marks.items()}
 
 
 def _mark(request: Request, place: str) -> Mark | None:
     return next((mark for mark in request.marks if mark.place == place), None)
 
 
-def _cache_control(ttl: str) -> Block:
-    return {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+def _mark_with(ttl: str, dialect: Dialect) -> Block:
+    if dialect.breakpoints:
+        return {BREAKPOINT: POINT}
+    return {"cache_control": {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}}
 
 
 CODEC = OpenAIChatCodec()

@@ -38,11 +38,13 @@ from ..values.value import Value
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
 from ._names import SHORT
+from ._openai_prompts import kept_by, message_points, takes_points
 from ._openai_responses_content import Block
 from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
 from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, legal_name
 from ._openai_responses_meaning import meaning
+from ._openai_responses_points import marked_message
 from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_write import KeptItems, Manner
@@ -102,13 +104,21 @@ class ResponsesCodec:
             held=held,
             sealed_by=dialect.sealed_by,
             model_id=request.model.id if dialect.sealed_by else "",
+            marked=takes_points(request.model.abilities),
         )
         kept.going(request.model.endpoint, manner, request.deferred, _tool)
-        kept.head((request.model.id, request.tools, request.system), lambda: _head(request))
+        # A conversation that the provider holds has its first message already: there it can stand only once.
+        spoken = not (held or request.chained) and any(mark.place == "system" for mark in request.marks)
+        follows = kept.writes(request.messages)
+        kept.head(
+            (request.model.id, request.tools, request.system, spoken, follows),
+            lambda: _head(request, spoken=spoken, follows=follows),
+        )
         body, digest = kept.body_since(
             _start(request, extras),
             request.messages,
             _tail(request, extras, stored=stored),
+            message_points(request),
             ending=_ending(request, extras),
         )
         return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
@@ -135,14 +145,19 @@ class ResponsesCodec:
         return meaning(request)
 
 
-def _head(request: Request) -> bytes:
+def _head(request: Request, *, spoken: bool, follows: bool) -> bytes:
+    """`spoken`: the instructions are a message, because only what is in a message can be marked."""
     # A prompt kept by the provider may name the model itself.
     head: Block = {"model": request.model.id} if request.model.id else {}
-    if instructions := "\n\n".join(mended(text.text) for text in request.system if text.text.strip()):
+    instructions = "\n\n".join(mended(text.text) for text in request.system if text.text.strip())
+    if instructions and not spoken:
         head["instructions"] = instructions
     if request.tools:
         head["tools"] = [_tool(spec) for spec in request.tools]
-    return dumps({**head, "input": []})[:-2]
+    written = dumps({**head, "input": []})[:-2]
+    if not instructions or not spoken:
+        return written
+    return written + dumps(marked_message(instructions)) + (b"," if follows else b"")
 
 
 def _tool(spec: ToolSpec) -> Block | Raw:
@@ -223,6 +238,7 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
     if request.output and request.output.mode == "native":
         fields["text"] = {"format": _format(request.output)}
     fields["store"] = stored
+    fields |= {name: value for name, value in kept_by(request).items() if name not in extras}
     # Models that do not reason refuse to be asked for it, so of a model nobody knows it is not.
     certain = reasons and ANY_EFFORT not in abilities.efforts
     if certain and request.model.endpoint.reasoning == "signed":

@@ -37,7 +37,9 @@ class Options(TypedDict, total=False):
     chain: bool
     """Let a provider that can keep the conversation, so that only what is new is sent."""
     cache_ttl: CacheTtl
-    """How long a provider that takes marks keeps prompts."""
+    """How long prompts are to be kept at least, where a provider lets one say; `auto` goes by the pauses."""
+    cache_shards: int
+    """One for every fifteen calls a minute that a tenant's sessions make together, where keys are taken."""
     prefix: PrefixRule
     """`strict` ends a run before a prompt whose beginning has changed is paid for anew."""
     compaction: Compaction | None
@@ -48,7 +50,9 @@ class Options(TypedDict, total=False):
     """What a prompt is that a server seems not to have read whole: event or error."""
 
 
-NUMBERS = ("max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens")
+NUMBERS = (
+    "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens"
+)  # fmt: skip
 
 
 def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> None:

@@ -12,9 +12,10 @@ from ._rules_openai_chat_local import LOCAL_RULES, TEMPLATE_RULES
 from ._rules_openai_chat_messages import MESSAGE_RULES, TALK_RULES
 from ._rules_openai_chat_others import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from ._rules_openai_chat_settings import MODEL_RULES, SETTING_RULES
-from ._rules_openai_chat_shape import asked, to, tool, user
+from ._rules_openai_chat_shape import asked, text, to, tool, user
 from ._rules_openai_chat_tools import FORMAT_RULES, TOOL_RULES
-from ._rules_openai_shape import Example, field, known, required, rule
+from ._rules_openai_prompts import prompt_rules
+from ._rules_openai_shape import Block, Example, field, known, required, rule
 from .profiles import ALTERNATION, COMPATIBLE, FIRST_PARTY, LOCAL, MUST_ECHO, SHORT_IDS, STRIP, Profile
 from .rules import Asked, Found, Rule
 
@@ -105,11 +106,22 @@ ENVELOPE_RULES = (
     ),
 )
 
+
+def _marked(who: str, point: Block) -> Asked:
+    piece = {**text(), "prompt_cache_breakpoint": point}
+    return asked(messages=[{"role": who, "content": [piece]}])
+
+
+PROMPT_RULES = prompt_rules(
+    asked, _marked, ("messages[].content[]",), ("mode", "ttl"), ("30m",), by_model=True
+)
+
 OWN = (
     *ENVELOPE_RULES,
     *MESSAGE_RULES,
     *TOOL_RULES,
     *SETTING_RULES,
+    *PROMPT_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
     *TALK_RULES,

@@ -10,12 +10,14 @@ not judged here.
 
 from msgspec.structs import replace
 
+from ._rules_openai_prompts import prompt_rules
 from ._rules_openai_responses_items import ITEM_RULES
 from ._rules_openai_responses_settings import SETTING_RULES
-from ._rules_openai_responses_shape import PLAIN, asked, effort, reasons, to, user
+from ._rules_openai_responses_shape import PLAIN, asked, call, effort, output, reasons, text, to, user
 from ._rules_openai_responses_talk import TALK_RULES
 from ._rules_openai_responses_tools import FORMAT_RULES, TOOL_RULES
 from ._rules_openai_shape import (
+    Block,
     Example,
     field,
     known,
@@ -250,11 +252,28 @@ MODEL_RULES = (
     ),
 )
 
+
+def _marked(who: str, point: Block) -> Asked:
+    """Somebody's words, or what came of a call, with a breakpoint."""
+    if who == "tool":
+        piece = text("seen", prompt_cache_breakpoint=point)
+        return asked(input=[user("Look"), call(), output(output=[piece])])
+    kind = "output_text" if who == "assistant" else "input_text"
+    piece = text("Hello", kind, prompt_cache_breakpoint=point)
+    return asked(input=[{"role": who, "content": [piece]}, user("Go on")])
+
+
+OPTIONS = ("mode", "ttl", "prewarm", "comparison_response_id")
+PROMPT_RULES = prompt_rules(
+    asked, _marked, ("input[].content[]", "input[].output[]"), OPTIONS, ("30m", "12h")
+)
+
 RULES = (
     *ENVELOPE_RULES,
     *ITEM_RULES,
     *TOOL_RULES,
     *SETTING_RULES,
+    *PROMPT_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
     *TALK_RULES,

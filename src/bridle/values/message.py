@@ -41,6 +41,8 @@ class Reply(Value):
     """The provider's id of this answer."""
     stop_detail: str = ""
     """The provider's own word for the stop, and its explanation if it gave one."""
+    missed: str = ""
+    """The provider's own word for why it did not find the prompt it had kept, when it was asked."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:

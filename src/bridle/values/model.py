@@ -16,6 +16,8 @@ ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
 StructuredOutput = Literal["native", "tool"]
 ANY_EFFORT = "any"
 """Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
+Ttl = Literal["5m", "30m", "1h", "12h", "24h"]
+"""How long a prompt is kept after it was last used."""
 CacheWay = Literal["", "marks", "points", "prefix", "hits"]
 """Where a provider keeps prompts: at marks, at marks and at ends of its choosing, or everywhere; or nowhere.
 `hits` is everywhere, and what was missed is told as well."""
@@ -65,6 +67,12 @@ class Abilities(Value):
     prefill: bool = True
     """Whether a conversation may end in words of the model, which it then continues."""
     cache: CacheWay = ""
+    cache_key: bool = False
+    """Whether prompts can be kept apart under a key of ours."""
+    cache_ttls: tuple[Ttl, ...] = ("5m", "1h")
+    """How long a request may ask for its prompt to be kept, from the shortest, which is the usual one."""
+    cache_explained: bool = False
+    """Whether the provider says why it did not find a prompt, when told which answer to compare it with."""
     cache_minimum_tokens: int = 0
     """What is shorter is never kept."""
     cache_step_tokens: int = 0

@@ -3,7 +3,7 @@
 from typing import Literal
 
 from .message import Message
-from .model import Model
+from .model import Model, Ttl
 from .parts import Text
 from .value import Value
 
@@ -14,9 +14,6 @@ OnUnknown = Literal["retry", "probe", "ask", "report"]
 became of it, ask a person, or tell the model that nobody knows."""
 Approve = Literal["never", "always", "depends"]
 """Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
-
-Ttl = Literal["5m", "1h"]
-"""How long a marked prompt is kept after it was last used."""
 
 TOOL_SECONDS_DEFAULT = 60.0
 
@@ -107,6 +104,10 @@ class Request(Value):
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
     marks: tuple[Mark, ...] = ()
+    cache_key: str = ""
+    """What the provider keeps the prompt under, apart from those of others; empty where it takes no key."""
+    compared_to: str = ""
+    """The provider's id of a reply whose prompt this one should begin with, to be told why it does not."""
     stream: bool = True
     chained: bool = False
     """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""

@@ -7,9 +7,9 @@ that a log tells on its own what was asked of whom and with which tools.
 from typing import Literal
 
 from .compaction import Compaction
-from .model import Abilities, Endpoint, Model
+from .model import Abilities, Endpoint, Model, Ttl
 from .policy import Policy
-from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec, Ttl
+from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
 from .value import Value
 
 ATTEMPTS_DEFAULT = 6
@@ -22,7 +22,7 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 
 
 CacheTtl = Ttl | Literal["auto"]
-"""`auto`: five minutes, and an hour as soon as the session has paused for longer than that."""
+"""At least so long, where the provider offers it; `auto`: as long as the pauses of the session ask for."""
 PrefixRule = Literal["report", "strict"]
 """What a prefix that moved is: an event in the log, or also the end of the run before it is paid for."""
 TOOLS_SHOWN_DEFAULT = 30
@@ -73,6 +73,8 @@ class Settings(Value):
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
+    cache_shards: int = 1
+    """In how many lots the sessions of a tenant are kept apart, where one lot has too many calls a minute."""
     prefix: PrefixRule = "report"
     compaction: Compaction | None = Compaction()
     """When and how far conversations are made shorter; None for never."""
