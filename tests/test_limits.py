@@ -100,7 +100,7 @@ def test_denied_and_wrong_calls_do_not_count():
         scripted(first, looks("b"), "fine"), tools=[look, walk], policy=policy, budget=Budget(tool_calls=2)
     )
     result = agent.run_sync("?")
-    assert (result.stop, ran) == ("done", ["a", "b"])
+    assert (result.stop, sorted(ran)) == ("done", ["a", "b"])
     assert outcomes(result) == ["denied", "invalid", "invalid", "ok", "ok"]
 
 

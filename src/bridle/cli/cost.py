@@ -19,7 +19,7 @@ from ..ports.store import Store
 from ..values.errors import Corrupt, MisuseError
 from ..values.usage import Usage
 from ..watchers.console import clean
-from .logs import read_session
+from .logs import listed, read_session
 from .places import add_store_option, open_log
 
 EVERY_SESSION = 1_000_000_000
@@ -146,7 +146,7 @@ async def _booked(options: argparse.Namespace) -> list[Entry]:
     try:
         if options.session:
             return list(entries(options.session, await read_session(store, options.session)))
-        infos = await store.sessions(limit=EVERY_SESSION)
+        infos = await listed(store, EVERY_SESSION)
         return [entry for info in infos for entry in await _session(store, info.id)]
     finally:
         await store.close()

@@ -83,6 +83,8 @@ def to_wrap_up(state: State) -> Nudge | None:
     run = state.run
     if run.wrapped or run.attempt or run.said or state.transcript.messages[-1].role not in ("tool", "user"):
         return None  # nothing is put between two attempts, or into an answer
+    if run.crowded:
+        return Nudge(why=WRAP_UP, words=WRAP_UP_WORDS.format(used=run.crowded))
     for scope in scopes(state):
         share = scope.limits.wrap_up
         used = _shares(scope) if share is not None else {}

@@ -30,6 +30,7 @@ from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
 from .catalogue import found_first
+from .inside import Allowance, entered
 
 LATE: Final = "late"
 
@@ -45,13 +46,14 @@ class Hands:
         clock: Clock,
         record: Callable[[e.Event], Awaitable[None]],
         fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, Whole | None]]],
+        allowance: Allowance,
         approver: Approver | None = None,
         search: SearchTools | None = None,
     ) -> None:
-        """`fit` decides how much of a result is kept in the log; `approver` answers for a person, where
-        one is at hand; `search` finds tools that are not shown."""
+        """`fit` decides how much of a result is kept in the log; `allowance` is for runs inside the tools;
+        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown."""
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
-        self._fit, self._approver, self._search = fit, approver, search
+        self._fit, self._allowance, self._approver, self._search = fit, allowance, approver, search
         self.ahead = Ahead()
         self._wrong: dict[str, list[str]] = {}
 
@@ -63,6 +65,7 @@ class Hands:
                 call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
             )
         )
+        self._allowance.started(call.id)
         result = await (self.ahead.take(call) or self._act(effect))
         await self.finish(result)
 
@@ -70,6 +73,7 @@ class Hands:
         """How much of a result the model gets is decided here and never again."""
         kept, whole = await self._fit(result)
         await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole))
+        self._allowance.over(result.call_id)
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)
@@ -165,7 +169,8 @@ class Hands:
         return tuple(item for item in found if item is not None)
 
     async def _act(self, effect: RunTool) -> ToolResult:
-        return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
+        with entered(self._allowance.inside(effect.call.id)):
+            return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
 
     def _seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's time, or what is left of the run's."""

@@ -191,6 +191,10 @@ class Reservation(Value):
     """None when the price is unknown."""
     output_tokens: int = 0
     """The most the reply may have."""
+    id: str = ""
+    """Of the call, in every budget it draws from."""
+    used: str = ""
+    """What is used of the budget by now, when it is so much that the model is to be told."""
 
 
 STEPS_DEFAULT = 100
