@@ -8,7 +8,7 @@ else can happen; what was set aside for a call that was never sent is given back
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -25,7 +25,7 @@ from ..values.delta import Delta
 from ..values.errors import MisuseError
 from ..values.event import RunEnded
 from ..values.message import Reply
-from ..values.usage import Budget, Limits, Reservation, Usage
+from ..values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
 from .asking import Exchange
 from .inside import Inside, Source
 from .pool import Hold, Paid, Purse, SharedBudget
@@ -33,6 +33,8 @@ from .till import Drawer, StoredBudget, till_of
 
 Pool = SharedBudget | StoredBudget | None
 NO_ROOM_IN_TIME = "the run's time was up before there was room for its next call in a shared budget"
+PRICE_SECONDS = HOURS_AHEAD_SECONDS / 2
+"""How long a worst case may wait for room before it is reckoned anew."""
 SHARED_LIMITS = ("seconds", "tool_calls")
 """What a single run can be held to and many at once cannot."""
 
@@ -72,6 +74,9 @@ class Purses:
 
     def of(self, state: State) -> list[Purse]:
         return [source(self._session) for _, source in self.sources(state)]
+
+    def now(self) -> float:
+        return self._clock.now()
 
     def call_id(self, length: int) -> str:
         """Of a call that is asked when the log has this many records."""
@@ -128,7 +133,8 @@ class Held:
                 paid = cost(used)
                 if reply is None:
                     used, paid = bill(self.state, used, paid)
-                await self._settle((used, paid, int(reply is not None)))
+                # A summary is no step.
+                await self._settle((used, paid, int(reply is not None and not self.effect.summary_of)))
 
     async def _settle(self, came_to: Paid) -> None:
         for hold in self.holds:
@@ -145,33 +151,59 @@ async def set_aside(
     if not drawn_from:
         yield Held(state, effect)
         return
-    wanted = worst_case(state, effect.request.max_tokens or room(state), "")
-    wanted = first = replace(wanted, id=purses.call_id(length))
-    end: RunEnded | None = RunEnded(stop="seconds", reason=NO_ROOM_IN_TIME, partial=state.run.partial)
     holds: list[Hold] = []
+    end: RunEnded | None = None
+    most = effect.request.max_tokens or room(state)
     try:
         try:
             async with asyncio.timeout(seconds):
-                for purse in drawn_from:
-                    hold = await purse.hold(wanted, _fitting(state, wanted))
-                    if hold is None:
-                        end = RunEnded(stop="budget", reason=purse.story, partial=state.run.partial)
+                while True:
+                    state = replace(state, now=max(state.now, purses.now()))
+                    wanted = replace(worst_case(state, most, ""), id=purses.call_id(length))
+                    with suppress(_Stale):
+                        refused = await _taken(drawn_from, state, wanted, holds)
                         break
-                    holds.append(hold)
-                    wanted = hold.reservation
-                else:
-                    end = None
+            if refused is not None:
+                end = RunEnded(stop="budget", reason=refused.story, partial=state.run.partial)
         except TimeoutError:
-            pass  # `end` says so
+            end = RunEnded(stop="seconds", reason=NO_ROOM_IN_TIME, partial=state.run.partial)
         if end is not None:
             yield Held(state, effect, end=end)
             return
-        if wanted.output_tokens < first.output_tokens:
-            effect = replace(effect, request=roomed(effect.request, wanted.output_tokens))
+        room_left = holds[-1].reservation.output_tokens
+        if room_left < most:
+            effect = replace(effect, request=roomed(effect.request, room_left))
         yield Held(state, effect, holds)
     finally:
         for hold in holds:
             await hold.release()  # what was not settled was never sent
+
+
+class _Stale(Exception):
+    """What was asked for was reckoned at the prices of another hour."""
+
+
+async def _taken(
+    drawn_from: Sequence[Purse], state: State, wanted: Reservation, holds: list[Hold]
+) -> Purse | None:
+    """Set it aside everywhere; the one that has too little, if one has."""
+    for purse in drawn_from[len(holds) :]:
+        patience = asyncio.timeout(PRICE_SECONDS)
+        try:
+            async with patience:
+                hold = await purse.hold(wanted, _fitting(state, wanted))
+        except TimeoutError:
+            if not patience.expired():
+                raise
+            for hold in reversed(holds):
+                await hold.release()
+            holds.clear()
+            raise _Stale from None
+        if hold is None:
+            return purse
+        holds.append(hold)
+        wanted = hold.reservation
+    return None
 
 
 def _fitting(state: State, wanted: Reservation) -> Callable[[Decimal | None, int | None], Reservation | None]:
