@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -11,8 +12,10 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from bridle import Agent, Budget, Limits, MisuseError, StoredBudget, tool
+from bridle.cli.cost import of_every_session, with_inner
 from bridle.core.account import Account, evidence
 from bridle.run import till as tills
 from bridle.run.till import Drawer, Till, till_of
@@ -27,9 +30,11 @@ from bridle.values.pooled import Amount, Carried, Reserved, Settled, budget_line
 from bridle.values.record import GENESIS, seal
 from bridle.values.subrun import SubrunCharged
 from bridle.values.usage import Reservation, Usage
+from till_agent import outer_agent
 
 CHILD = Path(__file__).with_name("till_agent.py")
 PROCESSES, RUNS = 3, 8
+CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 
 
 @tool(effect="read")
@@ -49,9 +54,9 @@ def child(path, *arguments):
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=os.environ)
 
 
-def kill(path, moment):
+def kill(path, *arguments):
     """Let a process set something aside, and end it there and then."""
-    with child(path, "dies", moment, "0.010") as killed:
+    with child(path, *arguments) as killed:
         assert killed.stdout.readline().strip() == "now"
         killed.send_signal(signal.SIGKILL)
 
@@ -104,7 +109,7 @@ def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(tmp_path, mom
     """Killed before it had asked, it is given back; killed while the model spoke, all of it counts."""
     path = tmp_path / "log.db"
     store = open_store(path)
-    kill(path, moment)
+    kill(path, "dies", moment, "0.010")
     _, reserved = standing(store, "q4")
     assert reserved.usd > 0
     agent = Agent("sim:", store=store, pool=StoredBudget(usd="0.010", name="q4"), max_tokens=1_000)
@@ -130,7 +135,7 @@ def test_what_a_killed_process_had_set_aside_is_settled_by_its_log(tmp_path, mom
 def test_a_session_that_is_resumed_settles_what_it_had_set_aside_itself(tmp_path):
     path = tmp_path / "log.db"
     store = open_store(path)
-    kill(path, "before")
+    kill(path, "dies", "before", "0.010")
     pool = StoredBudget(usd="0.010", name="q4")
     agent = Agent("sim:", store=store, pool=pool, max_tokens=1_000)
     assert asyncio.run(agent.resume("doomed")).stop == "done"
@@ -341,3 +346,108 @@ def test_a_session_under_way_is_never_taken_for_dead():
     store = MemoryStore()
     with store.hold("a"), pytest.raises(Conflict), store.hold("a"):
         pass
+
+
+def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(tmp_path):
+    path = tmp_path / "log.db"
+    store = open_store(path)
+    kill(path, "nested", "0.02")
+    records = asyncio.run(store.read("outer"))
+    (charged,) = [record.event for record in records if isinstance(record.event, SubrunCharged)]
+    pool = StoredBudget(usd="0.02", name="q4")
+    agent = outer_agent(store, pool, "!say Because.")
+    result = asyncio.run(agent.resume("outer"))
+    assert result.stop == "done"
+    booked = asyncio.run(with_inner(store, "outer"))
+    assert charged.id in {entry.id for entry in booked}
+    assert result.cost == pytest.approx(float(sum(entry.usd for entry in booked if entry.outcome != "lost")))
+    account = asyncio.run(_settled_for_good(store))
+    everything = asyncio.run(of_every_session(store))
+    lost = [entry for entry in everything if entry.outcome == "lost"]
+    presumed = [
+        record.event.amount.usd
+        for record in asyncio.run(store.read(budget_line("q4", 1)))
+        if isinstance(record.event, Settled) and record.event.how == "presumed"
+    ]
+    assert (len(lost), len(presumed), account.open) == (1, 1, {})
+    known = sum(entry.usd for entry in everything if entry.outcome != "lost")
+    assert account.spent.usd == known + presumed[0]
+    asyncio.run(store.close())
+
+
+async def _settled_for_good(store):
+    till = Till(store, "q4")
+    await till.catch_up()
+    await till.settle_the_dead("nobody", 0, FakeClock().now)
+    return till.account
+
+
+@pytest.mark.parametrize("seed", range(12 * CAMPAIGN))
+def test_whatever_callers_do_and_wherever_they_die(seed):
+    """At no moment is more spent or set aside than there is, and in the end everything is accounted for."""
+    assert asyncio.run(lives(random.Random(seed))) > 0
+
+
+LIMIT = 1_000
+
+
+async def lives(dice):
+    store, clock = MemoryStore(), FakeClock()
+    limits, alive, owed = Limits(tokens=LIMIT), {}, 0
+
+    async def begin(number):
+        session, stack = f"s{number}", ExitStack()
+        stack.enter_context(store.hold(session))
+        till = dice.choice([till_of(store, "q4"), Till(store, "q4")])
+        wanted = Reservation(pool="", tokens=dice.randrange(50, 500), id=f"{session}#1")
+        drawer = Drawer(till, limits, clock, session, 0)
+        holding = asyncio.ensure_future(drawer.hold(wanted, lambda usd, tokens: None))
+        for _ in range(200):
+            await asyncio.sleep(0)
+        if not holding.done():
+            holding.cancel()
+            await asyncio.gather(holding, return_exceptions=True)
+        elif (held := holding.result()) is not None:
+            alive[session] = held, stack
+            return
+        stack.close()
+
+    async def settle(session):
+        held, stack = alive.pop(session)
+        tokens = dice.randrange(1, held.reservation.tokens + 1)
+        await held.settle((Usage(input=tokens), Decimal(0), 1))
+        stack.close()
+        return tokens
+
+    async def die(session):
+        held, stack = alive.pop(session)
+        tokens = dice.randrange(1, held.reservation.tokens + 1)
+        asked = replace(ASKED, reserved=held.reservation)
+        replied = e.ModelReplied(reply=replace(REPLY, usage=Usage(input=tokens)), usd=Decimal(0))
+        log, cost = dice.choice(
+            [([e.Resumed()], 0), ([asked], held.reservation.tokens), ([asked, replied], tokens)]
+        )
+        head = GENESIS
+        for number, event in enumerate(log, start=1):
+            record = seal(number, 1.0, event, head)
+            await store.append(session, number - 1, (record,))
+            head = record.hash
+        stack.close()
+        return cost
+
+    for number in range(60):
+        if alive and dice.random() < 0.55:
+            tokens = await dice.choice([settle, settle, die])(dice.choice(sorted(alive)))
+            owed += tokens
+        else:
+            await begin(number)
+    for session in sorted(alive):
+        owed += await settle(session)
+    till = till_of(store, "q4")
+    await till.settle_the_dead("nobody", 0, clock.now)
+    account = Account()
+    for record in await store.read(budget_line("q4", 1)):
+        account.take(record.event)
+        assert account.spent.tokens + account.reserved.tokens <= LIMIT
+    assert (account.spent.tokens, account.reserved, account.excess) == (owed, Amount(), Amount())
+    return owed

@@ -3,6 +3,7 @@
 python till_agent.py STORE runs N USD       so many runs at once; prints how they ended, as JSON
 python till_agent.py STORE dies WHEN USD    sets money aside and says `now`, to be killed: before its
                                             model was asked, or during its answer
+python till_agent.py STORE nested USD       the same, in a run inside a tool, at its second question
 """
 
 import asyncio
@@ -62,6 +63,37 @@ async def dies(path: str, when: str, usd: str) -> None:
     await agent.run("!say Never." if when == "before" else "!stall 100\n!say Never.", session="doomed")
 
 
+async def nested(path: str, usd: str) -> None:
+    """A run whose tool runs an agent that never gets its second answer."""
+    watcher, pool = Second(), StoredBudget(usd=usd, name="q4")
+    prompt = '!call get_weather {"city": "Oslo"}\n!then\n!stall 100\n!say x'
+    outer = outer_agent(path, pool, prompt, watcher)
+    await outer.run(ASK, session="outer", tenant="acme")
+
+
+ASK = '!call ask {"city": "Paris"}\n!then\n!say It is so.'
+
+
+class Second(Watcher):
+    asked = 0
+
+    def saw(self, session: str, happening: object) -> None:
+        self.asked += isinstance(getattr(happening, "event", None), ModelAsked)
+        if self.asked == 2:
+            print("now", flush=True)
+
+
+def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[str]:
+    inner = Agent("sim:", tools=[get_weather], store=store, max_tokens=300, watchers=watchers)
+
+    @tool(effect="read", on_unknown="retry")
+    async def ask(city: str) -> str:
+        """Ask somebody else."""
+        return (await inner.run(prompt)).text
+
+    return Agent("sim:", tools=[ask], store=store, pool=pool, max_tokens=300)
+
+
 if __name__ == "__main__":
     place, what, *rest = sys.argv[1:]
-    asyncio.run({"runs": runs, "dies": dies}[what](place, *rest))
+    asyncio.run({"runs": runs, "dies": dies, "nested": nested}[what](place, *rest))
