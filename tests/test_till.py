@@ -18,6 +18,7 @@ from bridle import Agent, Budget, Limits, MisuseError, StoredBudget, tool
 from bridle.cli.cost import of_every_session, with_inner
 from bridle.core.account import Account, evidence
 from bridle.run import till as tills
+from bridle.run.line import locate
 from bridle.run.till import Drawer, Till, till_of
 from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
@@ -179,8 +180,11 @@ def test_a_tenant_has_one_budget_in_all_its_sessions():
 
 
 def test_dollars_of_a_tenant_need_a_price_too():
+    unpriced = replace(locate("sim:"), price=None)
     with pytest.raises(MisuseError, match="no price is known"):
-        Agent(scripted("x"), budget=Budget(tenant=Limits(usd=1))).run_sync("Hi", tenant="acme")
+        Agent(scripted("x", model=unpriced), budget=Budget(tenant=Limits(usd=1))).run_sync(
+            "Hi", tenant="acme"
+        )
 
 
 def test_a_shared_budget_tells_the_model_to_finish_too():
