@@ -10,7 +10,7 @@ import asyncio
 import json
 import sys
 
-from bridle import Agent, StoredBudget, tool
+from bridle import Agent, StoredBudget, TextDelta, tool
 from bridle.values.event import ModelAsked
 
 
@@ -49,9 +49,14 @@ async def now() -> None:
 
 
 class Watcher:
+    """Speaks up when the model has begun to, and goes silent for long."""
+
     def saw(self, session: str, happening: object) -> None:
-        if isinstance(getattr(happening, "event", None), ModelAsked):
+        if isinstance(happening, TextDelta):
             print("now", flush=True)
+
+
+SILENCE = "!say Well\n!stall 100\n!say never mind."
 
 
 async def dies(path: str, when: str, usd: str) -> None:
@@ -60,27 +65,17 @@ async def dies(path: str, when: str, usd: str) -> None:
     store = Stuck(own.store) if when == "before" else own.store
     watchers = [Watcher()] if when == "during" else []
     agent = Agent("sim:", store=store, pool=pool, max_tokens=1_000, watchers=watchers)
-    await agent.run("!say Never." if when == "before" else "!stall 100\n!say Never.", session="doomed")
+    await agent.stream("!say Never." if when == "before" else SILENCE, session="doomed").start().result()
 
 
 async def nested(path: str, usd: str) -> None:
     """A run whose tool runs an agent that never gets its second answer."""
-    watcher, pool = Second(), StoredBudget(usd=usd, name="q4")
-    prompt = '!call get_weather {"city": "Oslo"}\n!then\n!stall 100\n!say x'
-    outer = outer_agent(path, pool, prompt, watcher)
+    pool = StoredBudget(usd=usd, name="q4")
+    outer = outer_agent(path, pool, '!call get_weather {"city": "Oslo"}\n!then\n' + SILENCE, Watcher())
     await outer.run(ASK, session="outer", tenant="acme")
 
 
 ASK = '!call ask {"city": "Paris"}\n!then\n!say It is so.'
-
-
-class Second(Watcher):
-    asked = 0
-
-    def saw(self, session: str, happening: object) -> None:
-        self.asked += isinstance(getattr(happening, "event", None), ModelAsked)
-        if self.asked == 2:
-            print("now", flush=True)
 
 
 def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watcher) -> Agent[str]:
@@ -89,7 +84,7 @@ def outer_agent(store: object, pool: StoredBudget, prompt: str, *watchers: Watch
     @tool(effect="read", on_unknown="retry")
     async def ask(city: str) -> str:
         """Ask somebody else."""
-        return (await inner.run(prompt)).text
+        return (await inner.stream(prompt).start().result()).text
 
     return Agent("sim:", tools=[ask], store=store, pool=pool, max_tokens=300)
 
