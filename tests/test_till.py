@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Limits, MisuseError, StoredBudget, tool
+from bridle import Agent, Budget, Limits, MisuseError, SharedBudget, StoredBudget, tool
 from bridle.cli.cost import of_every_session, with_inner
 from bridle.core.account import Account, evidence
 from bridle.run import till as tills
@@ -171,11 +171,39 @@ def test_a_tenant_has_one_budget_in_all_its_sessions():
     assert agents[0].run_sync("!say Hi", tenant="bolt").stop == "done"
     with pytest.raises(MisuseError, match="say which one"):
         agents[0].run_sync("!say Hi")
-    with pytest.raises(MisuseError, match="is for one run"):
+    with pytest.raises(MisuseError, match="takes no seconds"):
         agents[0].run_sync("!say Hi", tenant="acme", budget=Budget(tenant=Limits(seconds=1)))
     stopped = agents[0].run_sync("!say Hi", tenant="acme", session="s")
     assert "'tenant:acme', 3 of 3 steps taken" in stopped.reason
     raised = asyncio.run(agents[0].resume("s", budget=Budget(tenant=Limits(steps=9))))
+    assert raised.stop == "done"
+
+
+@pytest.mark.parametrize("kind", [SharedBudget, StoredBudget])
+@pytest.mark.parametrize("stream", [False, True])
+def test_calls_of_tools_are_counted_across_runs_too(kind, stream):
+    pool = kind(tool_calls=3, name="q4")
+    store = MemoryStore()
+    prompt = '!call get_weather {"city": "Paris"}\n!call get_weather {"city": "Rome"}\n!then\n!say sunny'
+
+    def agent(pool):
+        return Agent("sim:", tools=[get_weather], store=store, pool=pool)
+
+    async def run():
+        if not stream:
+            return [await agent(pool).run(prompt, session=name) for name in "ab"]
+        return [await agent(pool).stream(prompt, session=name).start().result() for name in "ab"]
+
+    first, second = asyncio.run(run())
+    assert first.stop == "done"
+    assert (second.stop, second.reason) == (
+        "budget",
+        "no more tool calls may be made of a shared budget, and more were wanted",
+    )
+    ran, refused = second.messages[-1].parts
+    assert (ran.outcome, refused.outcome) == ("ok", "cancelled")
+    assert "3 of the 3 tool calls of q4" in refused.text
+    raised = asyncio.run(agent(kind(tool_calls=9, name="q4")).resume("b"))
     assert raised.stop == "done"
 
 

@@ -70,17 +70,27 @@ def offer(wanted: Reservation, fit: Fit, left: Left, *, alone: bool) -> Reservat
     return smaller if smaller is not None and left.has(smaller) else None
 
 
+def calls_used(limits: Limits, used: Amount, name: str) -> str:
+    """How many calls of tools were made of a budget, when no more may be."""
+    if limits.tool_calls is None or used.tool_calls < limits.tool_calls:
+        return ""
+    return f"{used.tool_calls:,} of the {limits.tool_calls:,} tool calls of {name}"
+
+
 def crowded(limits: Limits, used: Amount, name: str) -> str:
     """What is used of a budget, when that is so much that the model is to be told."""
     if limits.wrap_up is None:
         return ""
     shares: list[tuple[Decimal | int, Decimal | int | None, str]] = [
-        (used.usd, limits.usd, f"${used.usd:.4f} of the ${limits.usd} of {name}"),
-        (used.tokens, limits.tokens, f"{used.tokens:,} of the {limits.tokens} tokens of {name}"),
-        (used.steps, limits.steps, f"{used.steps:,} of the {limits.steps} steps of {name}"),
+        (used.usd, limits.usd, f"${used.usd:.4f} of the ${limits.usd}"),
+        (used.tokens, limits.tokens, f"{used.tokens:,} of the {limits.tokens} tokens"),
+        (used.steps, limits.steps, f"{used.steps:,} of the {limits.steps} steps"),
+        (used.tool_calls, limits.tool_calls, f"{used.tool_calls:,} of the {limits.tool_calls} tool calls"),
     ]
-    told = (words for part, limit, words in shares if limit and float(part) / float(limit) >= limits.wrap_up)
-    return next(told, "")
+    for part, limit, words in shares:
+        if limit and float(part) / float(limit) >= limits.wrap_up:
+            return f"{words} of {name}"
+    return ""
 
 
 class Account:

@@ -12,7 +12,7 @@ the results it is about to read, where nothing before it moves.  What it answers
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..values.usage import Limits
 from .effects import Nudge
@@ -26,6 +26,8 @@ WRAP_UP_WORDS = (
 )
 TOOL_CALLS_USED = "This call was not run: no more tool calls may be made ({used})."
 TOOL_CALLS_RULE = "limit of tool calls"
+SHARED_CALLS_RULE = "limit of tool calls, shared"
+CAPPED: dict[str, Literal["own", "shared"]] = {TOOL_CALLS_RULE: "own", SHARED_CALLS_RULE: "shared"}
 
 
 class Scope(NamedTuple):

@@ -126,6 +126,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         state.run,
         budget=event.budget or state.run.budget,
         wrapped="" if event.budget else state.run.wrapped,
+        capped="own" if state.run.capped == "own" else "",
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
         tries=0,
@@ -203,7 +204,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
-        capped=False,
+        capped="",
         unread=event.suspicion if state.settings.on_truncation == "error" else "",
     )
     after = replace(

@@ -45,8 +45,8 @@ class Run(Value):
     subruns: tuple[Subrun, ...] = ()
     crowded: str = ""
     """What is used of a budget shared with others, when it is so much that the model is to be told."""
-    capped: bool = False
-    """A call was not run because no more of them may be."""
+    capped: Literal["", "own", "shared"] = ""
+    """A call was not run because no more of them may be, and whose limit that is."""
     wrapped: str = ""
     """What the model was told to finish for."""
     seconds: float = 0.0

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..core.catalogue import first_shown
 from ..core.dispatch import expired
 from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
+from ..core.limits import SHARED_CALLS_RULE, TOOL_CALLS_USED
 from ..core.state import State
 from ..ports.clock import Clock
 from ..ports.tool import Tool
@@ -60,6 +61,11 @@ class Hands:
     async def run(self, effect: RunTool) -> None:
         """The intent first, and durable: what was started and not finished must show after a crash."""
         call = effect.call
+        if effect.attempt == 1 and (used := await self._allowance.count(call.id)):
+            words = Text(text=TOOL_CALLS_USED.format(used=used))
+            unrun = ToolResult(call_id=call.id, parts=(words,), outcome="cancelled")
+            await self.finish(unrun, SHARED_CALLS_RULE)
+            return
         await self._record(
             e.ToolStarted(
                 call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
@@ -77,7 +83,7 @@ class Hands:
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)
-        if effect is not None:
+        if effect is not None and not self._allowance.counts_calls():
             self.ahead.start(effect, self._act(effect))
 
     async def find(self, effect: FindTools, state: State) -> None:

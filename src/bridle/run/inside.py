@@ -48,6 +48,10 @@ class Around(Protocol):
 
 
 class Sources(Protocol):
+    def counts_calls(self, state: State) -> bool: ...
+
+    async def count(self, state: State, call_id: str) -> str: ...
+
     def sources(self, state: State) -> Sequence[tuple[object, Source]]: ...
 
 
@@ -66,6 +70,13 @@ class Allowance:
 
     def sources(self) -> Sequence[tuple[object, Source]]:
         return self._purses.sources(self.state)
+
+    def counts_calls(self) -> bool:
+        return self._purses.counts_calls(self.state)
+
+    async def count(self, call_id: str) -> str:
+        """One more call of a tool, in every budget the run draws from; why not, when no more may be made."""
+        return await self._purses.count(self.state, call_id)
 
     def inside(self, call_id: str) -> "Inside":
         self.home = asyncio.get_running_loop()
@@ -145,6 +156,13 @@ class InnerPurse:
         self._inside, self._allowance, self._by = inside, inside.allowance, by
         self.name = f"run around it, {inside.session}"
         self.story = f"of the run around it (session {inside.session}), too little is left for the next call"
+
+    @property
+    def counts_calls(self) -> bool:
+        return False  # they are limited where they are made
+
+    async def count(self, call: str) -> str:
+        return ""
 
     async def hold(self, wanted: Reservation, fit: Fit) -> "InnerHold | None":
         if self._inside.over():

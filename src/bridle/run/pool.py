@@ -20,7 +20,7 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from ..core.account import Fit, Left, amount_of, crowded, left_of, offer, paid
+from ..core.account import Fit, Left, amount_of, calls_used, crowded, left_of, offer, paid
 from ..values.pooled import Amount
 from ..values.usage import Limits, Reservation, Usage
 
@@ -50,6 +50,15 @@ class Purse(Protocol):
         """Why a run ends when there is not enough left."""
         ...
 
+    @property
+    def counts_calls(self) -> bool:
+        """Whether it limits the calls of tools."""
+        ...
+
+    async def count(self, call: str) -> str:
+        """One call of a tool is about to be made; why it may not be, when it may not."""
+        ...
+
     async def hold(self, wanted: Reservation, fit: Fit) -> Hold | None:
         """Set the worst case of a call aside, when there is room; None when there never will be."""
         ...
@@ -77,7 +86,7 @@ class Waiting:
 
 
 class SharedBudget:
-    """Dollars, tokens and steps for all runs of some agents: `Agent(..., pool=SharedBudget(usd=5))`."""
+    """What all runs of some agents may use together: `Agent(..., pool=SharedBudget(usd=5))`."""
 
     def __init__(
         self,
@@ -85,10 +94,11 @@ class SharedBudget:
         usd: Decimal | float | str | None = None,
         tokens: int | None = None,
         steps: int | None = None,
+        tool_calls: int | None = None,
         wrap_up: float | None = None,
         name: str = "shared",
     ) -> None:
-        self.name, self.limits = name, pool_limits(usd, tokens, steps, wrap_up)
+        self.name, self.limits = name, pool_limits(usd, tokens, steps, tool_calls, wrap_up)
         self.spent, self.reserved, self.excess = Amount(), Amount(), Amount()
         self._holds = 0
         self._lock = threading.Lock()
@@ -106,6 +116,17 @@ class SharedBudget:
     @property
     def story(self) -> str:
         return story(self.name, self.limits, self.spent)
+
+    @property
+    def counts_calls(self) -> bool:
+        return self.limits.tool_calls is not None
+
+    async def count(self, call: str) -> str:
+        with self._lock:
+            used = calls_used(self.limits, self.spent, self.name)
+            if not used:
+                self.spent += Amount(tool_calls=1)
+            return used
 
     def left(self) -> Left:
         return left_of(self.limits).minus(self.spent).minus(self.reserved)
@@ -156,9 +177,14 @@ class HeldHere:
 
 
 def pool_limits(
-    usd: Decimal | float | str | None, tokens: int | None, steps: int | None, wrap_up: float | None
+    usd: Decimal | float | str | None,
+    tokens: int | None,
+    steps: int | None,
+    tool_calls: int | None,
+    wrap_up: float | None,
 ) -> Limits:
-    return Limits(usd=usd, tokens=tokens, steps=steps, wrap_up=wrap_up)  # type: ignore[arg-type]  # it takes numbers and words
+    """It takes numbers and words for them."""
+    return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)  # type: ignore[arg-type]
 
 
 def story(name: str, limits: Limits, spent: Amount) -> str:

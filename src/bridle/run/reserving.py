@@ -35,8 +35,6 @@ Pool = SharedBudget | StoredBudget | None
 NO_ROOM_IN_TIME = "the run's time was up before there was room for its next call in a shared budget"
 PRICE_SECONDS = HOURS_AHEAD_SECONDS / 2
 """How long a worst case may wait for room before it is reckoned anew."""
-SHARED_LIMITS = ("seconds", "tool_calls")
-"""What a single run can be held to and many at once cannot."""
 
 
 class Purses:
@@ -75,6 +73,17 @@ class Purses:
     def of(self, state: State) -> list[Purse]:
         return [source(self._session) for _, source in self.sources(state)]
 
+    def counts_calls(self, state: State) -> bool:
+        """Whether any of them limits the calls of tools."""
+        return any(purse.counts_calls for purse in self.of(state))
+
+    async def count(self, state: State, call_id: str) -> str:
+        """A call of a tool is about to be made; why it may not be, when it may not."""
+        for purse in self.of(state):
+            if used := await purse.count(f"{self._session}/{call_id}"):
+                return used
+        return ""
+
     def now(self) -> float:
         return self._clock.now()
 
@@ -93,9 +102,8 @@ def check_shared(budget: Budget, tenant: str) -> None:
         return
     if not tenant:
         raise MisuseError("Budget(tenant=…) limits a tenant; say which one: agent.run(…, tenant=NAME)")
-    for name in SHARED_LIMITS:
-        if getattr(budget.tenant, name) is not None:
-            raise MisuseError(f"Budget(tenant=…) takes usd, tokens, steps and wrap_up; {name} is for one run")
+    if budget.tenant.seconds is not None:
+        raise MisuseError("Budget(tenant=…) takes no seconds: those of many runs at once are nobody's limit")
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from weakref import WeakKeyDictionary, ref
 
 from msgspec.structs import replace
 
-from ..core.account import Account, Fit, amount_of, crowded, evidence, left_of, offer, paid
+from ..core.account import Account, Fit, amount_of, calls_used, crowded, evidence, left_of, offer, paid
 from ..ports.clock import Clock
 from ..ports.store import Store
 from ..values.errors import Conflict
@@ -52,9 +52,10 @@ class StoredBudget:
         usd: Decimal | float | str | None = None,
         tokens: int | None = None,
         steps: int | None = None,
+        tool_calls: int | None = None,
         wrap_up: float | None = None,
     ) -> None:
-        self.name, self.limits = name, pool_limits(usd, tokens, steps, wrap_up)
+        self.name, self.limits = name, pool_limits(usd, tokens, steps, tool_calls, wrap_up)
 
     @property
     def usd(self) -> Decimal | None:
@@ -181,6 +182,24 @@ class Drawer:
     @property
     def story(self) -> str:
         return story(self.name, self._limits, self._till.account.spent)
+
+    @property
+    def counts_calls(self) -> bool:
+        return self._limits.tool_calls is not None
+
+    async def count(self, call: str) -> str:
+        """Spent as it is counted: whether a tool that was started took effect is not the budget's to know."""
+        if not self.counts_calls:
+            return ""
+        told = [""]
+
+        def decide(account: Account) -> Settled | None:
+            told[0] = calls_used(self._limits, account.spent, self.name)
+            return None if told[0] else Settled(id=call, amount=Amount(tool_calls=1))
+
+        async with self._till.turnstile():
+            await surely(self._written(decide))
+        return told[0]
 
     async def hold(self, wanted: Reservation, fit: Fit) -> "Drawn | None":
         till, pause = self._till, POLL_SECONDS[0]

@@ -22,15 +22,22 @@ class Amount(Value):
     usd: Decimal = Decimal(0)
     tokens: int = 0
     steps: int = 0
+    tool_calls: int = 0
 
     def __add__(self, other: "Amount") -> "Amount":
         return Amount(
-            usd=self.usd + other.usd, tokens=self.tokens + other.tokens, steps=self.steps + other.steps
+            usd=self.usd + other.usd,
+            tokens=self.tokens + other.tokens,
+            steps=self.steps + other.steps,
+            tool_calls=self.tool_calls + other.tool_calls,
         )
 
     def __sub__(self, other: "Amount") -> "Amount":
         return Amount(
-            usd=self.usd - other.usd, tokens=self.tokens - other.tokens, steps=self.steps - other.steps
+            usd=self.usd - other.usd,
+            tokens=self.tokens - other.tokens,
+            steps=self.steps - other.steps,
+            tool_calls=self.tool_calls - other.tool_calls,
         )
 
     def beyond(self, other: "Amount") -> "Amount":
