@@ -188,12 +188,10 @@ def conflicts() -> str:
 def events() -> str:
     """Every event, what it means and where it may happen."""
     phases = {kind: [str(phase) for phase, of in TRANSITIONS if of is kind] for kind in get_args(Event)}
+    where = {kind: ", ".join(names) or "(in the line of a budget)" for kind, names in phases.items()}
     return _table(
         ["event", "fields", "may happen while"],
-        [
-            [f"`{kind.__name__}`", _names(kind.__struct_fields__), ", ".join(phases[kind])]
-            for kind in get_args(Event)
-        ],
+        [[f"`{kind.__name__}`", _names(kind.__struct_fields__), where[kind]] for kind in get_args(Event)],
     )
 
 

@@ -207,15 +207,20 @@ price_factors = [{ term = "flex", factor = 0.25 }]
     assert price.cost(Usage(output=1_000_000), december) == 12
     assert price.cost(Usage(input=1_001), december) == Decimal("0.006006")
     assert price.cost(Usage(output=1_000_000, terms=("flex",)), december) == 3
+    assert price.dearest(10, december - 60).output == 12, "by the time it is asked it may be another day"
+    assert price.dearest(10, NOON).output == 10
+    assert price.dearest(980, december).output == 24, "it may turn out to be longer"
+    assert price.dearest(900, december).output == 12
 
 
 @given(
     st.integers(0, 2_000_000),
     st.floats(0, 4_000_000_000),
     st.sampled_from([(), ("a",), ("b",), ("a", "b")]),
-    st.lists(st.integers(0, 300_000), min_size=4, max_size=4),
+    st.lists(st.integers(0, 300_000), min_size=5, max_size=5),
 )
 def test_the_dearest_rates_are_never_exceeded(room, at, terms, counts):
+    """Kept for an hour or not, and with a prompt that is a little longer than it was taken to be."""
     tiers = tuple(
         Rates(
             input=rate,
@@ -236,9 +241,14 @@ def test_the_dearest_rates_are_never_exceeded(room, at, terms, counts):
         ),
     )
     usage = Usage(
-        input=counts[0], cache_read=counts[1], cache_write=counts[2], output=min(counts[3], room), terms=terms
+        input=counts[0],
+        cache_read=counts[1],
+        cache_write=counts[2],
+        cache_write_1h=min(counts[4], counts[2]),
+        output=min(counts[3], room),
+        terms=terms,
     )
-    rates = price.dearest(usage.prompt, at, terms)
-    most = max(rates.input, rates.cache_write) * usage.prompt + rates.output * room
+    rates = price.dearest(int(usage.prompt / 1.02), at, terms)
+    most = max(rates.input, rates.cache_write, rates.cache_write_1h) * usage.prompt + rates.output * room
     assert price.cost(usage, at) <= most / 1_000_000
     assert price.cost(usage, at + 800) <= most / 1_000_000

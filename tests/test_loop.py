@@ -17,8 +17,10 @@ from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.pooled import Amount, Carried, Reserved, Settled
 from bridle.values.request import OutputSpec, Thinking, ToolChoice, ToolSpec
 from bridle.values.settings import ATTEMPTS_DEFAULT, Settings
+from bridle.values.subrun import SubrunCharged, SubrunStarted
 from bridle.values.usage import Budget, Price, Rates, Usage
 
 ORIGIN = Origin(family="scripted", endpoint="test", model="m")
@@ -147,6 +149,11 @@ ONE_OF_EACH = (
     e.CompensationFinished(call_id="c", attempt=1, result=ToolResult(call_id="c")),
     e.Nudged(why="", words=""),
     e.RunEnded(stop="done"),
+    SubrunStarted(call_id="c", session="s"),
+    SubrunCharged(call_id="c", session="s", id="i"),
+    Reserved(id="i", session="s", since=0, amount=Amount()),
+    Settled(id="i"),
+    Carried(generation=2, spent=Amount(), excess=Amount()),
     e.Repaired(items=()),
     e.Unknown(),
 )

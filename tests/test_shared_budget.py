@@ -9,11 +9,11 @@ from msgspec.structs import replace
 
 from bridle import Agent, Budget, MisuseError, SharedBudget, tool
 from bridle.run.line import locate
-from bridle.run.pool import Hold
+from bridle.run.pool import HeldHere
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.event import ModelAsked
-from bridle.values.usage import Reservation
+from bridle.values.usage import Reservation, Usage
 
 RUNS = 50
 
@@ -116,9 +116,9 @@ def test_time_spent_waiting_for_room_is_the_runs():
 
     async def wait():
         others = await pool.hold(Reservation(pool="shared", tokens=10_000), lambda usd, tokens: None)
-        assert isinstance(others, Hold)
+        assert isinstance(others, HeldHere)
         result = await Agent("sim:", pool=pool, budget=Budget(seconds=0.05)).run("Hi")
-        others.release()
+        await others.release()
         return result
 
     result = asyncio.run(wait())
@@ -133,8 +133,8 @@ def test_what_comes_dearer_than_its_worst_case_is_reported():
     async def one():
         wanted = Reservation(pool="shared", tokens=10, usd=Decimal("0.9"))
         hold = await pool.hold(wanted, lambda usd, tokens: None)
-        hold.settle(Decimal("1.2"), 12)
-        hold.settle(Decimal(5), 5)
+        await hold.settle((Usage(input=12), Decimal("1.2"), 1))
+        await hold.settle((Usage(input=5), Decimal(5), 1))
 
     asyncio.run(one())
     assert (pool.overshoot_usd, pool.excess.usd) == (Decimal("0.2"), Decimal("0.3"))
@@ -145,7 +145,8 @@ def test_what_nobody_can_count_is_taken_to_be_all_that_was_set_aside():
 
     async def one():
         wanted = Reservation(pool="shared", tokens=10, usd=Decimal("0.9"))
-        (await pool.hold(wanted, lambda usd, tokens: None)).settle(None, None)
+        hold = await pool.hold(wanted, lambda usd, tokens: None)
+        await hold.settle((Usage(incomplete=True), None, 0))
 
     asyncio.run(one())
     assert (pool.spent.usd, pool.spent.tokens) == (Decimal("0.9"), 10)

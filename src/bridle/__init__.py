@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .run.stream import Running as Running
     from .run.stream import Stream as Stream
     from .run.stream import View as View
+    from .run.till import StoredBudget as StoredBudget
     from .tools.command import CommandTool as CommandTool
     from .tools.conduct import ToolOptions as ToolOptions
     from .tools.function import tool as tool
@@ -88,6 +89,10 @@ if TYPE_CHECKING:
     from .values.parts import ToolResult as ToolResult
     from .values.policy import PermissionRule as PermissionRule
     from .values.policy import Policy as Policy
+    from .values.pooled import Amount as Amount
+    from .values.pooled import Carried as Carried
+    from .values.pooled import Reserved as Reserved
+    from .values.pooled import Settled as Settled
     from .values.record import Record as Record
     from .values.request import Sampling as Sampling
     from .values.request import Thinking as Thinking
@@ -95,6 +100,9 @@ if TYPE_CHECKING:
     from .values.result import FinalAnswer as FinalAnswer
     from .values.result import History as History
     from .values.result import Result as Result
+    from .values.subrun import Subrun as Subrun
+    from .values.subrun import SubrunCharged as SubrunCharged
+    from .values.subrun import SubrunStarted as SubrunStarted
     from .values.usage import Budget as Budget
     from .values.usage import Limits as Limits
     from .values.usage import Usage as Usage
@@ -110,6 +118,7 @@ _HOMES = {
     "run.history": ("export_history", "import_history"),
     "run.loading": ("fork_session",),
     "run.pool": ("SharedBudget",),
+    "run.till": ("StoredBudget",),
     "run.stream": ("Running", "Stream", "View"),
     "tools.command": ("CommandTool",),
     "tools.conduct": ("ToolOptions",),
@@ -138,9 +147,11 @@ _HOMES = {
     "values.model": ("Model",),
     "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
     "values.policy": ("PermissionRule", "Policy"),
+    "values.pooled": ("Amount", "Carried", "Reserved", "Settled"),
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": ("FinalAnswer", "History", "Result"),
+    "values.subrun": ("Subrun", "SubrunCharged", "SubrunStarted"),
     "values.usage": ("Budget", "Limits", "Usage"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

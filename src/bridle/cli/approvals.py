@@ -13,7 +13,7 @@ from ..run.approving import pending
 from ..values.approval import PendingApproval
 from ..values.errors import Corrupt
 from ..watchers.console import clean
-from .logs import fold, local_time, read_session
+from .logs import fold, listed, local_time, read_session
 from .places import add_store_option, open_log
 
 SESSIONS_MAX = 1_000
@@ -56,7 +56,7 @@ async def questions(store: Store, session: str | None = None) -> list[PendingApp
     if session is not None:
         return list(pending(session, fold(await read_session(store, session))))
     found: list[PendingApproval] = []
-    for info in await store.sessions(limit=SESSIONS_MAX):
+    for info in await listed(store, SESSIONS_MAX):
         try:
             found += pending(info.id, fold(await store.read(info.id)))
         except Corrupt:

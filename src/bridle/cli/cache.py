@@ -17,7 +17,7 @@ from ..values.errors import Corrupt
 from ..values.record import Record
 from ..values.value import Value
 from ..watchers.console import brief, clean, dollars
-from .logs import read_session
+from .logs import listed, read_session
 from .places import add_store_option, open_log
 
 BAR_WIDTH = 24
@@ -104,7 +104,7 @@ async def _read(options: argparse.Namespace) -> list[Seen]:
     try:
         if options.session:
             return _seen(options.session, await read_session(store, options.session))
-        infos = await store.sessions(limit=EVERY_SESSION)
+        infos = await listed(store, EVERY_SESSION)
         return [each for info in infos for each in await _session(store, info.id)]
     finally:
         await store.close()

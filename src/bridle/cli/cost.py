@@ -1,7 +1,8 @@
 """Tell what was spent, and on what: of one session or of all, by whatever you ask for.
 
 Failed, cancelled and lost attempts are in the sums and shown apart.  What a tool costs is an
-estimate: its share, by size, of every prompt its schema and results were in.
+estimate: its share, by size, of every prompt its schema and results were in.  A session's runs inside
+its tools are part of what it costs; every call counts once.
 """
 
 import argparse
@@ -14,29 +15,36 @@ from decimal import Decimal
 
 import msgspec
 
-from ..core.ledger import CONVERSATION, Entry, entries
+from ..core.ledger import CONVERSATION, Entry, charges, entries
 from ..ports.store import Store
 from ..values.errors import Corrupt, MisuseError
+from ..values.record import Record
 from ..values.usage import Usage
-from ..watchers.console import clean
-from .logs import read_session
+from ..watchers.console import brief, clean
+from .logs import listed, read_session
 from .places import add_store_option, open_log
 
 EVERY_SESSION = 1_000_000_000
+NAME_WIDTH_MAX = 30
 
 
 def _day(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
+def _mark(entry: Entry) -> str:
+    return "" if entry.outcome == "answered" else f" {entry.outcome}"
+
+
 KEYS: dict[str, Callable[[Entry], str]] = {
     "session": lambda entry: entry.session,
+    "agent": lambda entry: entry.agent,
     "model": lambda entry: entry.model,
     "day": lambda entry: _day(entry.at),
     "tenant": lambda entry: entry.tenant or "(none)",
     "caller": lambda entry: entry.caller or "(none)",
     "step": lambda entry: f"{entry.session} {entry.run}.{entry.step}",
-    "call": lambda entry: f"{entry.session} {entry.run}.{entry.step}#{entry.attempt} {entry.outcome}",
+    "call": lambda entry: f"{entry.session} {entry.run}.{entry.step}#{entry.attempt}{_mark(entry)}",
 }
 BY_TOOL = "tool"
 
@@ -102,7 +110,8 @@ def execute(options: argparse.Namespace) -> int:
     elif not booked:
         print("nothing was spent: no call to a model is in this log, or none that recent")
     else:
-        _print([*table, whole])
+        for line in _told(table, whole, options.session):
+            print(line)
     return 0
 
 
@@ -138,23 +147,47 @@ def _pieces(entry: Entry, by: str) -> list[Piece]:
         pieces.append((share.tool, share.usd, Usage(), tokens))
         left_usd = None if left_usd is None or share.usd is None else left_usd - share.usd
         left_tokens -= tokens
-    return [*pieces, (CONVERSATION, left_usd, Usage(), max(left_tokens, 0))]
+    return [*pieces, (CONVERSATION, left_usd, Usage(), left_tokens)]
 
 
 async def _booked(options: argparse.Namespace) -> list[Entry]:
     store = open_log(options.store, to_read=True)
     try:
-        if options.session:
-            return list(entries(options.session, await read_session(store, options.session)))
-        infos = await store.sessions(limit=EVERY_SESSION)
-        return [entry for info in infos for entry in await _session(store, info.id)]
+        return await (with_inner(store, options.session) if options.session else of_every_session(store))
     finally:
         await store.close()
 
 
-async def _session(store: Store, session: str) -> Sequence[Entry]:
+async def of_every_session(store: Store) -> list[Entry]:
+    booked: list[Entry] = []
+    drawn: list[Entry] = []
+    for info in await listed(store, EVERY_SESSION):
+        records = await _records(store, info.id)
+        booked += entries(info.id, records)
+        drawn += charges(info.id, records)
+    return [*booked, *_out_of_reach(drawn, booked)]
+
+
+async def with_inner(store: Store, session: str) -> list[Entry]:
+    """A session's own calls and those of the runs inside its tools, each from the log it is in."""
+    records = await read_session(store, session)
+    booked, drawn = list(entries(session, records)), charges(session, records)
+    ids = {entry.id for entry in drawn}
+    for inner in dict.fromkeys(entry.session for entry in drawn):
+        theirs = entries(inner, await _records(store, inner))
+        booked += [entry for entry in theirs if entry.id in ids]
+    return [*booked, *_out_of_reach(drawn, booked)]
+
+
+def _out_of_reach(drawn: Iterable[Entry], booked: Iterable[Entry]) -> list[Entry]:
+    """What was drawn by runs whose own log is not here; several runs around one call name it alike."""
+    known = {entry.id for entry in booked if entry.id}
+    return list({entry.id: entry for entry in drawn if entry.id not in known}.values())
+
+
+async def _records(store: Store, session: str) -> Sequence[Record]:
     try:
-        return entries(session, await store.read(session))
+        return await store.read(session)
     except Corrupt as error:
         # One damaged session must not hide what the others cost; but it must not pass for nothing either.
         print(f"bridle: session {session} is not in these sums: {clean(str(error))}", file=sys.stderr)
@@ -181,19 +214,23 @@ def _plain(row: Row) -> dict[str, str | int]:
     }
 
 
-def _print(table: Sequence[Row]) -> None:
-    width = max(len(clean(row.name)) for row in table)
-    print(f"{'':<{width}}  {'calls':>6} {'tokens':>12} {'cached':>12} {'output':>10} {'dollars':>12}")
-    for row in table:
+def _told(table: Sequence[Row], whole: Row, session: str | None) -> Iterable[str]:
+    """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
+    names = [clean(row.name).removeprefix(f"{session} ") for row in table]
+    width = min(max(map(len, [*names, whole.name])), NAME_WIDTH_MAX)
+    yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
+    for name, row in zip([*names, whole.name], [*table, whole], strict=True):
         usd = "unknown" if row.usd is None else f"{row.usd:.6f}"
-        apart = [
-            f"{count} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
-        ]
-        if row.failed or row.cancelled:
-            apart.append(
-                f"${row.wasted_usd:.6f} of it for these" if row.wasted_usd is not None else "cost unknown"
-            )
-        print(
-            f"{clean(row.name):<{width}}  {row.calls:>6,} {row.tokens:>12,} {row.cache_read:>12,}"
-            f" {row.output:>10,} {usd:>12}" + (f"  ({', '.join(apart)})" if apart else "")
+        yield (
+            f"{brief(name, width):<{width}}  {row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,}"
+            f" {row.output:>8,} {usd:>11}"
         )
+        apart = [
+            f"{count:,} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
+        ]
+        if row.wasted_usd:
+            apart.append(f"${row.wasted_usd:.6f} of it for nothing")
+        elif row.wasted_usd is None:
+            apart.append("what that cost is unknown")
+        if apart and row.calls > 1:
+            yield f"{'':<{width}}    {', '.join(apart)}"

@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 
 from ..core import mending
 from ..core.state import State
-from ..ports.store import Mending, Store
+from ..ports.store import Mending, SessionInfo, Store
 from ..values.errors import Corrupt, SessionNotFound
 from ..values.event import Prompted
 from ..values.parts import Text
+from ..values.pooled import LINE
 from ..values.record import Record
 
 
@@ -23,6 +24,17 @@ async def read_session(store: Store, session: str) -> Sequence[Record]:
     if not records:
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
     return records
+
+
+async def listed(store: Store, limit: int) -> list[SessionInfo]:
+    """The sessions touched last; the lines of budgets are none."""
+    asked = limit
+    while True:
+        infos = await store.sessions(limit=asked)
+        found = [info for info in infos if not info.id.startswith(LINE)]
+        if len(found) >= limit or len(infos) < asked:
+            return found[: max(limit, 0)]
+        asked *= 2
 
 
 def fold(records: Sequence[Record]) -> State:

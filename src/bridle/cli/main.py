@@ -29,6 +29,7 @@ COMMANDS = {
     "cache": "explain what the prompt cache gave and what it missed",
     "lock": "keep tools and instructions from changing by accident",
     "cost": "tell what was spent, and on what",
+    "budgets": "tell what is spent and set aside of shared budgets",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
 }

@@ -8,7 +8,7 @@ import msgspec
 from ..ports.store import SessionInfo, Store
 from ..values.errors import Corrupt
 from ..watchers.console import brief, clean, dollars
-from .logs import ending, first_words, fold, local_time
+from .logs import ending, first_words, fold, listed, local_time
 from .places import add_store_option, open_log
 
 
@@ -37,7 +37,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _rows(options: argparse.Namespace) -> list[dict[str, str | int | float | None]]:
     store = open_log(options.store, to_read=True)
     try:
-        return [await _row(store, info) for info in await store.sessions(limit=options.limit)]
+        return [await _row(store, info) for info in await listed(store, options.limit)]
     finally:
         await store.close()
 

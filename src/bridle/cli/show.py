@@ -9,7 +9,9 @@ from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.parts import Media, Text, ToolCall
+from ..values.pooled import Amount, Carried, Reserved, Settled
 from ..values.record import Record
+from ..values.subrun import SubrunCharged, SubrunStarted
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
 from .logs import ending, fold, local_time, read_session
@@ -132,15 +134,15 @@ class Telling:
                 who = f" by {by}" if by else ""
                 changed = f", with {brief(edited)}" if edited is not None else ""
                 return [("answer", f"{call_id} {answer}{who}{changed}{f': {reason}' if reason else ''}")]
-            case e.CompensationStarted(call_id=call_id, name=name):
-                return [("undo", f"{call_id} by {name}")]
-            case e.CompensationFinished(call_id=call_id, result=result):
-                return [("undone", f"{call_id} {result.outcome} {brief(result.text)}")]
+            case e.CompensationStarted() | e.CompensationFinished():
+                return _undoing(record.event)
             case e.Nudged(why=why, words=words):
                 return [("nudge", f"{why}: {words}")]
             case e.RunEnded(stop=stop, reason=reason):
                 self._calls = self._calls if stop == "waiting" else {}
                 return [("ended", f"{stop} {reason}".strip())]
+            case SubrunStarted() | SubrunCharged() | Reserved() | Settled() | Carried():
+                return _about_money(record.event)
             case e.Repaired(items=items, lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
@@ -211,6 +213,34 @@ def degraded(alarm: e.CacheDegraded) -> str:
         f"hit rate {alarm.rate:.0%} over {alarm.calls} calls{before}: {why};"
         f" {alarm.missed_tokens:,} tokens missed, {lost}"
     )
+
+
+def _undoing(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:
+    if isinstance(event, e.CompensationStarted):
+        return [("undo", f"{event.call_id} by {event.name}")]
+    return [("undone", f"{event.call_id} {event.result.outcome} {brief(event.result.text)}")]
+
+
+Money = SubrunStarted | SubrunCharged | Reserved | Settled | Carried
+
+
+def _about_money(event: Money) -> list[tuple[str, str]]:
+    match event:
+        case SubrunStarted(call_id=call_id, session=session):
+            return [("inside", f"{call_id} runs session {session}")]
+        case SubrunCharged(session=session, usage=usage, usd=usd):
+            cost = dollars(None if usd is None else float(usd))
+            return [("inside", f"{session}: {counts(usage)} · {cost}")]
+        case Reserved(id=id_, amount=amount):
+            return [("reserved", f"{id_} {_amount(amount)}")]
+        case Settled(id=id_, amount=amount, how=how):
+            return [("settled", f"{id_} {_amount(amount)}" + (f" ({how})" if how else ""))]
+        case Carried(spent=spent, open=open_):
+            return [("carried", f"{_amount(spent)} spent, {len(open_)} calls open")]
+
+
+def _amount(amount: Amount) -> str:
+    return f"{dollars(float(amount.usd))} · {amount.tokens:,} tokens"
 
 
 def _words(parts: Sequence[Text | Media]) -> str:

@@ -33,6 +33,8 @@ def exhausted(state: State) -> tuple[RunStop, str] | None:
             return "steps", f"{spent.steps} of {whose}{limits.steps} steps taken"
         if limits.seconds is not None and scope.seconds >= limits.seconds:
             return "seconds", f"{scope.seconds:.1f} of {whose}{limits.seconds:g} seconds used"
+    if state.run.capped == "shared":
+        return "budget", "no more tool calls may be made of a shared budget, and more were wanted"
     calls = tool_calls_left(state)
     if state.run.capped and calls is not None and calls[0] <= 0:
         return "budget", f"{calls[1]} made, and more were wanted"

@@ -14,7 +14,7 @@ from ..values.parts import Text, ToolResult
 from ..values.settings import Settings
 from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
-from .limits import TOOL_CALLS_RULE
+from .limits import CAPPED
 from .opencall import OpenCall
 from .progress import batch_signature
 from .saying import said, tools_tokens
@@ -48,8 +48,8 @@ def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> Sta
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
     wholes = (event.whole,) if event.whole is not None and event.whole not in state.wholes else ()
     before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
-    if event.rule == TOOL_CALLS_RULE:
-        before = replace(before, run=replace(before.run, capped=True))
+    if event.rule in CAPPED:
+        before = replace(before, run=replace(before.run, capped=CAPPED[event.rule]))
     asked = next((item.open_question for item in state.calls if item.call.id == event.result.call_id), None)
     if asked is not None:
         before = _waited(before, at)  # for an answer that never came

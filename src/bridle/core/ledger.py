@@ -5,10 +5,13 @@ ended.  The dollars are those recorded when they were spent, so the entries of a
 exactly its totals (`State.total`), whatever the price list says today.
 
 What a *tool* costs is an estimate, because providers count prompts and not what is in them.  A
-prompt's price is shared out by the size of what was in it: each tool pays for its schema and for
-its results in every later prompt, and for the words of its calls in the reply.  A cached prompt is
+prompt's tokens and price are shared out by the size of what was in it: each tool pays for its schema and
+for its results in every later prompt, and for the words of its calls in the reply.  A cached prompt is
 cheaper for everybody in it alike.  What is nobody's (instructions, what people and the model said)
 is the conversation's.
+
+Runs inside tools have logs and entries of their own.  What the log around them says they drew (`charges`)
+is the same money: it counts where their own log is out of reach, and nowhere else.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,11 +24,13 @@ from ..values import event as e
 from ..values.message import Message
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
+from ..values.subrun import SubrunCharged
 from ..values.usage import Usage
 from ..values.value import Value
 from .budget import bill, plus
 from .context import shown_tools
-from .loop import apply
+from .mending import Reading
+from .naming import agent_name
 from .saying import parts_tokens, text_tokens, tools_tokens
 from .spent import Spent
 from .state import State
@@ -33,12 +38,14 @@ from .summary import asked_now_by
 
 Outcome = Literal["answered", "failed", "cancelled", "lost"]
 CONVERSATION = "(conversation)"
+ELSEWHERE = "(elsewhere)"
+"""Of a call whose log is in another store."""
 SHARE = Decimal("0.000000000001")
 """Dollars are shared out to this; what is left over is the conversation's."""
 
 
 class Share(Value):
-    """What one tool had in one call, by estimate."""
+    """What one tool had in one call: of the tokens that were counted and paid for, by estimate."""
 
     tool: str
     schema_tokens: int = 0
@@ -58,6 +65,11 @@ class Entry(Value):
     model: str
     tenant: str = ""
     caller: str = ""
+    agent: str = ""
+    id: str = ""
+    """Of the call, where something was set aside for it."""
+    tool_calls: int = 0
+    """How many of the calls it asked for were run."""
     outcome: Outcome = "answered"
     summary: bool = False
     """Asked for a summary of old turns, which is no step of the run."""
@@ -73,34 +85,65 @@ def entries(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
     return tuple(reader.done())
 
 
+def charges(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
+    """What runs inside the tools of this session drew, as its own log tells, one entry a call."""
+    reading, found = Reading(), []
+    for record in records:
+        reading.take(record)
+        event, state = record.event, reading.state
+        if isinstance(event, SubrunCharged):
+            found.append(
+                Entry(
+                    session=event.session,
+                    at=record.at,
+                    run=0,
+                    step=0,
+                    attempt=0,
+                    model=ELSEWHERE,
+                    tenant=state.run.tenant,
+                    caller=state.run.caller,
+                    agent=ELSEWHERE,
+                    id=event.id,
+                    outcome="answered" if event.steps else "failed",
+                    usage=event.usage,
+                    usd=event.usd,
+                )
+            )
+    return tuple(found)
+
+
 def added_up(each: Iterable[Entry]) -> Spent:
     total = Spent()
     for entry in each:
         if entry.outcome != "lost":
             steps = entry.outcome == "answered" and not entry.summary
             total = plus(total, entry.usage, entry.usd, steps=steps)
+        total = replace(total, tool_calls=total.tool_calls + entry.tool_calls)
     return total
 
 
 class _Reader:
     def __init__(self, session: str) -> None:
         self._session = session
-        self._state = State()
+        self._reading = Reading()
         self._runs = 0
         self._open: Entry | None = None
         self._entries: list[Entry] = []
         self._sizes: dict[str, tuple[Message, dict[str, int]]] = {}
 
     def read(self, record: Record) -> None:
-        before, event = self._state, record.event
+        event = record.event
         match event:
             case e.Prompted():
                 self._runs += 1
-            case e.ModelAsked(step=step, attempt=attempt, summary_of=through, seat=seat):
+            case e.ModelAsked(step=step, attempt=attempt, summary_of=through, seat=seat, reserved=reserved):
                 self._lose()
-                entry = self._entry(record.at, step, attempt)
-                model = asked_now_by(before, seat).settings.model.name
+                entry = self._entry(record.at, step, attempt, reserved.id if reserved else "")
+                model = asked_now_by(self._state, seat).settings.model.name
                 self._open = replace(entry, summary=bool(through), model=model)
+            case e.ToolStarted(attempt=1) if self._entries:
+                last = self._entries[-1]
+                self._entries[-1] = replace(last, tool_calls=last.tool_calls + 1)
             case e.ModelReplied(reply=reply, usd=usd):
                 shares = self._shares(reply.usage, usd, reply.calls)
                 self._book("answered", reply.usage, usd, shares)
@@ -110,13 +153,17 @@ class _Reader:
                 self._broke_off("cancelled" if usage is not None else "lost", usage, usd)
             case e.Resumed():
                 self._lose()
-        self._state = apply(before, event, record.at, record.hash)
+        self._reading.take(record)
 
     def done(self) -> list[Entry]:
         self._lose()
         return self._entries
 
-    def _entry(self, at: float, step: int, attempt: int) -> Entry:
+    @property
+    def _state(self) -> State:
+        return self._reading.state
+
+    def _entry(self, at: float, step: int, attempt: int, id_: str = "") -> Entry:
         run, model = self._state.run, self._state.settings.model
         return Entry(
             session=self._session,
@@ -127,6 +174,8 @@ class _Reader:
             model=model.name,
             tenant=run.tenant,
             caller=run.caller,
+            agent=agent_name(self._state.settings),
+            id=id_,
         )
 
     def _lose(self) -> None:
@@ -181,7 +230,13 @@ class _Reader:
                 part = prompt_usd * (schema + result) / prompt_size + output_usd * words / output_size
                 part = part.quantize(SHARE)
             shares.append(
-                Share(tool=tool, schema_tokens=schema, result_tokens=result, call_tokens=words, usd=part)
+                Share(
+                    tool=tool,
+                    schema_tokens=usage.prompt * schema // prompt_size,
+                    result_tokens=usage.prompt * result // prompt_size,
+                    call_tokens=usage.output * words // output_size,
+                    usd=part,
+                )
             )
         return tuple(shares)
 

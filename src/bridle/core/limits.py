@@ -12,7 +12,7 @@ the results it is about to read, where nothing before it moves.  What it answers
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..values.usage import Limits
 from .effects import Nudge
@@ -26,6 +26,8 @@ WRAP_UP_WORDS = (
 )
 TOOL_CALLS_USED = "This call was not run: no more tool calls may be made ({used})."
 TOOL_CALLS_RULE = "limit of tool calls"
+SHARED_CALLS_RULE = "limit of tool calls, shared"
+CAPPED: dict[str, Literal["own", "shared"]] = {TOOL_CALLS_RULE: "own", SHARED_CALLS_RULE: "shared"}
 
 
 class Scope(NamedTuple):
@@ -83,6 +85,8 @@ def to_wrap_up(state: State) -> Nudge | None:
     run = state.run
     if run.wrapped or run.attempt or run.said or state.transcript.messages[-1].role not in ("tool", "user"):
         return None  # nothing is put between two attempts, or into an answer
+    if run.crowded:
+        return Nudge(why=WRAP_UP, words=WRAP_UP_WORDS.format(used=run.crowded))
     for scope in scopes(state):
         share = scope.limits.wrap_up
         used = _shares(scope) if share is not None else {}

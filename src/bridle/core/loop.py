@@ -22,6 +22,7 @@ from ..values.errors import MisuseError
 from ..values.message import Message, Stop
 from ..values.parts import Text
 from ..values.settings import Settings
+from ..values.subrun import SubrunCharged, SubrunStarted
 from .alarms import cache_degraded
 from .asking import ask_or_end
 from .budget import charged, plus
@@ -42,6 +43,7 @@ from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
 from .handoff import blamable, viewed
+from .inner import subrun_charged, subrun_started
 from .judging import final_text, judge, output_json
 from .limits import WRAP_UP
 from .lost import passed_over, repaired
@@ -124,6 +126,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         state.run,
         budget=event.budget or state.run.budget,
         wrapped="" if event.budget else state.run.wrapped,
+        capped="own" if state.run.capped == "own" else "",
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
         tries=0,
@@ -173,6 +176,7 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         forbidden=event.tool_choice.mode == "none",
         prefix_moved=None,
         squeeze=replace(state.run.squeeze, asked="", seat=""),
+        crowded=event.reserved.used if event.reserved else "",
     )
     hits = sent(state, event, at)
     return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state), hits=hits)
@@ -200,7 +204,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
         objection=event.objection,
-        capped=False,
+        capped="",
         unread=event.suspicion if state.settings.on_truncation == "error" else "",
     )
     after = replace(
@@ -336,6 +340,8 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
     **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
+    **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
+    **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},
     **{(phase, e.Repaired): repaired for phase in Phase},
     **{(phase, e.Unknown): passed_over for phase in Phase},
 }

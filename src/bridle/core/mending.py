@@ -69,7 +69,7 @@ class Folded(NamedTuple):
 
 
 def fold(records: Iterable[Record]) -> Folded:
-    reading = _Reading()
+    reading = Reading()
     for record in records:
         reading.take(record)
     reading.count_on()
@@ -78,13 +78,15 @@ def fold(records: Iterable[Record]) -> Folded:
 
 def states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
     """Each record and what everything up to it adds up to."""
-    reading = _Reading()
+    reading = Reading()
     for record in records:
         reading.take(record)
         yield record, reading.state
 
 
-class _Reading:
+class Reading:
+    """A log as it is read, record by record."""
+
     def __init__(self) -> None:
         self.state = State()
         self.repairs: list[str] = []

@@ -12,6 +12,7 @@ from ..values.errors import Failure, FailureKind
 from ..values.event import Compacted, PrefixMoved, RunStop, Spot, ViewChanged
 from ..values.message import Message, Reply, Transcript
 from ..values.settings import Settings
+from ..values.subrun import Subrun
 from ..values.usage import Budget
 from ..values.value import Value
 from ..values.whole import Whole
@@ -41,8 +42,11 @@ class Run(Value):
     spent: Spent = Spent()
     inner: Spent = Spent()
     """What runs inside its tools have spent, beside that."""
-    capped: bool = False
-    """A call was not run because no more of them may be."""
+    subruns: tuple[Subrun, ...] = ()
+    crowded: str = ""
+    """What is used of a budget shared with others, when it is so much that the model is to be told."""
+    capped: Literal["", "own", "shared"] = ""
+    """A call was not run because no more of them may be, and whose limit that is."""
     wrapped: str = ""
     """What the model was told to finish for."""
     seconds: float = 0.0

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Generic, Unpack
 
 import msgspec
 
+from ..core.limits import together
 from ..core.state import State
 from ..core.undoing import compensations
 from ..ports.chance import Chance
@@ -32,6 +33,7 @@ from ..values.errors import MisuseError
 from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.policy import Policy
+from ..values.pooled import LINE
 from ..values.request import Extra, Sampling, ToolChoice
 from ..values.result import History, Result
 from ..values.settings import (
@@ -53,9 +55,10 @@ from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
+from .inside import placed
 from .options import Options, check_options, with_summariser
 from .policy import policy_of
-from .pool import SharedBudget
+from .reserving import Pool, check_shared
 from .shaping import output_spec, shape_of
 from .stream import Stream
 from .sync import wait_for
@@ -99,7 +102,7 @@ class Agent(Desk, Generic[T]):
         tools: Iterable[Tool | Callable[..., object]] = (),
         instructions: str | None = None,
         budget: Budget | None = None,
-        pool: SharedBudget | None = None,
+        pool: Pool = None,
         store: StoreLike = None,
         output: type[T] | OutputType[T] | Mapping[str, Json] | None = None,
         tool_choice: Choice = "auto",
@@ -251,12 +254,13 @@ class Agent(Desk, Generic[T]):
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
-        return Prompted(
-            parts=parts_of_prompt(prompt),
-            budget=budget or self._budget,
-            caller=sound(caller),
-            tenant=sound(tenant),
+        limits = budget or self._budget
+        prompted = Prompted(
+            parts=parts_of_prompt(prompt), budget=limits, caller=sound(caller), tenant=sound(tenant)
         )
+        prompted = placed(prompted)
+        check_shared(limits, prompted.tenant)
+        return prompted
 
     def conversation(
         self, session: str, *, stream: bool = False, viewers: Viewers | None = None
@@ -297,7 +301,7 @@ class Agent(Desk, Generic[T]):
         return self._result(session, driver.state)
 
     def _result(self, session: str, state: State) -> Result[T]:
-        run = state.run
+        run, whole = state.run, together(state.run.spent, state.run.inner)
         output: object = run.answer if run.stop == "done" else None
         if self._shape is not None:
             output = None
@@ -306,8 +310,11 @@ class Agent(Desk, Generic[T]):
         return Result(
             text=run.answer,
             output=output,  # type: ignore[arg-type]  # str exactly when no shape was asked for
-            usage=run.spent.usage,
-            cost=None if run.spent.usd is None else float(run.spent.usd),
+            usage=whole.usage,
+            cost=None if whole.usd is None else float(whole.usd),
+            own_usage=run.spent.usage,
+            own_cost=None if run.spent.usd is None else float(run.spent.usd),
+            subruns=run.subruns,
             stop=run.stop or "cancelled",
             reason=run.reason or (f"wrapped up: {run.wrapped}" if run.wrapped else ""),
             session=session,
@@ -332,6 +339,8 @@ class Agent(Desk, Generic[T]):
             return new_session(self._clock.now())
         if not session.strip():
             raise MisuseError("the session id is empty; leave it out to start a new session")
+        if session.startswith(LINE):
+            raise MisuseError(f"the names of budgets begin with {LINE}; call the session something else")
         return session
 
     def _long(self) -> bool:

@@ -59,10 +59,11 @@ from .asking import Exchange
 from .audience import Audience
 from .breakers import Passage
 from .hands import Hands
+from .inside import Allowance, here
 from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
-from .reserving import Held, Pool, set_aside
+from .reserving import Held, Pool, Purses, set_aside
 
 LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
@@ -95,7 +96,9 @@ class Driver:
         self.state = State()
         self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
         self._show = Audience(session, watchers).show
-        self._stream, self._choose, self._object_to, self._pool = stream, choose, object_to, pool
+        self._stream, self._choose, self._object_to = stream, choose, object_to
+        self._purses = Purses(store, clock, pool, here())
+        self._allowance = Allowance(self, clock, self._purses)
         self._length, self._head, self._asked_at = 0, GENESIS, 0.0
         self._log = WHOLE
         self._broken: BaseException | None = None
@@ -104,7 +107,8 @@ class Driver:
         self._exchange: Exchange | None = None
         self.keeping = Keeping(store, lambda: self.state)
         known = {**self.keeping.tools, **tools}
-        self._hands = Hands(session, known, clock, self.record, self.keeping.fit, approver, search)
+        fit, inside = self.keeping.fit, self._allowance
+        self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search)
         self.answer = self._hands.answer
 
     @property
@@ -136,6 +140,7 @@ class Driver:
         """Read the log; nothing is written."""
         self._log = log = await load(self._store, self.session)
         self.state, self._length, self._head = log.state, log.length, log.head
+        self._purses.taken_over(self.session, log.length)
 
     async def take_over(self) -> None:
         """Read the log, and write down what had to be put right in it."""
@@ -182,6 +187,7 @@ class Driver:
                 task.cancel()
             await asyncio.gather(*running.values(), return_exceptions=True)
             running.clear()
+            self._allowance.finish()
             await self._hands.ahead.discard()
 
     async def _perform(self, effect: Effect) -> None:
@@ -226,7 +232,8 @@ class Driver:
             self._show(restarted(effect, self.state))
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
-        async with set_aside(self._pool, self.state, effect, self._left(effect.deadline)) as held:
+        left = self._left(effect.deadline)
+        async with set_aside(self._purses, self.state, effect, left, self._length) as held:
             line = self._lines[effect.request.model.seat]
             if held.end is not None:
                 await self.record(held.end)

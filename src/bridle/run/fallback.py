@@ -15,7 +15,7 @@ from ..values.model import Model
 from ..values.settings import Settings
 from ..values.usage import Budget
 from .line import Line, connect, model_of
-from .pool import SharedBudget
+from .reserving import Pool
 
 ModelLike = str | Model | Line
 
@@ -39,8 +39,9 @@ class Lineup:
             for model in (*self.models, *self.beside)
         }
 
-    def check_price(self, budget: Budget | None, pool: SharedBudget | None, now: float) -> None:
-        limited = any(each is not None and each.usd is not None for each in (budget, pool))
+    def check_price(self, budget: Budget | None, pool: Pool, now: float) -> None:
+        shared = (budget.session, budget.tenant) if budget is not None else ()
+        limited = any(each is not None and each.usd is not None for each in (budget, *shared, pool))
         for model in (*self.models, *self.beside) if limited else ():
             if model.price is None or model.price.rates(0, now) is None:
                 raise MisuseError(

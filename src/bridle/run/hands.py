@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ..core.catalogue import first_shown
 from ..core.dispatch import expired
 from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
+from ..core.limits import SHARED_CALLS_RULE, TOOL_CALLS_USED
 from ..core.state import State
 from ..ports.clock import Clock
 from ..ports.tool import Tool
@@ -30,6 +31,7 @@ from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
 from .catalogue import found_first
+from .inside import Allowance, entered
 
 LATE: Final = "late"
 
@@ -45,24 +47,31 @@ class Hands:
         clock: Clock,
         record: Callable[[e.Event], Awaitable[None]],
         fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, Whole | None]]],
+        allowance: Allowance,
         approver: Approver | None = None,
         search: SearchTools | None = None,
     ) -> None:
-        """`fit` decides how much of a result is kept in the log; `approver` answers for a person, where
-        one is at hand; `search` finds tools that are not shown."""
+        """`fit` decides how much of a result is kept in the log; `allowance` is for runs inside the tools;
+        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown."""
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
-        self._fit, self._approver, self._search = fit, approver, search
+        self._fit, self._allowance, self._approver, self._search = fit, allowance, approver, search
         self.ahead = Ahead()
         self._wrong: dict[str, list[str]] = {}
 
     async def run(self, effect: RunTool) -> None:
         """The intent first, and durable: what was started and not finished must show after a crash."""
         call = effect.call
+        if effect.attempt == 1 and (used := await self._allowance.count(call.id)):
+            words = Text(text=TOOL_CALLS_USED.format(used=used))
+            unrun = ToolResult(call_id=call.id, parts=(words,), outcome="cancelled")
+            await self.finish(unrun, SHARED_CALLS_RULE)
+            return
         await self._record(
             e.ToolStarted(
                 call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
             )
         )
+        self._allowance.started(call.id)
         result = await (self.ahead.take(call) or self._act(effect))
         await self.finish(result)
 
@@ -70,10 +79,11 @@ class Hands:
         """How much of a result the model gets is decided here and never again."""
         kept, whole = await self._fit(result)
         await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole))
+        self._allowance.over(result.call_id)
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)
-        if effect is not None:
+        if effect is not None and not self._allowance.counts_calls():
             self.ahead.start(effect, self._act(effect))
 
     async def find(self, effect: FindTools, state: State) -> None:
@@ -165,7 +175,8 @@ class Hands:
         return tuple(item for item in found if item is not None)
 
     async def _act(self, effect: RunTool) -> ToolResult:
-        return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
+        with entered(self._allowance.inside(effect.call.id)):
+            return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
 
     def _seconds(self, effect: RunTool | ProbeTool) -> float | None:
         """The tool's time, or what is left of the run's."""

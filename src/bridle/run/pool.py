@@ -1,4 +1,4 @@
-"""A budget that several runs share: the worst case is set aside before a call, and settled after it.
+"""Budgets that several runs draw from at once: the worst case is set aside before a call, and settled after.
 
 Each run asks for what its next call may cost at most.  What does not fit beside what others have set
 aside waits until one of them is settled; what would not fit even if nobody else was there is cut down
@@ -8,44 +8,105 @@ is set aside never exceeds the limit, however many runs there are, on however ma
 The one thing that can: a call that comes dearer than its worst case, because the provider counted more
 tokens in its prompt than were estimated.  `excess` is what such calls came to beyond what was set aside
 for them, and the limit is never exceeded by more than that.
+
+    Purse           what a run can draw from, whatever it is
+    SharedBudget    one in this process, for as long as it lives; run/till.py has those that outlive it
 """
 
 import asyncio
 import threading
-from collections.abc import Callable
 from decimal import Decimal
+from typing import Protocol
 
-from ..values.usage import Budget, Reservation
+from msgspec.structs import replace
+
+from ..core.account import Fit, Left, amount_of, calls_used, crowded, left_of, offer, paid
+from ..values.pooled import Amount
+from ..values.usage import Limits, Reservation, Usage
+
+Paid = tuple[Usage, Decimal | None, int]
+"""What a call came to: tokens, dollars or None when nobody knows, and how many replies it brought."""
 
 
-class Amount:
-    """Dollars and tokens, added up."""
+class Hold(Protocol):
+    """What is set aside for one call, until it is settled; settling it again does nothing."""
+
+    @property
+    def reservation(self) -> Reservation: ...
+
+    async def settle(self, came_to: Paid) -> None: ...
+
+    async def release(self) -> None:
+        """Nothing was sent."""
+        ...
+
+
+class Purse(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def story(self) -> str:
+        """Why a run ends when there is not enough left."""
+        ...
+
+    @property
+    def counts_calls(self) -> bool:
+        """Whether it limits the calls of tools."""
+        ...
+
+    async def count(self, call: str) -> str:
+        """One call of a tool is about to be made; why it may not be, when it may not."""
+        ...
+
+    async def hold(self, wanted: Reservation, fit: Fit) -> Hold | None:
+        """Set the worst case of a call aside, when there is room; None when there never will be."""
+        ...
+
+
+class Waiting:
+    """Runs that wait for others to settle, on whatever event loops."""
 
     def __init__(self) -> None:
-        self.usd = Decimal(0)
-        self.tokens = 0
+        self._turns: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
 
-    def add(self, usd: Decimal, tokens: int) -> None:
-        self.usd += usd
-        self.tokens += tokens
+    def queue(self) -> "asyncio.Future[None]":
+        turn = asyncio.get_running_loop().create_future()
+        self._turns.append((turn.get_loop(), turn))
+        return turn
 
+    def leave(self, turn: "asyncio.Future[None]") -> None:
+        self._turns = [each for each in self._turns if each[1] is not turn]
 
-Fit = Callable[[Decimal | None, int | None], Reservation | None]
-"""What to set aside instead, when this much is left at most; None when that is of no use."""
+    def wake(self) -> None:
+        turns, self._turns = self._turns, []
+        for loop, turn in turns:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(_wake, turn)
 
 
 class SharedBudget:
-    """Dollars and tokens for all runs of some agents: `Agent(..., pool=SharedBudget(usd=5))`."""
+    """What all runs of some agents may use together: `Agent(..., pool=SharedBudget(usd=5))`."""
 
     def __init__(
-        self, *, usd: Decimal | float | str | None = None, tokens: int | None = None, name: str = "shared"
+        self,
+        *,
+        usd: Decimal | float | str | None = None,
+        tokens: int | None = None,
+        steps: int | None = None,
+        tool_calls: int | None = None,
+        wrap_up: float | None = None,
+        name: str = "shared",
     ) -> None:
-        limits = Budget(usd=usd, tokens=tokens, steps=None)  # type: ignore[arg-type]  # it takes numbers and words
-        self.name, self.usd, self.tokens = name, limits.usd, limits.tokens
+        self.name, self.limits = name, pool_limits(usd, tokens, steps, tool_calls, wrap_up)
         self.spent, self.reserved, self.excess = Amount(), Amount(), Amount()
         self._holds = 0
         self._lock = threading.Lock()
-        self._waiting: list[tuple[asyncio.AbstractEventLoop, asyncio.Future[None]]] = []
+        self._waiting = Waiting()
+
+    @property
+    def usd(self) -> Decimal | None:
+        return self.limits.usd
 
     @property
     def overshoot_usd(self) -> Decimal:
@@ -54,77 +115,89 @@ class SharedBudget:
 
     @property
     def story(self) -> str:
-        told = []
-        if self.usd is not None:
-            told.append(f"${self.spent.usd:.4f} of ${self.usd:f} spent")
-        if self.tokens is not None:
-            told.append(f"{self.spent.tokens} of {self.tokens} tokens used")
-        return f"of the budget {self.name!r}, {' and '.join(told)}; the next call would not fit"
+        return story(self.name, self.limits, self.spent)
 
-    async def hold(self, wanted: Reservation, fit: Fit) -> "Hold | None":
-        """Set the worst case of a call aside, when there is room; None when there never will be."""
+    @property
+    def counts_calls(self) -> bool:
+        return self.limits.tool_calls is not None
+
+    async def count(self, call: str) -> str:
+        with self._lock:
+            used = calls_used(self.limits, self.spent, self.name)
+            if not used:
+                self.spent += Amount(tool_calls=1)
+            return used
+
+    def left(self) -> Left:
+        return left_of(self.limits).minus(self.spent).minus(self.reserved)
+
+    async def hold(self, wanted: Reservation, fit: Fit) -> "HeldHere | None":
         while True:
-            turn = asyncio.get_running_loop().create_future()
             with self._lock:
-                usd = None if self.usd is None else self.usd - self.spent.usd - self.reserved.usd
-                tokens = (
-                    None if self.tokens is None else self.tokens - self.spent.tokens - self.reserved.tokens
-                )
-                taken = wanted if _fits(wanted, usd, tokens) else None
-                if taken is None and not self._holds:
-                    taken = fit(usd, tokens)
-                    if taken is None or not _fits(taken, usd, tokens):
-                        return None
-                if taken is not None:
+                taken = offer(wanted, fit, self.left(), alone=not self._holds)
+                if taken is None:
+                    return None
+                if isinstance(taken, Reservation):
                     self._holds += 1
-                    self.reserved.add(taken.usd or Decimal(0), taken.tokens)
-                    return Hold(self, taken)
-                waiter = (turn.get_loop(), turn)
-                self._waiting.append(waiter)
+                    self.reserved += amount_of(taken)
+                    used = crowded(self.limits, self.spent + self.reserved, self.name)
+                    return HeldHere(self, replace(taken, pool=self.name, used=used))
+                turn = self._waiting.queue()
             try:
                 await turn
             finally:
                 with self._lock:
-                    if waiter in self._waiting:
-                        self._waiting.remove(waiter)
+                    self._waiting.leave(turn)
 
-    def close(self, reservation: Reservation, usd: Decimal | None, tokens: int | None) -> None:
-        """A call has ended: it came to this much, or to all that was set aside where nobody can tell."""
-        set_aside = reservation.usd or Decimal(0)
-        paid = set_aside if usd is None else usd
-        used = reservation.tokens if tokens is None else tokens
+    def close(self, reservation: Reservation, came_to: Amount) -> None:
+        """A call has ended."""
         with self._lock:
             self._holds -= 1
-            self.reserved.add(-set_aside, -reservation.tokens)
-            self.spent.add(paid, used)
-            self.excess.add(max(Decimal(0), paid - set_aside), max(0, used - reservation.tokens))
-            waiting, self._waiting = self._waiting, []
-        for loop, turn in waiting:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(_wake, turn)
+            self.reserved -= amount_of(reservation)
+            self.spent += came_to
+            self.excess += came_to.beyond(amount_of(reservation))
+            self._waiting.wake()
 
 
-class Hold:
-    """What is set aside for one call, until it is closed; closing it again does nothing."""
-
+class HeldHere:
     def __init__(self, pool: SharedBudget, reservation: Reservation) -> None:
         self._pool, self.reservation, self._open = pool, reservation, True
 
-    def settle(self, usd: Decimal | None, tokens: int | None) -> None:
+    async def settle(self, came_to: Paid) -> None:
+        usage, usd, steps = came_to
+        self._close(paid(self.reservation, usd, usage.total or None, steps))
+
+    async def release(self) -> None:
+        self._close(Amount())
+
+    def _close(self, amount: Amount) -> None:
         if self._open:
             self._open = False
-            self._pool.close(self.reservation, usd, tokens)
-
-    def release(self) -> None:
-        self.settle(Decimal(0), 0)
+            self._pool.close(self.reservation, amount)
 
 
-def _fits(wanted: Reservation, usd: Decimal | None, tokens: int | None) -> bool:
-    if usd is not None and (wanted.usd is None or wanted.usd > usd):
-        return False  # what a call costs is unknown, or too much
-    return tokens is None or wanted.tokens <= tokens
+def pool_limits(
+    usd: Decimal | float | str | None,
+    tokens: int | None,
+    steps: int | None,
+    tool_calls: int | None,
+    wrap_up: float | None,
+) -> Limits:
+    """It takes numbers and words for them."""
+    return Limits(usd=usd, tokens=tokens, steps=steps, tool_calls=tool_calls, wrap_up=wrap_up)  # type: ignore[arg-type]
 
 
-def _wake(turn: asyncio.Future[None]) -> None:
+def story(name: str, limits: Limits, spent: Amount) -> str:
+    told = []
+    if limits.usd is not None:
+        told.append(f"${spent.usd:.4f} of ${limits.usd:f} spent")
+    if limits.tokens is not None:
+        told.append(f"{spent.tokens} of {limits.tokens} tokens used")
+    if limits.steps is not None:
+        told.append(f"{spent.steps} of {limits.steps} steps taken")
+    return f"of the budget {name!r}, {' and '.join(told)}; the next call would not fit"
+
+
+def _wake(turn: "asyncio.Future[None]") -> None:
     if not turn.done():
         turn.set_result(None)

@@ -28,9 +28,11 @@ from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
 from .policy import Claim
+from .pooled import Carried, Reserved, Settled
 from .quiet import Quiet
 from .request import Mark, ToolChoice
 from .settings import Settings
+from .subrun import SubrunCharged, SubrunStarted
 from .usage import Budget, Reservation, Usage
 from .view import Change as Change
 from .view import Compacted as Compacted
@@ -65,6 +67,8 @@ class Prompted(Quiet, tag="prompted"):
     caller: str = ""
     """On whose behalf; what a policy may go by."""
     tenant: str = ""
+    within: str = ""
+    """The session in a tool of which this run is."""
 
 
 class Imported(Quiet, tag="imported"):
@@ -255,12 +259,17 @@ Event = (
     | ToolStarted
     | ToolProbed
     | ToolFinished
+    | SubrunStarted
+    | SubrunCharged
     | ApprovalAsked
     | ApprovalAnswered
     | CompensationStarted
     | CompensationFinished
     | Nudged
     | RunEnded
+    | Reserved
+    | Settled
+    | Carried
     | Repaired
     | Unknown
 )

@@ -1,12 +1,13 @@
 """What a run hands back: everything it produced, whatever way it ended."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from .compensation import Compensation
 from .errors import Failure
 from .event import RunStop
 from .message import Message
+from .subrun import Subrun
 from .usage import Usage
 
 T = TypeVar("T")
@@ -18,8 +19,9 @@ class Result(Generic[T]):
     output: T | None
     """The answer in the shape asked for; the text when no shape was asked for; None without an answer."""
     usage: Usage
+    """Of this run and of those inside its tools."""
     cost: float | None
-    """Dollars for this run; None when a price is unknown."""
+    """Dollars for this run and for those inside its tools; None when a price is unknown."""
     stop: RunStop
     reason: str
     session: str
@@ -30,6 +32,12 @@ class Result(Generic[T]):
     """After a run that did not end well: what it did that can be undone, in the order to do it."""
     failure: Failure | None = None
     """The provider's last failure, when that is what ended the run."""
+
+    own_usage: Usage = field(default_factory=Usage)
+    own_cost: float | None = None
+    """Of this run alone."""
+    subruns: tuple[Subrun, ...] = ()
+    """The runs inside its tools, each with its session and what it came to."""
 
     @property
     def done(self) -> bool:

@@ -105,6 +105,20 @@ class Rates(Value):
             cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
         )
 
+    def or_dearer(self, other: "Rates") -> "Rates":
+        """Of each rate the higher."""
+        if self == other:
+            return self
+        hours = [rate for rate in (self.cache_write_1h, other.cache_write_1h) if rate is not None]
+        return msgspec.structs.replace(
+            self,
+            input=max(self.input, other.input),
+            output=max(self.output, other.output),
+            cache_read=max(self.cache_read, other.cache_read),
+            cache_write=max(self.cache_write, other.cache_write),
+            cache_write_1h=max(hours, default=None),
+        )
+
     def holds(self, at: float) -> bool:
         return (self.valid_from is None or self.valid_from <= at) and (
             self.valid_until is None or at < self.valid_until
@@ -122,6 +136,8 @@ class Factor(Value):
 
 HOURS_AHEAD_SECONDS = 900.0
 """A call asked for now may be priced by the hour it ends in."""
+TIER_MARGIN = 0.03
+"""By how much of its length a prompt may be longer than estimated and change its tier."""
 
 
 class Price(Value):
@@ -154,13 +170,25 @@ class Price(Value):
         return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
 
     def dearest(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
-        """The most a call may cost that is made now, when these words are asked of the provider."""
-        rates, known = self.rates(prompt_tokens, at), {factor.term for factor in self.factors}
+        """The most a call may cost that is made now, when these words are asked of the provider.
+
+        A prompt that is nearly long enough for a dearer tier may turn out to be, and by the time it is
+        asked another hour or another card may hold.
+        """
+        known = {factor.term for factor in self.factors}
         asked = self._factor_of(tuple(word for word in words if word and word in known))
-        if rates is None or asked is None:
+        if asked is None or self.rates(prompt_tokens, at) is None:
             return None
-        later = None if at is None else at + HOURS_AHEAD_SECONDS
-        return rates.times(max(self._hourly(at), self._hourly(later)) * max(asked, Decimal(1)))
+        nearly = prompt_tokens + int(prompt_tokens * TIER_MARGIN)
+        moments = (at,) if at is None else (at, at + HOURS_AHEAD_SECONDS)
+        dearest: Rates | None = None
+        for tokens in (prompt_tokens, nearly):
+            for moment in moments:
+                rates = self.rates(tokens, moment)
+                if rates is not None:
+                    found = rates.times(self._hourly(moment) * max(asked, Decimal(1)))
+                    dearest = found if dearest is None else dearest.or_dearer(found)
+        return dearest
 
     def _factor_of(self, terms: tuple[str, ...]) -> Decimal | None:
         by_term = {each.term: each.factor for each in self.factors if each.term}
@@ -191,6 +219,10 @@ class Reservation(Value):
     """None when the price is unknown."""
     output_tokens: int = 0
     """The most the reply may have."""
+    id: str = ""
+    """Of the call, in every budget it draws from."""
+    used: str = ""
+    """What is used of the budget by now, when it is so much that the model is to be told."""
 
 
 STEPS_DEFAULT = 100

@@ -1,0 +1,96 @@
+"""Tell what is spent and what is set aside of the budgets that are kept in the log: tenants' and pools'.
+
+With a name, also the calls that have something set aside just now.  The limit shown is the one that was
+given last: whoever asks says what it is.
+"""
+
+import argparse
+import asyncio
+
+import msgspec
+
+from ..core.account import Account
+from ..ports.store import Store
+from ..run.till import Till
+from ..values.errors import MisuseError
+from ..values.pooled import LINE, Amount
+from ..values.usage import Limits
+from ..watchers.console import brief, clean
+from .cost import EVERY_SESSION
+from .places import add_store_option, open_log
+
+NAME_WIDTH = 24
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "name", nargs="?", help="only this one, with its open calls; of a tenant, tenant:NAME"
+    )
+    parser.add_argument("--json", action="store_true", help="print them as a JSON list")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    found = asyncio.run(_accounts(options))
+    if options.name and not found:
+        raise MisuseError(f"there is no budget {options.name!r} here; `bridle budgets` lists them")
+    if options.json:
+        print(msgspec.json.encode([_as_data(name, account) for name, account in found.items()]).decode())
+        return 0
+    if not found:
+        print("no budget is kept in this log; see StoredBudget and Budget(tenant=…)")
+        return 0
+    print(f"{'':<{NAME_WIDTH}} {'spent':>12} {'of':>10} {'set aside':>12} {'calls':>8} {'open':>5}")
+    for name, account in found.items():
+        print(_row(name, account))
+    if options.name:
+        for each in found[options.name].open.values():
+            inside = f", for {each.by}" if each.by else ""
+            print(clean(f"  {each.id}{inside}: {_dollars(each.amount)} · {each.amount.tokens:,} tokens"))
+    return 0
+
+
+async def _accounts(options: argparse.Namespace) -> dict[str, Account]:
+    store = open_log(options.store, to_read=True)
+    try:
+        names = [options.name] if options.name else await _names(store)
+        found = {name: await Till(store, name).catch_up() for name in names}
+        return {name: account for name, account in found.items() if account.spent != Amount() or account.open}
+    finally:
+        await store.close()
+
+
+async def _names(store: Store) -> list[str]:
+    lines = (info.id for info in await store.sessions(limit=EVERY_SESSION) if info.id.startswith(LINE))
+    return sorted({line.removeprefix(LINE).rpartition("~")[0] for line in lines if "~" in line})
+
+
+def _row(name: str, account: Account) -> str:
+    shown = clean(brief(name, NAME_WIDTH))
+    return (
+        f"{shown:<{NAME_WIDTH}} {_dollars(account.spent):>12} {_limit(account.limits):>10}"
+        f" {_dollars(account.reserved):>12} {account.spent.steps:>8,} {len(account.open):>5,}"
+    )
+
+
+def _dollars(amount: Amount) -> str:
+    return f"${amount.usd:.6f}"
+
+
+def _limit(limits: Limits) -> str:
+    if limits.usd is not None:
+        return f"${limits.usd:f}"
+    if limits.tokens is not None:
+        return f"{limits.tokens:,} tok"
+    return f"{limits.steps:,} calls" if limits.steps is not None else "-"
+
+
+def _as_data(name: str, account: Account) -> dict[str, object]:
+    return {
+        "name": name,
+        "spent": account.spent,
+        "reserved": account.reserved,
+        "excess": account.excess,
+        "limits": account.limits,
+        "open": list(account.open.values()),
+    }
