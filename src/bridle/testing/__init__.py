@@ -6,34 +6,37 @@ FakeClock                               time that moves only when told to
 simulator(reply, …), provider_sim       a strict simulated provider, in process or over HTTP
 recording(path), replaying(path, …)     a real run, written down without secrets and played again
 
-The simulator is loaded when it is first asked for: it is a program of its own.
+Each is loaded when it is first asked for: the simulator is a program of its own, and a check is needed once.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from .clock import FakeClock as FakeClock
-from .codecs import check_codec as check_codec
-from .stores import check_store as check_store
-from .tools import check_tool as check_tool
-
 if TYPE_CHECKING:
+    from .clock import FakeClock as FakeClock
+    from .codecs import check_codec as check_codec
     from .provider import ProviderSim as ProviderSim
     from .provider import simulator as simulator
     from .recordings import recording as recording
     from .recordings import replaying as replaying
     from .script import scripted as scripted
+    from .stores import check_store as check_store
+    from .tools import check_tool as check_tool
 
-_LATER = {
+_WHERE = {
+    "FakeClock": "clock",
     "ProviderSim": "provider",
-    "simulator": "provider",
+    "check_codec": "codecs",
+    "check_store": "stores",
+    "check_tool": "tools",
     "recording": "recordings",
     "replaying": "recordings",
     "scripted": "script",
+    "simulator": "provider",
 }
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LATER:
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+    return getattr(import_module(f".{_WHERE[name]}", __name__), name)
