@@ -24,7 +24,6 @@ from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import ToolSpec
 from bridle.values.settings import Settings
-from bridle.values.usage import Usage
 from long_walks import check_view, words_of
 
 EXAMPLES = 150 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
@@ -99,7 +98,7 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
         told = []
         match effect:
             case End(stop=stop):
-                assert stop == "context"
+                assert stop in ("context", "no_progress")
                 return
             case Compact(event=event):
                 assert event.changes or event.through
@@ -116,7 +115,7 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
                     told.append(e.ModelFailed(failure=Failure(kind="context", message="too long")))
                 else:
                     words = () if fate == "mute" else (Text(text="It went well. " * 20),)
-                    reply = Reply(parts=words, stop=Stop.DONE, origin=ORIGIN, usage=Usage(input=10, output=5))
+                    reply = Reply(parts=words, stop=Stop.DONE, origin=ORIGIN)
                     told.append(e.ModelReplied(reply=numbered(reply, state.replies + 1), summary_of=through))
             case other:
                 told = [e.Nudged(why=other.why, words=other.words)]
