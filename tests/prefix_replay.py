@@ -13,6 +13,7 @@ from collections import Counter
 
 from msgspec.structs import replace
 
+from bridle.core.compaction import compaction
 from bridle.core.context import assemble
 from bridle.core.loop import apply
 from bridle.core.state import State
@@ -32,10 +33,14 @@ def replayed(records):
             causes[event.cause] += 1
         if isinstance(event, e.ModelAsked):
             requests += 1
-            request, _ = assemble(state)
+            request = compaction(state).request if event.summary_of else assemble(state)[0]
             codec = load(request.model.endpoint.family)
             if codec.encode(request).digest != event.digest:
                 faults.append(f"record {record.seq}: another digest")
+            if event.summary_of:
+                causes["summary"] += 1
+                state = apply(state, event, record.at, record.hash)
+                continue
             prefix = beginning(codec, replace(request, marks=()))
             if not prefix.startswith(before) and told is None:
                 faults.append(f"record {record.seq}: the prefix moved and nobody said so")

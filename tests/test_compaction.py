@@ -1,16 +1,21 @@
 """A conversation is made shorter before it no longer fits, and nothing is lost by it."""
 
 import asyncio
+import os
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Compaction
+from bridle import Agent, Budget, Compaction, SharedBudget
 from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import examined
+from bridle.core.handoff import blamable
+from bridle.core.ledger import added_up, entries
 from bridle.core.loop import apply
 from bridle.core.weighing import filled, gate
+from bridle.providers.catalogue import find
+from bridle.run.loading import fork_session
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls
@@ -18,9 +23,10 @@ from bridle.values import event as e
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.message import Stop
 from bridle.values.parts import Media, ToolCall, ToolResult
-from long_walks import FAMILIES, PROMPT, Walk, check_view, folded, look_at, shoot_at, walker, words_of
+from long_walks import FAMILIES, PNG, PROMPT, Walk, check_view, folded, look_at, shoot_at, walker, words_of
 
 ANTHROPIC = FAMILIES["anthropic"]
+CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 CALL = (ToolCall(id="x", wire_id="call_x", name="look", arguments='{"at": 77}'),)
 
 
@@ -283,3 +289,251 @@ def test_a_provider_that_never_has_enough_ends_the_run():
     assert result.stop == "context"
     assert "prompt is too long" in result.reason
     assert len(line.script.requests) < 14
+
+
+def test_what_a_person_said_can_still_be_blamed_by_name_when_it_is_quoted():
+    """A picture of an early prompt that the provider stumbles over only now."""
+    walk = Walk(ANTHROPIC)
+    picture = Media(kind="image", media_type="image/png", data=PNG)
+    asyncio.run(walk.agent.run([picture, PROMPT.format(20)], "s"))
+    state = walk.state
+    assert state.covered
+    assert state.view[0].parts[2] == picture
+    assert blamable(state, [(state.view[0].id, 2, -1)]) == (("m1", 0, -1),)
+    assert blamable(state, [(state.view[0].id, 0, -1)]) == ()
+
+
+def test_a_run_is_the_same_wherever_it_is_cut():
+    """Killed before and after every single write, the walk ends as it would have; only a summary that was
+    under way is paid for twice."""
+    whole = Walk(ANTHROPIC, context_tokens=4_000, instructions="")
+    whole.run(6)
+    shape = sent(whole)
+    assert {event.how for event in whole.compactions} == {("turns",)}
+    writes = len(whole.records)
+    for at in range(3, writes):
+        lands = (at + CAMPAIGN) % 2 == 0
+        walk = Walk(ANTHROPIC, context_tokens=4_000, instructions="", store=Mortal(at, lands))
+        with pytest.raises(Death):
+            walk.run(6)
+        result = asyncio.run(walk.agent.resume("s"))
+        assert result.stop == "done", (at, lands, result.reason)
+        assert sent(walk) == shape, (at, lands)
+        assert walk.provider.refusals == []
+
+
+class Death(BaseException):
+    """The process is gone."""
+
+
+class Mortal(MemoryStore):
+    def __init__(self, at, lands):
+        super().__init__()
+        self.at, self.lands = at, lands
+
+    async def append(self, session, after, records):
+        if records[-1].seq == self.at:
+            self.at = -1
+            if self.lands:
+                await super().append(session, after, records)
+            raise Death
+        await super().append(session, after, records)
+
+
+def sent(walk):
+    """The view at the end, without times; and what of the conversation gave way to which summary."""
+    view = [(message.id, message.role, message.parts) for message in walk.state.view]
+    return view, [(event.through, event.prompts, event.summary) for event in walk.compactions]
+
+
+def test_a_fork_shares_what_was_made_shorter():
+    walk = Walk(ANTHROPIC)
+    walk.run(20)
+    forked = asyncio.run(fork_session(walk.store, "s", None, "f"))
+    assert forked.session == "f"
+    result = asyncio.run(walk.agent.run(PROMPT.format(24), "f"))
+    assert result.text == "I went through 24 places."
+    records = asyncio.run(walk.store.read("f"))
+    assert [r.event for r in records if isinstance(r.event, e.Compacted)][
+        : len(walk.compactions)
+    ] == walk.compactions
+    moved = [r.event.cause for r in records[len(walk.records) :] if isinstance(r.event, e.PrefixMoved)]
+    assert set(moved) <= {"compacted"}
+    assert walk.provider.refusals == []
+
+
+def spent(total):
+    return total.steps, total.usage, total.usd
+
+
+def test_a_summary_is_retried_like_any_request_and_every_attempt_is_booked():
+    plain, failures = walker(), [Failure(kind="overloaded", message="busy", status=529)] * 2
+
+    def busy(request):
+        if "Pause the work" in request.messages[-1].text and failures:
+            return failures.pop()
+        return plain(request)
+
+    walk = Walk(ANTHROPIC, brain=busy)
+    result = walk.run(12)
+    assert result.stop == "done"
+    failed = [event for event in walk.events if isinstance(event, e.ModelFailed)]
+    assert [event.failure.kind for event in failed] == ["overloaded", "overloaded"]
+    booked = entries("s", walk.records)
+    assert spent(added_up(booked)) == spent(walk.state.total)
+    summaries = [entry for entry in booked if entry.summary]
+    assert [entry.outcome for entry in summaries][:3] == ["failed", "failed", "answered"]
+    assert result.steps == 13
+    assert result.usage.total == sum(entry.usage.total for entry in booked)
+
+
+def test_a_summary_is_not_shown_as_words_of_the_model_and_starts_no_tool():
+    walk = Walk(ANTHROPIC)
+
+    async def story():
+        shown = []
+        async for event in walk.agent.stream(PROMPT.format(20), session="s"):
+            shown.append(event.text)
+        return "".join(shown)
+
+    words = asyncio.run(story())
+    assert walk.compactions
+    assert "I have walked" not in words
+    assert "I go to place 20." in words
+    assert not any("I have walked" in message.text for message in walk.state.transcript.messages)
+
+
+def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
+    class Stop:
+        def saw(self, session, happening):
+            event = getattr(happening, "event", None)
+            if isinstance(event, e.ModelAsked) and event.summary_of and not self.done:
+                self.done = True
+                self.task.get_loop().call_soon(self.task.cancel)
+
+        done = False
+
+    async def story():
+        stop = Stop()
+        walk = Walk(ANTHROPIC, watchers=[stop])
+        stop.task = asyncio.create_task(walk.agent.run(PROMPT.format(12), "s"))
+        with pytest.raises(asyncio.CancelledError):
+            await stop.task
+        result = await walk.agent.resume("s")
+        return walk, result
+
+    walk, result = asyncio.run(story())
+    assert (result.stop, result.text) == ("done", "I went through 12 places.")
+    assert not any("I have walked" in message.text for message in result.messages)
+    assert spent(added_up(entries("s", walk.records))) == spent(walk.state.total)
+
+
+def test_another_model_may_write_the_summaries():
+    other = find("sim:gemini/gemini-3.8-flash", environ={})
+    walk = Walk(ANTHROPIC, compaction=Compaction(model="sim:gemini/gemini-3.8-flash"))
+    spoken = walk.provider.model(other)
+    agent = walk.agent
+    agent._lineup.laid[other.seat] = spoken
+    result = asyncio.run(agent.run(PROMPT.format(20), "s"))
+    assert result.stop == "done"
+    asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summary_of]
+    assert {event.seat for event in asked} == {other.seat}
+    assert {entry.model for entry in entries("s", walk.records) if entry.summary} == {other.name}
+    assert spent(added_up(entries("s", walk.records))) == spent(walk.state.total)
+    assert {call.model for call in examined(walk.records)} == {walk.line.model.name, other.name}
+    assert walk.provider.refusals == []
+
+
+def test_where_the_other_model_cannot_the_runs_own_does():
+    other = find("sim:gemini/gemini-3.8-flash", environ={})
+    plain = walker()
+
+    def closed(request):
+        if request.model.id == other.id:
+            return Failure(kind="unauthorized", message="no such key", status=401)
+        return plain(request)
+
+    walk = Walk(ANTHROPIC, brain=closed, compaction=Compaction(model=other))
+    agent = walk.agent
+    agent._lineup.laid[other.seat] = walk.provider.model(other)
+    result = asyncio.run(agent.run(PROMPT.format(20), "s"))
+    assert result.stop == "done", result.reason
+    asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summary_of]
+    assert asked[0].seat == other.seat
+    assert {event.seat for event in asked[1:]} == {""}
+
+
+def test_what_is_too_long_for_one_summary_is_summarised_in_pieces():
+    """A conversation that was held by a model with a large window goes on with one that has a small one."""
+    walk = Walk(ANTHROPIC, context_tokens=40_000)
+    walk.run(50)
+    assert walk.compactions == []
+    small = Walk(ANTHROPIC, store=walk.store, context_tokens=6_000)
+    result = asyncio.run(small.agent.run(PROMPT.format(52), "s"))
+    assert result.text == "I went through 52 places."
+    assert len(walk.compactions) >= 3
+    sizes = [event.after_tokens for event in walk.compactions]
+    assert sizes[:3] == sorted(sizes[:3], reverse=True)
+    asked = [event.reply.usage.prompt for event in small.events if isinstance(event, e.ModelReplied)][51:]
+    assert max(asked) <= 6_000
+    assert small.provider.refusals == []
+
+
+def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():
+    plain = walker()
+
+    def narrow(request):
+        if len(request.messages) > 14:
+            return Failure(kind="context", message="prompt is too long", status=400)
+        return plain(request)
+
+    walk = Walk(ANTHROPIC, brain=narrow, context_tokens=40_000, refusals=True)
+    result = walk.run(12)
+    assert result.stop == "done", result.reason
+    assert walk.compactions
+
+
+def test_a_reply_that_ended_where_the_window_does_is_continued_with_room():
+    plain, cut = walker(), []
+
+    def full(request):
+        reply = plain(request)
+        if len(request.messages) >= 12 and not cut and "Pause" not in request.messages[-1].text:
+            cut.append(True)
+            return replace(reply, parts=reply.parts[:1], stop=Stop.CONTEXT)
+        return reply
+
+    walk = Walk(ANTHROPIC, brain=full, context_tokens=60_000)
+    result = walk.run(12)
+    assert result.stop == "done", result.reason
+    assert len(walk.compactions) == 1
+    assert "the reply ended there" in walk.compactions[0].why
+
+
+@pytest.mark.parametrize("think", [False, True])
+def test_a_conversation_that_the_provider_keeps_is_sent_anew_once_it_was_made_shorter(think):
+    walk = Walk(FAMILIES["openai_responses"], brain=walker(think=think), chain=True)
+    assert walk.run(30).text == "I went through 30 places."
+    assert walk.compactions
+    assert walk.provider.refusals == []
+    longest = max(event.reply.usage.prompt for event in walk.events if isinstance(event, e.ModelReplied))
+    assert longest < 8_000
+
+
+def test_a_budget_holds_with_summaries_in_it():
+    walk = Walk(ANTHROPIC, budget=Budget(usd="0.12", steps=None))
+    result = walk.run(60)
+    assert result.stop == "budget"
+    assert walk.compactions
+    assert result.cost <= 0.12
+
+
+def test_a_shared_budget_sets_the_price_of_a_summary_aside():
+    pool = SharedBudget(usd=1)
+    walk = Walk(ANTHROPIC, pool=pool)
+    result = walk.run(20)
+    assert result.stop == "done"
+    asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summary_of]
+    assert asked
+    assert all(event.reserved is not None for event in asked)
+    assert float(pool.spent.usd) == pytest.approx(result.cost)

@@ -201,7 +201,11 @@ async def converse(path, seed):
             transport=InProcessTransport(simulator.answer),
         )
         store = open_store(path)
-        driven = Agent(line, store=store, clock=clock, repeats_max=None, budget=Budget(steps=4), **given)
+        window = chance.choice((None, None, 1_500, 4_000))
+        budget = Budget(steps=4)
+        driven = Agent(
+            line, store=store, clock=clock, repeats_max=None, budget=budget, context_tokens=window, **given
+        )
         clock.advance(chance.choice((1.0, 400.0)))
         await driven.run(
             [f"Part {n} of {turn}." for n in range(chance.choice((1, 3, 30)))], session=f"s{seed}"
@@ -228,7 +232,8 @@ def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_pat
     found = json.loads(done.stdout)
     assert found["faults"] == []
     assert found["requests"] > 4 * CONVERSATIONS
-    assert found["causes"].keys() >= {"settings_changed", "view_changed", "model_switched"}
+    known = {"settings_changed", "view_changed", "model_switched", "compacted", "summary"}
+    assert found["causes"].keys() >= known
 
 
 def test_the_replay_would_notice_a_move_that_nobody_told():

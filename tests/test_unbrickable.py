@@ -45,6 +45,7 @@ POISON = (
     " ", "\n\t ", "\ud83d", "half an emoji \ud83d", "\x00nul\x00", "", "x" * 200_000, "\u200b", "￾", "💥" * 500,
 )  # fmt: skip
 HUGE = "word " * 1_000_000
+WINDOWS = (None, None, 1_000, 4_000, 40_000)
 SIX_MEGABYTES = PNG[:-8] + "A" * 8_000_000
 TOO_LONG = ("prompt-window", "request-size", "body-size")
 """What nobody can know before the provider has counted."""
@@ -106,7 +107,7 @@ class Life:
 
         return [look, shoot, pay]
 
-    def agent(self, model, usd="0.50"):
+    def agent(self, model, usd="0.50", window=None):
         return Agent(
             self.provider.model(model),
             tools=self.tools(),
@@ -114,6 +115,7 @@ class Life:
             clock=self.clock,
             chance=lambda: 0.5,
             budget=Budget(usd=usd, steps=8, seconds=500.0),
+            context_tokens=window,
         )
 
     def prompt(self, turn):
@@ -140,7 +142,7 @@ class Life:
         return script
 
     async def turn(self, number):
-        agent = self.agent(self.chance.choice(MODELS))
+        agent = self.agent(self.chance.choice(MODELS), window=self.chance.choice(WINDOWS))
         prompt = self.prompt(number)
         stream = self.chance.random() < 0.6
 

@@ -19,8 +19,9 @@ from .state import State
 
 OUTPUT_TOKENS_DEFAULT = 20_000
 """Enough for an answer with its reasoning; within what may be awaited without a stream."""
-REPLY_SHARE = 0.2
-"""Of the window: kept for the reply.  Some providers refuse a prompt that leaves less than was asked for."""
+REPLY_SHARE_LEAST = 0.05
+"""Of the window.  Some providers refuse a prompt that leaves less room for the reply than was asked for, so
+less is asked for as the window fills, down to this."""
 OUTPUT_TOKENS_LEAST = 16
 """A reply shorter than this is not worth its prompt."""
 
@@ -51,7 +52,7 @@ def room(state: State) -> int:
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
     usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     window = settings.window_tokens
-    beside = max(window - state.prompt_tokens, int(window * REPLY_SHARE))
+    beside = max(window - state.prompt_tokens + state.slack_tokens, int(window * REPLY_SHARE_LEAST))
     rooms = [min(beside, settings.max_tokens or (limit if run.more_room else usual))]
     for _, limits, spent, _ in scopes(state):
         if limits.tokens is not None:

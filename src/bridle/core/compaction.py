@@ -70,7 +70,7 @@ class SummaryWanted(Value):
 def compaction(state: State) -> Compact | SummaryWanted | End | None:
     """What has to be done before the model can be asked; None when nothing has."""
     wish, squeeze = state.settings.compaction, state.run.squeeze
-    if wish is None or state.phase is not Phase.ASKING:
+    if wish is None:
         return None
     if squeeze.summary:
         return Compact(event=_with_summary(state))
@@ -181,7 +181,8 @@ def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted |
     end = tail_start(state)
     if not whole:
         end = min(end, _piece_end(state))
-    if end <= state.covered or messages[end - 1].id == "":
+    # In the midst of a reply that was paused nobody else can be heard.
+    if end <= state.covered or state.phase is Phase.JUDGING:
         return None
     all_weight = weight(state, state.view)
     said = sum(message_weight(state, each) for each in messages[:end] if each.id in state.prompts)

@@ -126,7 +126,7 @@ def _as_said(state: State, spot: Spot) -> Spot | None:
     message, index, inner = spot
     original = next((each for each in state.transcript.messages if each.id == message), None)
     if original is None:
-        return None
+        return _quoted(state, message, index)
     recorded = [event for event in state.recorded if event.seat in ("", state.settings.model.seat)]
     gone = {
         change.part
@@ -136,6 +136,17 @@ def _as_said(state: State, spot: Spot) -> Spot | None:
     }
     kept = [at for at in range(len(original.parts)) if at not in gone]
     return (message, kept[index], inner) if index < len(kept) else None
+
+
+def _quoted(state: State, message: str, index: int) -> Spot | None:
+    """What people said stands on in the message that stands for old turns, part for part."""
+    if not state.covered or message != state.view[0].id or index >= len(state.view[0].parts):
+        return None
+    quoted = state.view[0].parts[index]
+    for each in state.transcript.messages[: state.covered]:
+        if each.id in state.prompts and quoted in each.parts:
+            return each.id, each.parts.index(quoted), -1
+    return None
 
 
 def spot(change: Change) -> Spot:

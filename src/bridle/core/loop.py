@@ -322,6 +322,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.ModelFailed): _failed,
     (Phase.JUDGING, e.ModelSwitched): switched,
     (Phase.JUDGING, e.ViewChanged): _view_changed,
+    (Phase.JUDGING, e.Compacted): compacted,
     (Phase.JUDGING, e.ToolsShown): tools_shown,
     (Phase.JUDGING, e.PrefixMoved): prefix_moved,
     (Phase.JUDGING, e.Nudged): _nudged,

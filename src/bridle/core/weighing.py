@@ -7,7 +7,7 @@ half the weight takes half of what was counted.
     filled      the next prompt, by estimate; more than the window as soon as a provider has said so
     least       what it has at the very least: no run is ended for an estimate that may be twice the truth
     gate        from where on something is done about it
-    limit       beyond which a prompt may not fit, with room for the reply beside it
+    limit       beyond which a prompt may not fit, with the least of a reply beside it
 """
 
 from collections.abc import Iterable
@@ -16,12 +16,14 @@ from decimal import Decimal
 from ..values.message import Message
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.usage import MILLION
-from .budget import REPLY_SHARE, room
+from .budget import REPLY_SHARE_LEAST, room
 from .saying import MESSAGE_TOKENS, overhead, parts_tokens, text_tokens
 from .state import State
 
 DEAR_TIMES = 4
 """How much too high an estimate of ours can be: letters are counted two a token, and words may have eight."""
+REPLY_SHARE = 0.2
+"""Of the window: what is kept for the reply at most, when the gate is higher than that."""
 CHARACTERS_PER_TOKEN = 4
 
 
@@ -38,13 +40,14 @@ def least(state: State) -> int:
 
 
 def limit(state: State) -> int:
-    window = state.settings.window_tokens
-    return window - min(max(0, room(state)), int(window * REPLY_SHARE))
+    return int(state.settings.window_tokens * (1 - REPLY_SHARE_LEAST))
 
 
 def gate(state: State) -> int:
-    wish = state.settings.compaction
-    return min(int(wish.at * state.settings.window_tokens), limit(state)) if wish else limit(state)
+    """Where the share of the window is reached, or the reply would have to do with less than it may have."""
+    wish, window = state.settings.compaction, state.settings.window_tokens
+    reply = min(max(0, room(state)), int(window * REPLY_SHARE))
+    return min(int(wish.at * window) if wish else window, window - reply)
 
 
 def weight(state: State, view: Iterable[Message]) -> int:

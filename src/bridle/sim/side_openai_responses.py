@@ -89,14 +89,19 @@ def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None
     held = keeping.conversations.get(conversation) if conversation else None
     if held is not None:
         grown = (*listed(body.get("input")), *KeptReply(response=response, given=()).output)
-        items = tuple(keeping.named(item, prefix_of(item)) for item in grown)
+        items = tuple(_kept_as(keeping, item) for item in grown)
         keeping.hold(replace(held, items=(*held.items, *items)))
     if body.get("store") is not False:
         previous = body.get("previous_response_id")
         before = keeping.replies[previous].line if isinstance(previous, str) and previous else ()
-        given = tuple(keeping.named(item, prefix_of(item)) for item in listed(body.get("input")))
+        given = tuple(_kept_as(keeping, item) for item in listed(body.get("input")))
         before = held.items if held is not None else before
         keeping.keep(str(response["id"]), KeptReply(response=response, given=given, before=before))
+
+
+def _kept_as(keeping: Keeping, item: Json) -> Json:
+    """With an id; but what was sealed has one inside, and another would break the seal."""
+    return item if item.get("type") == "reasoning" else keeping.named(item, prefix_of(item))
 
 
 def count(house: House, knock: Knock) -> Json | Failure:
