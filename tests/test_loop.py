@@ -147,6 +147,7 @@ ONE_OF_EACH = (
     e.CompensationFinished(call_id="c", attempt=1, result=ToolResult(call_id="c")),
     e.Nudged(why="", words=""),
     e.RunEnded(stop="done"),
+    e.Forked(session="", parent="", at=0),
     e.Repaired(items=()),
     e.Unknown(),
 )

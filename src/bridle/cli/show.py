@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from ..core.comparing import ending
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
@@ -12,7 +13,7 @@ from ..values.parts import Media, Text, ToolCall
 from ..values.record import Record
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
-from .logs import ending, fold, local_time, read_session
+from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
 
 
@@ -87,8 +88,8 @@ class Telling:
             case e.Prompted(parts=parts):
                 return [("you", _words(parts))]
             case e.Imported(messages=messages, repairs=repairs):
-                told = f"{len(messages)} messages from elsewhere"
-                return [("imported", told), *(("repaired", repair) for repair in repairs)]
+                said = [("imported", f"{len(messages)} messages from elsewhere")]
+                return [*said, *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Compacted() as shorter:
@@ -141,6 +142,8 @@ class Telling:
             case e.RunEnded(stop=stop, reason=reason):
                 self._calls = self._calls if stop == "waiting" else {}
                 return [("ended", f"{stop} {reason}".strip())]
+            case e.Forked() as fork:
+                return self._forked(fork)
             case e.Repaired(items=items, lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
@@ -171,6 +174,10 @@ class Telling:
         if whole is not None:
             lines.append(("excerpt", f"of {whole.characters:,} characters; --result {whole.handle}"))
         return lines
+
+    def _forked(self, fork: e.Forked) -> list[tuple[str, str]]:
+        self._calls = {}
+        return [("forked", f"from {fork.parent} at record {fork.at}; all above is shared with it")]
 
     def _taken_over(self) -> list[tuple[str, str]]:
         """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""

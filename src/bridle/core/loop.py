@@ -41,6 +41,7 @@ from .compaction import compacted
 from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
+from .forking import forked
 from .handoff import blamable, viewed
 from .judging import final_text, judge, output_json
 from .limits import WRAP_UP
@@ -336,6 +337,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
     **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
+    **{(phase, e.Forked): forked for phase in Phase},
     **{(phase, e.Repaired): repaired for phase in Phase},
     **{(phase, e.Unknown): passed_over for phase in Phase},
 }

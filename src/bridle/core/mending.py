@@ -69,7 +69,7 @@ class Folded(NamedTuple):
 
 
 def fold(records: Iterable[Record]) -> Folded:
-    reading = _Reading()
+    reading = Reading()
     for record in records:
         reading.take(record)
     reading.count_on()
@@ -78,13 +78,13 @@ def fold(records: Iterable[Record]) -> Folded:
 
 def states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
     """Each record and what everything up to it adds up to."""
-    reading = _Reading()
+    reading = Reading()
     for record in records:
         reading.take(record)
         yield record, reading.state
 
 
-class _Reading:
+class Reading:
     def __init__(self) -> None:
         self.state = State()
         self.repairs: list[str] = []
@@ -111,6 +111,14 @@ class _Reading:
             event = self._addressed(record.seq, event)
         if event is not None:
             self._apply(record, event)
+
+    def branched(self) -> "Reading":
+        """The same reading, to go on with apart from this one."""
+        other = Reading()
+        other.state, other.repairs, other._turn = self.state, list(self.repairs), self._turn
+        other._known = set(self._known)
+        other._aliases = {name: list(own) for name, own in self._aliases.items()}
+        return other
 
     def count_on(self) -> None:
         """Go on numbering behind every number that was ever given, also in what was passed over: stores
