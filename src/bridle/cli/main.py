@@ -30,6 +30,7 @@ COMMANDS = {
     "diff": "set two sessions beside each other",
     "cache": "explain what the prompt cache gave and what it missed",
     "lock": "keep tools and instructions from changing by accident",
+    "lint": "find what makes the beginning of prompts change",
     "cost": "tell what was spent, and on what",
     "sim": "simulate every provider on a port of this machine",
     "wire": "put recorded provider traffic to the codecs",
