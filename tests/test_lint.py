@@ -349,3 +349,16 @@ def test_a_file_that_does_not_load_is_read_all_the_same(tmp_path, monkeypatch, c
     (tmp_path / "plain.py").write_text("x = 1\n")
     assert main(["lint", "plain"]) == 0
     assert capsys.readouterr().out == "nothing found in 1 file\n"
+
+
+def test_what_is_too_much_to_follow_is_said(tmp_path):
+    """Every function calls all others with something volatile, so that nothing can be looked at once and for all."""
+    names = [f"f{n}" for n in range(9)]
+    every = " + ".join(f"{name}(x)" for name in names)
+    code = "\n".join(f"def {name}(x):\n    return {every}" for name in names)
+    outcome = found(
+        tmp_path, f'{code}\nagent = Agent("sim:", instructions=f0(time.time()) + str(time.time()))'
+    )
+    assert [finding.rule for finding in outcome.findings][-1:] == ["clock"]
+    (note,) = outcome.notes
+    assert "too much flows into the instructions of an agent" in note

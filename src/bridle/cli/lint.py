@@ -54,6 +54,7 @@ def execute(options: argparse.Namespace) -> int:
     for source, path in files:
         seen = read(path, library)
         findings.extend(seen.findings)
+        notes.extend(seen.notes)
         if options.load and seen.loadable:
             outcome = try_out(source, os.environ, _progress, seen.allowed)
             findings.extend(outcome.findings)

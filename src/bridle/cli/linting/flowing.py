@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from .library import Library
-from .scopes import END, Binding, Function, Module, Scope, parts_of
+from .scopes import END, Binding, Function, Module, Scope
 from .sources import (
     CONTENT_METHODS,
     CONTENTS,
@@ -23,8 +23,8 @@ from .sources import (
     value_source,
 )
 
-STEPS_MAX = 50_000
-"""How much of a program is looked at for one expression; a file that needs more is not read to its end."""
+STEPS_MAX = 10_000
+"""How much of a program is looked at for one expression; where that is not enough, it is said."""
 DEPTH_MAX = 120
 """How far one thing is followed into another: less than Python can, more than people write."""
 WORDS_MAX = 60
@@ -59,12 +59,18 @@ class Flow:
     def __init__(self, library: Library) -> None:
         self._library = library
         self._active: set[tuple[int, int]] = set()
-        self._steps = 0
+        self._steps, self._cuts = 0, 0
+        self._known: dict[tuple[int, int, frozenset[str]] | None, Taints] = {}
+        self._seeds: dict[Module, bool] = {}
 
     def into(self, node: ast.AST, scope: Scope) -> Taints:
         self._steps, self._active = 0, set()
-        unique = {(taint.rule, id(taint.node)): taint for taint in reversed(self._taints(node, scope, {}))}
-        return list(unique.values())
+        return self._taints(node, scope, {})
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether the last expression was too much."""
+        return self._steps > STEPS_MAX
 
     def full(self, node: ast.AST, scope: Scope) -> str:
         """What a function or value is called after all imports; empty when it is one of the user's own."""
@@ -114,15 +120,24 @@ class Flow:
         return _defined(found.module.top, found.names[0])
 
     def _taints(self, node: ast.AST, scope: Scope, names: Names) -> Taints:
+        """Looked at once, unless it depends on who asks: on volatile arguments, or on a circle cut short."""
+        steady = None if any(names.values()) else (id(node), id(scope), frozenset(names))
+        if steady in self._known:
+            return self._known[steady]
         self._steps += 1
         key = (id(node), id(scope))
         if key in self._active or self._steps > STEPS_MAX or len(self._active) > DEPTH_MAX:
+            self._cuts += 1
             return []
+        cuts = self._cuts
         self._active.add(key)
         try:
-            return self._of(node, scope, names)
+            found = _once(self._of(node, scope, names))
         finally:
             self._active.discard(key)
+        if steady is not None and self._cuts == cuts:
+            self._known[steady] = found
+        return found
 
     def _of(self, node: ast.AST, scope: Scope, names: Names) -> Taints:
         match node:
@@ -205,13 +220,8 @@ class Flow:
         known.update(self._given(function, call, scope, names))
         if isinstance(function, ast.Lambda):
             return self._taints(function.body, inside, known)
-        said = [
-            part.value
-            for part in parts_of(function)
-            if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom) and part.value is not None
-        ]
         hop = Hop(f"{function.name}()", where.module, function.lineno)
-        return [_through(taint, hop) for taint in self._all(said, inside, known)]
+        return [_through(taint, hop) for taint in self._all(inside.said, inside, known)]
 
     def _given(self, function: Function, call: ast.Call, scope: Scope, names: Names) -> dict[str, Taints]:
         """What each parameter gets; a default counts where nothing is given."""
@@ -275,10 +285,8 @@ class Flow:
         if called == "__init__" and scope.owner is not None:
             called = getattr(scope.owner.node, "name", called)
         found: Taints = []
-        for call, where in scope.module.calls:
-            last = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-            if last == called:
-                found += self._given(function, call, where, {}).get(name, [])
+        for call, where in scope.module.called(called):
+            found += self._given(function, call, where, {}).get(name, [])
         return found
 
     def _imported(self, asking: Module, target: str) -> Taints:
@@ -325,10 +333,12 @@ class Flow:
         return found
 
     def _seeded(self, module: Module) -> bool:
-        return any(
-            call.args and isinstance(call.func, ast.Attribute) and self.full(call.func, scope) in SEEDS
-            for call, scope in module.calls
-        )
+        if module not in self._seeds:
+            calls = (*module.called("seed"),)
+            self._seeds[module] = any(
+                call.args and self.full(call.func, scope) in SEEDS for call, scope in calls
+            )
+        return self._seeds[module]
 
 
 def defaults_of(function: Function) -> Iterator[tuple[str, ast.expr]]:
@@ -355,6 +365,13 @@ def _taint(rule: str, node: ast.expr, scope: Scope) -> Taint:
 
 def _through(taint: Taint, hop: Hop) -> Taint:
     return taint._replace(hops=(*taint.hops, hop))
+
+
+def _once(taints: Taints) -> Taints:
+    """Each by the first way that was found: in a circle there is no end of ways."""
+    if len(taints) < 2:
+        return taints
+    return list({(taint.rule, id(taint.node)): taint for taint in reversed(taints)}.values())[::-1]
 
 
 def _in_order(taints: Sequence[Taint]) -> Taints:

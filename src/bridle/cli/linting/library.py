@@ -19,6 +19,7 @@ class Found(NamedTuple):
 class Library:
     def __init__(self) -> None:
         self._modules: dict[Path, Module | None] = {}
+        self._found: dict[tuple[Module, str], Found | None] = {}
 
     def open(self, path: Path) -> Module:
         """Raises `MisuseError` when it cannot be read."""
@@ -29,6 +30,12 @@ class Library:
 
     def find(self, asking: Module, target: str) -> Found | None:
         """The module of ours that a full name is in."""
+        key = asking, target
+        if key not in self._found:
+            self._found[key] = self._looked_for(asking, target)
+        return self._found[key]
+
+    def _looked_for(self, asking: Module, target: str) -> Found | None:
         names = target.lstrip(".").split(".")
         level = len(target) - len(target.lstrip("."))
         for root in _roots(asking.path, level):

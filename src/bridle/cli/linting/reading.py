@@ -42,6 +42,7 @@ class Read(Value):
     findings: tuple[Finding, ...]
     loadable: bool
     """Whether loading the file makes agents or tools."""
+    notes: tuple[str, ...] = ()
     allowed: frozenset[str] = frozenset()
     """What loading would find that the code says may stay."""
 
@@ -52,8 +53,13 @@ def read(path: Path, library: Library) -> Read:
     flow = Flow(library)
     unique: dict[tuple[str, str, int, int], Finding] = {}
     allowed: set[str] = set()
+    notes: list[str] = []
     for sink in sinks(flow, module):
-        for taint in flow.into(sink.node, sink.scope):
+        taints = flow.into(sink.node, sink.scope)
+        if flow.gave_up:
+            where = f"{_shown(sink.scope.module.path)}, line {getattr(sink.node, 'lineno', 0)}"
+            notes.append(f"{where}: too much flows into {sink.what} to be followed to its end")
+        for taint in taints:
             if sink.rules and taint.rule not in sink.rules:
                 continue
             if _allowed(taint, sink):
@@ -62,7 +68,12 @@ def read(path: Path, library: Library) -> Read:
             finding = _finding(taint, sink)
             unique.setdefault((finding.rule, finding.file, finding.line, finding.column), finding)
     found = sorted(unique.values(), key=lambda finding: (finding.file, finding.line, finding.column))
-    return Read(findings=tuple(found), loadable=has_agents(flow, module), allowed=frozenset(allowed))
+    return Read(
+        findings=tuple(found),
+        loadable=has_agents(flow, module),
+        notes=tuple(notes),
+        allowed=frozenset(allowed),
+    )
 
 
 def _finding(taint: Taint, sink: Sink) -> Finding:

@@ -7,8 +7,9 @@ stands: the last one that surely happened, and what may have been added to it si
 import ast
 import io
 import tokenize
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,6 +46,12 @@ class Scope:
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
 
+    @cached_property
+    def said(self) -> list[ast.expr]:
+        """What a function returns or yields."""
+        ends = (part for part in _own(self.node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom))
+        return [end.value for end in ends if end.value is not None]
+
     def reaching(self, name: str, at: tuple[int, int]) -> list[Binding]:
         """The bindings that somebody who reads the name there may meet."""
         met: list[Binding] = []
@@ -67,7 +74,18 @@ class Module:
     top: Scope = field(init=False)
     scopes: dict[ast.AST, Scope] = field(default_factory=dict)
     calls: list[tuple[ast.Call, Scope]] = field(default_factory=list)
+    _by_name: dict[str, list[tuple[ast.Call, Scope]]] = field(default_factory=dict)
     functions: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope]] = field(default_factory=list)
+
+    def called(self, name: str) -> Sequence[tuple[ast.Call, Scope]]:
+        """The calls of anything by that name, however it is reached."""
+        if not self._by_name:
+            for call, scope in self.calls:
+                last = (
+                    call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                )
+                self._by_name.setdefault(last, []).append((call, scope))
+        return self._by_name.get(name, ())
 
     def allows(self, rule: str, first: int, last: int) -> bool:
         for line in range(first, last + 1):
@@ -267,7 +285,7 @@ READERS: Mapping[type[ast.AST], Callable[[_Binder, Any], None]] = {
 """What is read in a way of its own; of everything else, what is inside."""
 
 
-def parts_of(node: ast.AST) -> Iterator[ast.AST]:
+def _own(node: ast.AST) -> Iterator[ast.AST]:
     """Everything in a function or class body that is its own, and not of what is defined inside."""
     stack = list(ast.iter_child_nodes(node))
     while stack:
