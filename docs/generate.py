@@ -16,6 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import get_args
 
+from bridle.cli.linting.rules import RULES as LINTED
 from bridle.core import breaker, retry
 from bridle.core.alarms import ALARMS
 from bridle.core.forensics import MISSES, VERDICTS
@@ -272,10 +273,18 @@ def cache_alarms() -> str:
     return _table(["rule", "latest calls", "read less than", "missed at least, tokens"], rows)
 
 
+def lint_rules() -> str:
+    return _table(
+        ["id", "rule", "what it finds", "why it costs", "instead"],
+        [[rule.id, f"`{rule.name}`", rule.what, rule.why, rule.instead] for rule in LINTED],
+    )
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
     ("caching.md", cache_alarms),
     ("events.md", events),
+    ("lint.md", lint_rules),
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),

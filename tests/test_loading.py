@@ -171,7 +171,8 @@ def test_forks_where_nothing_is_wrong(capsys):
         assert (whole.at, whole.lost) == (len(await store.read("s")), "")
         earlier = await fork_session(store, "s", 2, "early")
         assert (earlier.session, earlier.at) == ("early", 2)
-        assert len(await store.read("early")) == 2
+        assert [r.event.once for r in await store.read("early")] == [None] * 3
+        assert isinstance((await store.read("early"))[-1].event, e.Forked)
         assert (await agent.run("and?", session=whole.session)).text == "two"
         with pytest.raises(SessionNotFound):
             await fork_session(store, "nobody")

@@ -154,6 +154,7 @@ ONE_OF_EACH = (
     Reserved(id="i", session="s", since=0, amount=Amount()),
     Settled(id="i"),
     Carried(generation=2, spent=Amount(), excess=Amount()),
+    e.Forked(session="", parent="", at=0),
     e.Repaired(items=()),
     e.Unknown(),
 )

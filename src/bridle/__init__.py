@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from .run.agent import Agent as Agent
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
-    from .run.loading import fork_session as fork_session
+    from .run.lineage import branches as branches
+    from .run.lineage import compare_sessions as compare_sessions
+    from .run.lineage import fork_session as fork_session
     from .run.pool import SharedBudget as SharedBudget
     from .run.stream import Running as Running
     from .run.stream import Stream as Stream
@@ -76,6 +78,10 @@ if TYPE_CHECKING:
     from .values.event import ToolStarted as ToolStarted
     from .values.event import Unknown as Unknown
     from .values.event import ViewChanged as ViewChanged
+    from .values.lineage import Branch as Branch
+    from .values.lineage import Comparison as Comparison
+    from .values.lineage import Fork as Fork
+    from .values.lineage import Forked as Forked
     from .values.message import Message as Message
     from .values.message import Reply as Reply
     from .values.message import Stop as Stop
@@ -116,7 +122,7 @@ _HOMES = {
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
     "run.history": ("export_history", "import_history"),
-    "run.loading": ("fork_session",),
+    "run.lineage": ("branches", "compare_sessions", "fork_session"),
     "run.pool": ("SharedBudget",),
     "run.till": ("StoredBudget",),
     "run.stream": ("Running", "Stream", "View"),
@@ -143,6 +149,7 @@ _HOMES = {
         "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded",
         "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
     ),
+    "values.lineage": ("Branch", "Comparison", "Fork", "Forked"),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),
     "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),

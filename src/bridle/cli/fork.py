@@ -1,24 +1,32 @@
-"""Begin a new session from a record of an old one: to try another way, or to go round what is corrupt.
+"""Begin a new session from a place in an old one: to try another way, to roll back, to ask another model,
+or to go round what is corrupt.
 
-Nothing is copied and the old session stays as it is.  With --last-good (or no number) the fork shares every
-record that is proved to be the one that was written.
+A place is a message (m4) or a record (12); `bridle log SESSION` lists both.  Without one, or with
+--last-good, the fork shares every record that is proved to be the one that was written.  Nothing is
+copied, nothing is undone, and the old session stays as it is.  Calls that were under way belong to the
+old session: a place in the middle of calls that may change something means the place behind them.
 """
 
 import argparse
 import asyncio
+from collections.abc import Iterator
+from shlex import quote
 
 import msgspec
 
-from ..run.loading import Fork, fork_session
+from ..run.lineage import fork_session
+from ..values.lineage import Fork
+from ..watchers.console import brief, clean
 from .places import add_store_option, open_log
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--at", type=int, metavar="N", help="share the first N records")
+    place.add_argument("--at", metavar="PLACE", help="share all up to this message (m4) or record (12)")
     place.add_argument("--last-good", action="store_true", help="share all that can be trusted (default)")
     parser.add_argument("--as", dest="name", metavar="NAME", help="what to call it (default: a new id)")
+    parser.add_argument("-m", "--model", help="go on with this model when the fork is resumed or spoken to")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
 
@@ -26,16 +34,33 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     made = asyncio.run(_fork(options))
     if options.json:
-        print(msgspec.json.encode({"session": made.session, "at": made.at, "lost": made.lost}).decode())
+        print(msgspec.json.encode(msgspec.structs.asdict(made)).decode())
     else:
-        why = f"; left behind: {made.lost}" if made.lost else ""
-        print(f"{made.session} goes on from record {made.at} of {options.session}{why}")
+        for line in _told(made):
+            print(clean(line))
     return 0
+
+
+def _told(made: Fork) -> Iterator[str]:
+    name = quote(made.session)
+    where = f"record {made.at}" + (f" ({made.message})" if made.message else "")
+    why = f"; left behind: {made.lost}" if made.lost else ""
+    yield f"{made.session} goes on from {where} of {made.parent}{why}"
+    if made.at > made.wanted:
+        yield f"  not from record {made.wanted}: calls were under way there that may change something"
+    if made.kept:
+        yield f"  {made.parent} did this after that, and it stays done:"
+        for act in made.kept:
+            yield f"    {act.call_id} {act.tool}({brief(act.arguments)}) {act.outcome}"
+        yield f"    to undo it: bridle compensate {quote(made.parent)}"
+    yield f"  go on:    bridle run --session {name} PROMPT"
+    yield f"  or, with what was asked:  bridle resume {name}"
+    yield f"  compare:  bridle diff {quote(made.parent)} {name}"
 
 
 async def _fork(options: argparse.Namespace) -> Fork:
     store = open_log(options.store, to_read=True)
     try:
-        return await fork_session(store, options.session, options.at, options.name)
+        return await fork_session(store, options.session, options.at, options.name, model=options.model)
     finally:
         await store.close()

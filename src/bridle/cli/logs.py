@@ -50,8 +50,3 @@ def first_words(records: Sequence[Record]) -> str:
 
 def local_time(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def ending(state: State) -> str:
-    """How the last run ended, or that it did not."""
-    return state.run.stop or ("new" if not state.transcript.messages else "unfinished")

@@ -17,6 +17,7 @@ from contextlib import redirect_stdout
 from typing import TextIO
 
 import msgspec
+from msgspec.structs import replace
 
 from ..ports.store import Store
 from ..providers.catalogue import preferred
@@ -43,7 +44,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("prompt", help="what to say; `-` reads it from standard input")
     add_agent_options(parser)
     add("-i", "--instructions", default="", help="the system prompt")
-    add("--session", metavar="ID", help="go on with this session")
+    add("--session", metavar="ID", help="go on with this session, its model and its instructions")
     add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
     add_store_option(parser)
 
@@ -100,15 +101,16 @@ async def _run(
     store = open_log(options.store)
     try:
         before = fold(await read_session(store, session)).settings if session else Settings()
-        if prompt is not None:
-            before = Settings(instructions=options.instructions)
-            model = options.model or os.environ.get("BRIDLE_MODEL") or preferred(os.environ)
-        else:
-            model = options.model
+        model = options.model
+        if prompt is None:
             _check_tools(before, options.tools)
+        elif options.instructions:
+            before = replace(before, instructions=options.instructions)
+        if not before.model.id:
+            model = model or os.environ.get("BRIDLE_MODEL") or preferred(os.environ)
         agent = make(model, store, before)
         if agent.settings.model.endpoint.simulated and not options.json:
-            named = options.model or os.environ.get("BRIDLE_MODEL") or prompt is None
+            named = options.model or os.environ.get("BRIDLE_MODEL") or session
             how = "" if named else "no model was named and no key is set: "
             console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
         began = time.monotonic()

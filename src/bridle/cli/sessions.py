@@ -2,14 +2,21 @@
 
 import argparse
 import asyncio
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from ..core.comparing import ending
 from ..ports.store import SessionInfo, Store
 from ..values.errors import Corrupt
-from ..watchers.console import brief, clean, dollars
-from .logs import ending, first_words, fold, listed, local_time
+from ..watchers.console import dollars
+from .columns import cells, cut, padded, screen_width, table, trimmed
+from .logs import first_words, fold, listed, local_time
 from .places import add_store_option, open_log
+
+WORDS_LEAST = 24
+"""Columns for what was said, below which it has a line of its own."""
+Row = dict[str, str | int | float | None]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,16 +32,33 @@ def execute(options: argparse.Namespace) -> int:
     elif not rows:
         print('no sessions yet; start one with: bridle run "What is 17 * 23 minus 100?"')
     else:
-        for row in rows:
-            cost = dollars(None if row["cost"] is None else float(str(row["cost"])))
-            print(
-                f"{row['session']}  {local_time(float(str(row['updated_at'])))}  {row['ended']:<11}"
-                f" {row['steps']:>3} steps  {cost:>9}  {row['model']}  {brief(clean(str(row['prompt'])), 48)}"
-            )
+        for line in _listed(rows):
+            print(line)
     return 0
 
 
-async def _rows(options: argparse.Namespace) -> list[dict[str, str | int | float | None]]:
+def _listed(rows: Sequence[Row]) -> Iterator[str]:
+    """A line each; on a narrow screen two, so that nothing but what was said is ever cut short."""
+    width = screen_width()
+    heads = table([*map(_facts, rows)], right=(3, 4))
+    models = max(cells(str(row["model"])) for row in rows)
+    room = width - max(map(cells, heads)) - 2
+    for head, row in zip(heads, rows, strict=True):
+        told = f"{padded(str(row['model']), models)}  {cut(str(row['prompt']), width)}"
+        if room >= models + 2 + WORDS_LEAST:
+            yield f"{head}  {trimmed(told, room)}"
+        else:
+            yield trimmed(head, width)
+            yield trimmed(f"  {told}", width)
+
+
+def _facts(row: Row) -> tuple[str, ...]:
+    cost = dollars(None if row["cost"] is None else float(str(row["cost"])))
+    when = local_time(float(str(row["updated_at"])))
+    return str(row["session"]), when, str(row["ended"]), f"{row['steps']} steps", cost
+
+
+async def _rows(options: argparse.Namespace) -> list[Row]:
     store = open_log(options.store, to_read=True)
     try:
         return [await _row(store, info) for info in await listed(store, options.limit)]
@@ -42,7 +66,7 @@ async def _rows(options: argparse.Namespace) -> list[dict[str, str | int | float
         await store.close()
 
 
-async def _row(store: Store, info: SessionInfo) -> dict[str, str | int | float | None]:
+async def _row(store: Store, info: SessionInfo) -> Row:
     try:
         records = await store.read(info.id)
     except Corrupt as error:

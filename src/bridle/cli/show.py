@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from ..core.comparing import ending
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
@@ -14,7 +15,7 @@ from ..values.record import Record
 from ..values.subrun import SubrunCharged, SubrunStarted
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
-from .logs import ending, fold, local_time, read_session
+from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
 
 
@@ -89,8 +90,8 @@ class Telling:
             case e.Prompted(parts=parts):
                 return [("you", _words(parts))]
             case e.Imported(messages=messages, repairs=repairs):
-                told = f"{len(messages)} messages from elsewhere"
-                return [("imported", told), *(("repaired", repair) for repair in repairs)]
+                said = [("imported", f"{len(messages)} messages from elsewhere")]
+                return [*said, *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Compacted() as shorter:
@@ -143,6 +144,8 @@ class Telling:
                 return [("ended", f"{stop} {reason}".strip())]
             case SubrunStarted() | SubrunCharged() | Reserved() | Settled() | Carried():
                 return _about_money(record.event)
+            case e.Forked() as fork:
+                return self._forked(fork)
             case e.Repaired(items=items, lost=lost):
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
@@ -173,6 +176,10 @@ class Telling:
         if whole is not None:
             lines.append(("excerpt", f"of {whole.characters:,} characters; --result {whole.handle}"))
         return lines
+
+    def _forked(self, fork: e.Forked) -> list[tuple[str, str]]:
+        self._calls = {}
+        return [("forked", f"from {fork.parent} at record {fork.at}; all above is shared with it")]
 
     def _taken_over(self) -> list[tuple[str, str]]:
         """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""

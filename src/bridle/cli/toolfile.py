@@ -28,7 +28,7 @@ def load_tools(names: Sequence[str]) -> list[Tool]:
         # What a tools file prints while it is loaded is not the answer.
         with redirect_stdout(sys.stderr):
             module = load_module(name)
-        tools = _tools_in(module, name)
+        tools = tools_in(module, name)
         if not tools:
             raise MisuseError(
                 f"{name} has no tools: decorate a function with `@tool` (from bridle import tool)"
@@ -37,7 +37,7 @@ def load_tools(names: Sequence[str]) -> list[Tool]:
     return found
 
 
-def _tools_in(module: ModuleType, name: str) -> list[Tool]:
+def tools_in(module: ModuleType, name: str) -> list[Tool]:
     listed = vars(module).get("TOOLS")
     if listed is not None and not isinstance(listed, list | tuple):
         raise MisuseError(f"{name}: TOOLS must be a list of tools, not {type(listed).__name__}")

@@ -42,6 +42,7 @@ from .compaction import compacted
 from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
+from .forking import forked
 from .handoff import blamable, viewed
 from .inner import subrun_charged, subrun_started
 from .judging import final_text, judge, output_json
@@ -343,6 +344,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
     **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
     **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},
+    **{(phase, e.Forked): forked for phase in Phase},
     **{(phase, e.Repaired): repaired for phase in Phase},
     **{(phase, e.Unknown): passed_over for phase in Phase},
 }

@@ -114,6 +114,14 @@ class Reading:
         if event is not None:
             self._apply(record, event)
 
+    def branched(self) -> "Reading":
+        """The same reading, to go on with apart from this one."""
+        other = Reading()
+        other.state, other.repairs, other._turn = self.state, list(self.repairs), self._turn
+        other._known = set(self._known)
+        other._aliases = {name: list(own) for name, own in self._aliases.items()}
+        return other
+
     def count_on(self) -> None:
         """Go on numbering behind every number that was ever given, also in what was passed over: stores
         keep a receipt once, and a call by a number that is taken could never be answered."""

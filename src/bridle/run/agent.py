@@ -56,6 +56,7 @@ from .fallback import ModelLike, beginning, lineup_of
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .inside import placed
+from .lineage import Branching
 from .options import Options, check_options, with_summariser
 from .policy import policy_of
 from .reserving import Pool, check_shared
@@ -80,7 +81,7 @@ OUTPUT_TOKENS_WITHOUT_STREAM_MAX = 21_333
 """Above this a reply may take longer than connections without traffic live, so it is streamed."""
 
 
-class Agent(Desk, Generic[T]):
+class Agent(Desk, Branching, Generic[T]):
     """`model` may be several, in order of preference: the next goes on when one is of no more use.
     `tools` are functions, `@tool`s or anything that is a `Tool`.  `store` is a path, a URL or a
     store; without one the log is kept in memory.  `output` is the type of the answer wanted.
@@ -160,6 +161,10 @@ class Agent(Desk, Generic[T]):
     def tools(self) -> Mapping[str, Tool]:
         """All of them by name, those not shown at first included."""
         return self._layout.tools
+
+    @property
+    def clock(self) -> Clock:
+        return self._clock
 
     @property
     def store(self) -> Store:

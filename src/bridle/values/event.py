@@ -24,6 +24,7 @@ from .cached import PrefixMoved as PrefixMoved
 from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
+from .lineage import Forked as Forked
 from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
@@ -244,6 +245,7 @@ class Unknown(Quiet, tag="unknown"):
 
 Event = (
     Configured
+    | Forked
     | Imported
     | Prompted
     | ViewChanged

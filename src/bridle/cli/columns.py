@@ -1,0 +1,108 @@
+"""Words in columns: how wide they are on a screen, and how to make them fit.
+
+Some letters take two places and some none; counting characters would tear every table that a model's
+emoji got into.  Nothing here knows what is shown.
+"""
+
+import re
+import shutil
+import sys
+import unicodedata
+from collections.abc import Iterable, Sequence
+
+from ..watchers.console import STYLES, clean
+
+WIDTH_DEFAULT, WIDTH_LEAST = 100, 40
+"""Of output that goes to no terminal, and of a terminal too narrow to be served."""
+
+
+def screen_width() -> int:
+    """COLUMNS, else the terminal's."""
+    return max(WIDTH_LEAST, shutil.get_terminal_size((WIDTH_DEFAULT, 24)).columns)
+
+
+def cells(words: str) -> int:
+    """How many places words take."""
+    return len(words) if words.isascii() else sum(map(_cell, words))
+
+
+def cut(words: str, width: int) -> str:
+    """One line of at most that width; what is left out shows."""
+    return trimmed(" ".join(clean(words).split()), width)
+
+
+def trimmed(line: str, width: int) -> str:
+    """The same of a line whose spaces mean something."""
+    if cells(line) <= width:
+        return line
+    kept, room = [], width - 1
+    for letter in line:
+        room -= _cell(letter)
+        if room < 0:
+            break
+        kept.append(letter)
+    return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
+def padded(words: str, width: int, *, right: bool = False) -> str:
+    space = " " * max(0, width - cells(words))
+    return space + words if right else words + space
+
+
+def wrapped(words: str, width: int, lines_max: int) -> list[str]:
+    """Lines of at most that width, broken between words where that can be; the last says if more came."""
+    lines: list[str] = []
+    for paragraph in clean(words).expandtabs(4).splitlines() or [""]:
+        line = ""
+        for word in re.findall(r"\s*\S+", paragraph):
+            if cells(line + word) <= width:
+                line += word
+                continue
+            if line:
+                lines.append(line)
+            *whole, line = _pieces(word.lstrip() if line else word, width)
+            lines.extend(whole)
+            if len(lines) > lines_max:
+                break
+        lines.append(line)
+        if len(lines) > lines_max:
+            return [*lines[: lines_max - 1], cut(f"{lines[lines_max - 1]} …", width)]
+    return lines
+
+
+def styled(words: str, style: str, colour: bool) -> str:  # noqa: FBT001
+    return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if colour and words.strip() else words
+
+
+def in_colour() -> bool:
+    return sys.stdout.isatty()
+
+
+def table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Rows as lines; the columns named are set flush right."""
+    flush = set(right)
+    widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        sized = enumerate(zip(row, widths, strict=True))
+        words = (padded(word, width, right=at in flush) for at, (word, width) in sized)
+        lines.append("  ".join(words).rstrip())
+    return lines
+
+
+def _pieces(word: str, width: int) -> list[str]:
+    """A word in pieces that fit; a link or a hash has no better place to be broken."""
+    pieces, piece, room = [], "", width
+    for letter in word:
+        if _cell(letter) > room:
+            pieces.append(piece)
+            piece, room = "", width
+        piece += letter
+        room -= _cell(letter)
+    return [*pieces, piece]
+
+
+def _cell(letter: str) -> int:
+    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Cf", "Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1

@@ -1,0 +1,96 @@
+"""One loading of one file, in a process of its own: what its agents put in front of every prompt, as JSON.
+
+    python -m bridle.cli.linting.loaded FILE.py|module [--shift SECONDS]
+
+Started by trying.py, in circumstances of its choosing.  Besides the agents it tells which variables of the
+environment the user's own code has asked for: those are worth another try with other values.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from contextlib import redirect_stdout
+from pathlib import Path
+from types import FrameType, ModuleType
+from typing import Any
+
+import msgspec
+
+from ...core.locking import front
+from ...run.agent import Agent
+from ...tools.collect import collect
+from ...values.errors import BridleError
+from ...values.settings import Settings
+from ...values.value import Value
+from ..toolfile import load_module, tools_in
+from .shifting import shift
+
+OURS, PYTHONS, FOREIGN = Path(__file__).parents[2], Path(os.__file__).parent, "site-packages"
+TOOLS = "tools"
+"""What stands for a file that makes tools and no agent."""
+
+
+class Loaded(Value):
+    agents: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a value: nobody can change it
+    asked: tuple[str, ...] = ()
+    """Variables of the environment, in the order the user's code asked for them."""
+    error: str = ""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("source")
+    parser.add_argument("--shift", type=float, default=0.0)
+    options = parser.parse_args()
+    out = sys.stdout
+    if options.shift:
+        shift(options.shift)
+    asked = _watch_environment()
+    try:
+        with redirect_stdout(sys.stderr):
+            module = load_module(options.source)
+            loaded = Loaded(agents=_fronts(module, options.source), asked=tuple(asked))
+    except BridleError as error:
+        loaded = Loaded(error=str(error))
+    out.write(msgspec.json.encode(loaded).decode())
+    out.flush()
+    return 0
+
+
+def _fronts(module: ModuleType, source: str) -> dict[str, tuple[str, ...]]:
+    agents = {name: value for name, value in vars(module).items() if isinstance(value, Agent)}
+    if agents:
+        return {name: front(agent.settings) for name, agent in agents.items()}
+    specs = tuple(tool.spec for tool in collect(tools_in(module, source)).values())
+    return {TOOLS: front(Settings(tools=specs))} if specs else {}
+
+
+def _watch_environment() -> Mapping[str, None]:
+    """Note from here on what the user's code asks the environment for."""
+    asked: dict[str, None] = {}
+    plain: Any = type(os.environ)
+
+    class Watched(plain):  # type: ignore[misc]
+        def __getitem__(self, key: Any) -> Any:
+            if isinstance(key, str) and _by_user(sys._getframe(1)):
+                asked[key] = None
+            return super().__getitem__(key)
+
+    os.environ.__class__ = Watched
+    return asked
+
+
+def _by_user(frame: FrameType | None) -> bool:
+    """Whether it is code of the user's own that asks, through the standard library or not."""
+    while frame is not None:
+        name = frame.f_code.co_filename
+        path = Path(name)
+        if path.name not in ("os.py", "_collections_abc.py") and not name.startswith("<frozen "):
+            return not any(place in path.parents for place in (OURS, PYTHONS)) and FOREIGN not in path.parts
+        frame = frame.f_back
+    return False
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

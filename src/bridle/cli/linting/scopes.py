@@ -1,0 +1,295 @@
+"""A Python file as names and what they were bound to, module by module, function by function.
+
+Nothing is run.  A name may be bound many times; which of them a reader meets is told by where the binding
+stands: the last one that surely happened, and what may have been added to it since.
+"""
+
+import ast
+import io
+import tokenize
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...values.errors import MisuseError
+from .rules import named
+
+ALLOWED = "bridle: stable"
+ADDING = {"append", "extend", "insert", "add", "update", "write", "writelines", "setdefault", "appendleft"}
+"""Methods that put what they are given into what they belong to."""
+Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+END = (1_000_000_000, 0)
+
+
+class Binding(NamedTuple):
+    """A name, and what it got: an expression, a thing out of an expression, a definition, or an import."""
+
+    kind: str
+    """value, item, function, class or import"""
+    node: ast.AST
+    at: tuple[int, int]
+    surely: bool
+    """Whether everything it was before is gone."""
+    target: str = ""
+    """Of an import, the full name."""
+
+
+@dataclass(eq=False)
+class Scope:
+    module: "Module"
+    node: ast.AST
+    parent: "Scope | None" = None
+    owner: "Scope | None" = None
+    """The class a function is a method of."""
+    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    parameters: tuple[str, ...] = ()
+
+    @cached_property
+    def said(self) -> list[ast.expr]:
+        """What a function returns or yields."""
+        ends = (part for part in _own(self.node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom))
+        return [end.value for end in ends if end.value is not None]
+
+    def reaching(self, name: str, at: tuple[int, int]) -> list[Binding]:
+        """The bindings that somebody who reads the name there may meet."""
+        met: list[Binding] = []
+        for binding in reversed([b for b in self.bindings.get(name, ()) if b.at < at]):
+            met.append(binding)
+            if binding.surely:
+                break
+        return met
+
+    def bind(self, name: str, binding: Binding) -> None:
+        self.bindings.setdefault(name, []).append(binding)
+
+
+@dataclass(eq=False)
+class Module:
+    path: Path
+    tree: ast.Module
+    allowed: dict[int, frozenset[str]]
+    """By line: the rules that are allowed there; all of them where nothing is named."""
+    top: Scope = field(init=False)
+    scopes: dict[ast.AST, Scope] = field(default_factory=dict)
+    calls: list[tuple[ast.Call, Scope]] = field(default_factory=list)
+    _by_name: dict[str, list[tuple[ast.Call, Scope]]] = field(default_factory=dict)
+    functions: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope]] = field(default_factory=list)
+
+    def called(self, name: str) -> Sequence[tuple[ast.Call, Scope]]:
+        """The calls of anything by that name, however it is reached."""
+        if not self._by_name:
+            for call, scope in self.calls:
+                last = (
+                    call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+                )
+                self._by_name.setdefault(last, []).append((call, scope))
+        return self._by_name.get(name, ())
+
+    def allows(self, rule: str, first: int, last: int) -> bool:
+        for line in range(first, last + 1):
+            names = self.allowed.get(line)
+            if names is not None and (not names or rule in names):
+                return True
+        return False
+
+
+def read_module(path: Path) -> Module:
+    """Raises `MisuseError` when it is no Python that can be read."""
+    try:
+        with tokenize.open(path) as file:
+            source = file.read()
+        tree = ast.parse(source, str(path))
+    except OSError as error:
+        raise MisuseError(f"{path} cannot be read: {error.strerror or error}") from None
+    except SyntaxError as error:
+        raise MisuseError(f"{path}, line {error.lineno}: {error.msg}") from None
+    except ValueError as error:
+        raise MisuseError(f"{path} is no Python: {error}") from None
+    module = Module(path, tree, _allowed(source))
+    module.top = Scope(module, tree)
+    module.scopes[tree] = module.top
+    _Binder(module.top).read(tree.body)
+    return module
+
+
+def _allowed(source: str) -> dict[int, frozenset[str]]:
+    found: dict[int, frozenset[str]] = {}
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT and ALLOWED in token.string:
+            after = token.string.partition(ALLOWED)[2]
+            words = after[1:].partition("]")[0] if after.startswith("[") else ""
+            rules = frozenset(named(word.strip()) for word in words.split(",") if word.strip())
+            found[token.start[0]] = rules
+    return found
+
+
+class _Binder:
+    """Walks one scope; what is defined inside becomes a scope of its own."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+        self._depth = 0
+        self._globals: set[str] = set()
+
+    def read(self, nodes: Iterable[ast.AST]) -> None:
+        """In their order, and without going deeper than Python can: some prompts are very long sums."""
+        waiting = [*nodes][::-1]
+        while waiting:
+            node = waiting.pop()
+            reader = READERS.get(type(node))
+            if reader is not None:
+                reader(self, node)
+            else:
+                waiting.extend([*ast.iter_child_nodes(node)][::-1])
+
+    def inside(self, node: ast.AST) -> None:
+        self.read(ast.iter_child_nodes(node))
+
+    def _bind(
+        self, name: str, kind: str, node: ast.AST, where: ast.AST, *, surely: bool = True, target: str = ""
+    ) -> None:
+        at = (getattr(where, "end_lineno", 0), getattr(where, "end_col_offset", 0))
+        binding = Binding(kind, node, at, surely and not self._depth, target)
+        self._scope.bind(name, binding)
+        if name in self._globals:
+            self._scope.module.top.bind(name, binding._replace(surely=False))
+
+    def _assign(self, target: ast.AST, value: ast.AST, where: ast.AST, kind: str = "value") -> None:
+        if isinstance(target, ast.Name):
+            self._bind(target.id, kind, value, where)
+        elif isinstance(target, ast.Starred):
+            self._assign(target.value, value, where, kind)
+        elif isinstance(target, ast.Tuple | ast.List):
+            items = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+            fits = len(items) == len(target.elts) and kind == "value"
+            for at, part in enumerate(target.elts):
+                self._assign(part, items[at] if fits else value, where, kind)
+        elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+            self._bind(target.value.id, kind, value, where, surely=False)
+        elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
+            owner = self._scope.owner
+            if target.value.id == "self" and owner is not None:
+                method = getattr(self._scope.node, "name", "")
+                owner.bind(target.attr, Binding(kind, value, (0, 0), surely=False, target=method))
+
+    def assignment(self, node: ast.Assign) -> None:
+        self.inside(node)
+        for target in node.targets:
+            self._assign(target, node.value, node)
+
+    def typed_assignment(self, node: ast.AnnAssign | ast.NamedExpr) -> None:
+        self.inside(node)
+        if node.value is not None:
+            self._assign(node.target, node.value, node)
+
+    def addition(self, node: ast.AugAssign) -> None:
+        self.inside(node)
+        if isinstance(node.target, ast.Name):
+            self._bind(node.target.id, "value", node.value, node, surely=False)
+
+    def statement(self, node: ast.Expr) -> None:
+        self.inside(node)
+        call = node.value
+        method = call.func if isinstance(call, ast.Call) else None
+        if isinstance(call, ast.Call) and isinstance(method, ast.Attribute) and method.attr in ADDING:
+            for given in (*call.args, *(word.value for word in call.keywords)):
+                if isinstance(method.value, ast.Name):
+                    self._bind(method.value.id, "value", given, node, surely=False)
+
+    def loop(self, node: ast.For | ast.AsyncFor) -> None:
+        self.read([node.iter])
+        self._depth += 1
+        self._assign(node.target, node.iter, node.iter, "item")
+        self.read([*node.body, *node.orelse])
+        self._depth -= 1
+
+    def perhaps(self, node: ast.AST) -> None:
+        self._depth += 1
+        self.inside(node)
+        self._depth -= 1
+
+    def context(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            self.read([item.context_expr])
+            if item.optional_vars is not None:
+                self._assign(item.optional_vars, item.context_expr, item.context_expr)
+        self.read(node.body)
+
+    def globals_named(self, node: ast.Global) -> None:
+        self._globals.update(node.names)
+
+    def imports(self, node: ast.Import) -> None:
+        for alias in node.names:
+            name = alias.asname or alias.name.partition(".")[0]
+            self._bind(name, "import", node, node, target=alias.name if alias.asname else name)
+
+    def imports_from(self, node: ast.ImportFrom) -> None:
+        full = f"{'.' * node.level}{node.module or ''}"
+        dot = "" if full.endswith(".") else "."
+        for alias in node.names:
+            self._bind(alias.asname or alias.name, "import", node, node, target=f"{full}{dot}{alias.name}")
+
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._bind(node.name, "function", node, node)
+        self._scope.module.functions.append((node, self._scope))
+        self.read(node.decorator_list)
+        self.read([node.args])
+        self._open(node, node.body)
+
+    def short_function(self, node: ast.Lambda) -> None:
+        self._open(node, [node.body])
+
+    def _open(self, node: Function, body: Iterable[ast.AST]) -> None:
+        args = node.args
+        named = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+        names = tuple(arg.arg for arg in named if arg is not None)
+        owner = self._scope if isinstance(self._scope.node, ast.ClassDef) else self._scope.owner
+        scope = Scope(self._scope.module, node, self._scope, owner, parameters=names)
+        self._scope.module.scopes[node] = scope
+        _Binder(scope).read(body)
+
+    def class_(self, node: ast.ClassDef) -> None:
+        self._bind(node.name, "class", node, node)
+        self.read(node.decorator_list)
+        scope = Scope(self._scope.module, node, self._scope)
+        self._scope.module.scopes[node] = scope
+        _Binder(scope).read(node.body)
+
+    def call(self, node: ast.Call) -> None:
+        self._scope.module.calls.append((node, self._scope))
+        self.inside(node)
+
+
+READERS: Mapping[type[ast.AST], Callable[[_Binder, Any], None]] = {
+    ast.Assign: _Binder.assignment,
+    ast.AnnAssign: _Binder.typed_assignment,
+    ast.NamedExpr: _Binder.typed_assignment,
+    ast.AugAssign: _Binder.addition,
+    ast.Expr: _Binder.statement,
+    ast.For: _Binder.loop,
+    ast.AsyncFor: _Binder.loop,
+    ast.With: _Binder.context,
+    ast.AsyncWith: _Binder.context,
+    ast.Global: _Binder.globals_named,
+    ast.Import: _Binder.imports,
+    ast.ImportFrom: _Binder.imports_from,
+    ast.FunctionDef: _Binder.function,
+    ast.AsyncFunctionDef: _Binder.function,
+    ast.Lambda: _Binder.short_function,
+    ast.ClassDef: _Binder.class_,
+    ast.Call: _Binder.call,
+    **dict.fromkeys((ast.If, ast.While, ast.Try, ast.TryStar, ast.Match), _Binder.perhaps),
+}
+"""What is read in a way of its own; of everything else, what is inside."""
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """Everything in a function or class body that is its own, and not of what is defined inside."""
+    stack = list(ast.iter_child_nodes(node))
+    while stack:
+        part = stack.pop()
+        yield part
+        if not isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            stack.extend(ast.iter_child_nodes(part))

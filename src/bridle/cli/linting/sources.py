@@ -1,0 +1,108 @@
+"""Expressions that bring something volatile, and those that take it away again: tables, by full name.
+
+A name is what an expression is called after imports: `from datetime import datetime as d` makes `d.now`
+`datetime.datetime.now`.  What is not in here is taken for steady: a lint that cries wolf is turned off.
+"""
+
+import ast
+from collections.abc import Mapping
+
+CLOCK = {
+    "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter",
+    "time.perf_counter_ns", "time.process_time", "datetime.datetime.now", "datetime.datetime.utcnow",
+    "datetime.datetime.today", "datetime.date.today", "pendulum.now", "pendulum.today", "arrow.now",
+    "arrow.utcnow", "pandas.Timestamp.now", "pandas.Timestamp.today",
+}  # fmt: skip
+CLOCK_WITHOUT_ARGUMENTS = {
+    "time.ctime": 0,
+    "time.gmtime": 0,
+    "time.localtime": 0,
+    "time.asctime": 0,
+    "time.strftime": 1,
+}
+"""These tell the time now unless one is given: how many arguments there are without it."""
+RANDOM = {
+    "uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7", "os.urandom", "random.SystemRandom",
+    "tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.NamedTemporaryFile",
+    "tempfile.TemporaryDirectory",
+    "ulid.new", "nanoid.generate", "shortuuid.uuid",
+}  # fmt: skip
+RANDOM_MODULES = ("random.", "secrets.", "numpy.random.")
+STEADY_RANDOM = {
+    "random.Random", "random.seed", "random.getstate", "numpy.random.seed", "numpy.random.default_rng",
+    "numpy.random.RandomState", "secrets.compare_digest",
+}  # fmt: skip
+IDENTITY = {"id", "hash"}
+ENVIRONMENT = {
+    "os.getenv", "os.getenvb", "os.getcwd", "os.getcwdb", "os.getpid", "os.getppid", "os.getlogin",
+    "os.uname", "os.cpu_count", "os.path.expanduser", "os.path.expandvars", "os.path.abspath",
+    "os.path.realpath",
+    "socket.gethostname", "socket.getfqdn", "getpass.getuser", "pathlib.Path.cwd", "pathlib.Path.home",
+    "locale.getlocale", "locale.getdefaultlocale", "time.tzname", "shutil.get_terminal_size", "input",
+}  # fmt: skip
+ENVIRONMENT_MODULES = ("platform.", "os.environ.", "os.environb.")
+ENVIRONMENT_VALUES = {
+    "os.environ", "os.environb", "os.name", "sys.argv", "sys.platform", "sys.version", "sys.version_info",
+    "sys.executable", "sys.path", "sys.prefix", "sys.implementation", "time.tzname", "time.timezone",
+}  # fmt: skip
+FOLDERS = {"os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob"}
+FOLDER_METHODS = {"iterdir", "rglob", "glob"}
+OUTSIDE = {
+    "subprocess.run", "subprocess.check_output", "subprocess.getoutput", "subprocess.Popen", "os.popen",
+    "urllib.request.urlopen", "requests.get", "requests.post", "httpx.get", "httpx.post",
+}  # fmt: skip
+IN_ORDER = {
+    "sorted", "len", "min", "max", "sum", "any", "all", "bool", "isinstance", "heapq.nsmallest",
+    "natsort.natsorted",
+}  # fmt: skip
+"""What is left of a set here no longer depends on its order."""
+CONTENTS = {"open", "io.open", "json.load", "tomllib.load", "yaml.safe_load"}
+CONTENT_METHODS = {"read_text", "read_bytes", "read", "readline", "readlines", "exists", "is_file", "is_dir"}
+"""Where a file is may depend on the machine; what stands in it is what somebody wrote."""
+SETS = {"set", "frozenset"}
+SET_METHODS = {"keys", "items"}
+
+
+def source(name: str, call: ast.Call, *, seeded: bool) -> str:
+    """The rule that a call is against; empty when it is against none.  `seeded`: chance was given a seed."""
+    if name in CLOCK or len(call.args) + len(call.keywords) <= CLOCK_WITHOUT_ARGUMENTS.get(name, -1):
+        return "clock"
+    if name in RANDOM:
+        return "random"
+    if name.startswith(RANDOM_MODULES) and name not in STEADY_RANDOM:
+        return "" if seeded and not name.startswith("secrets.") else "random"
+    if name in ("random.Random", "numpy.random.default_rng") and not call.args and not call.keywords:
+        return "random"
+    for rule, names in CALLED.items():
+        if name in names:
+            return rule
+    if name.startswith(ENVIRONMENT_MODULES):
+        return "environment"
+    if isinstance(call.func, ast.Attribute) and call.func.attr in FOLDER_METHODS:
+        return "unordered"
+    return ""
+
+
+CALLED: Mapping[str, set[str]] = {
+    "identity": IDENTITY,
+    "environment": ENVIRONMENT,
+    "unordered": FOLDERS,
+    "outside": OUTSIDE,
+}
+
+
+def value_source(name: str) -> str:
+    return "environment" if name in ENVIRONMENT_VALUES else ""
+
+
+def is_unordered(node: ast.Set) -> bool:
+    """One thing alone is in order, and so are small whole numbers, whose hash nobody salts."""
+    steady = all(isinstance(item, ast.Constant) and isinstance(item.value, int) for item in node.elts)
+    return len(node.elts) > 1 and not steady
+
+
+def sorts_keys(name: str, call: ast.Call) -> bool:
+    return name.endswith(".dumps") and any(
+        word.arg == "sort_keys" and isinstance(word.value, ast.Constant) and word.value.value is True
+        for word in call.keywords
+    )

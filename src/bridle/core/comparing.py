@@ -1,0 +1,148 @@
+"""Two sessions beside each other: how far they are alike, and what each did after that.
+
+Records are alike when they are the same records, which is what a fork shares.  Messages are alike when they
+say the same: ids, times and reasoning are not compared, because two runs never think alike to the letter.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from ..values.lineage import Comparison, Pair, Side
+from ..values.message import Message
+from ..values.parts import Media, Text, ToolCall, ToolResult
+from ..values.record import Record
+from ..values.settings import Settings
+from .differing import differences
+from .mending import Reading
+from .spent import Spent
+from .state import State
+
+LEFT_OUT = ("model", "models", "instructions", "tools", "hidden")
+"""Settings that are told in words of their own."""
+
+
+def compared(a: str, ours: Sequence[Record], b: str, theirs: Sequence[Record]) -> Comparison:
+    shared = _shared(ours, theirs)
+    reading = Reading()
+    for record in ours[:shared]:
+        reading.take(record)
+    # What was spent before they parted was spent once, and is nobody's.
+    reading.state = replace(reading.state, total=Spent())
+    one, other = _read_on(reading.branched(), ours[shared:]), _read_on(reading, theirs[shared:])
+    alike = _alike(one.transcript.messages, other.transcript.messages)
+    return Comparison(
+        a=_side(a, one, ours[shared:], alike),
+        b=_side(b, other, theirs[shared:], alike),
+        records=shared,
+        messages=alike,
+        settings=tuple(_settings(one.settings, other.settings)),
+        pairs=tuple(_pairs(one.transcript.messages[alike:], other.transcript.messages[alike:])),
+    )
+
+
+def ending(state: State) -> str:
+    """How the last run ended, or that it did not."""
+    return state.run.stop or ("new" if not state.transcript.messages else "unfinished")
+
+
+def _shared(ours: Sequence[Record], theirs: Sequence[Record]) -> int:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((at for at, (a, b) in pairs if a.hash != b.hash), min(len(ours), len(theirs)))
+
+
+def _read_on(reading: Reading, records: Sequence[Record]) -> State:
+    for record in records:
+        reading.take(record)
+    return reading.state
+
+
+def _side(session: str, state: State, own: Sequence[Record], alike: int) -> Side:
+    messages = state.transcript.messages[alike:]
+    return Side(
+        session=session,
+        model=state.settings.model.name,
+        messages=len(state.transcript.messages),
+        steps=state.total.steps,
+        usage=state.total.usage,
+        usd=state.total.usd,
+        seconds=own[-1].at - own[0].at if own else 0.0,
+        ended=ending(state),
+        reason=state.run.reason,
+        calls=tuple(Counter(call.name for message in messages for call in message.calls).most_common()),
+    )
+
+
+def _alike(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((at for at, (a, b) in pairs if said(a) != said(b)), min(len(ours), len(theirs)))
+
+
+def said(message: Message) -> tuple[object, ...]:
+    """A message as far as it is compared."""
+    return message.role, *(told for part in message.parts if (told := _told(part)) is not None)
+
+
+def _told(part: object) -> tuple[str, ...] | None:
+    match part:
+        case Text(text=text):
+            return "text", text
+        case ToolCall(name=name, arguments=arguments):
+            return "call", name, arguments
+        case ToolResult(outcome=outcome, parts=parts):
+            inner = (_told(inner) for inner in parts)
+            return ("result", outcome, *(word for told in inner if told is not None for word in told))
+        case Media(kind=kind, data=data, url=url, file_id=file_id):
+            return "media", kind, data, url, file_id
+    return None
+
+
+def _pairs(ours: Sequence[Message], theirs: Sequence[Message]) -> Iterator[Pair]:
+    """In the order of both; what stands at the same place in a stretch that differs is set side by side."""
+    matcher = difflib.SequenceMatcher(None, [*map(said, ours)], [*map(said, theirs)], autojunk=False)
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        left, right = ours[a_from:a_to], theirs[b_from:b_to]
+        for at in range(max(len(left), len(right))):
+            a = left[at] if at < len(left) else None
+            b = right[at] if at < len(right) else None
+            if a is not None and b is not None:
+                yield Pair(how="same" if tag == "equal" else "changed", a=a, b=b)
+            else:
+                yield Pair(how="only_b" if a is None else "only_a", a=a, b=b)
+
+
+def _settings(a: Settings, b: Settings) -> Iterator[tuple[str, str, str]]:
+    if a.model != b.model:
+        yield "model", a.model.name, b.model.name
+    if a.models != b.models:
+        yield "chain", _names(a), _names(b)
+    if a.instructions != b.instructions:
+        yield "instructions", a.instructions, b.instructions
+    ours, theirs = ({spec.name: spec for spec in settings.every_tool} for settings in (a, b))
+    for name in {**ours, **theirs}:
+        if ours.get(name) != theirs.get(name):
+            changed = name in ours and name in theirs
+            there = "described or handled otherwise" if changed else "there"
+            yield (
+                f"tool {name}",
+                there if changed or name in ours else "",
+                there if changed or name in theirs else "",
+            )
+    yield from _rest(a, b)
+
+
+def _rest(a: Settings, b: Settings) -> Iterator[tuple[str, str, str]]:
+    for name in Settings.__struct_fields__:
+        if name not in LEFT_OUT and getattr(a, name) != getattr(b, name):
+            one, other = (msgspec.to_builtins(getattr(settings, name)) for settings in (a, b))
+            for place in differences(one, other, name):
+                where, _, how = place.partition(": ")
+                was, _, became = how.partition(" became ")
+                yield where, was, became
+
+
+def _names(settings: Settings) -> str:
+    return ", ".join(model.name for model in settings.models)

@@ -1,0 +1,255 @@
+"""Families of sessions: fork one, list its branches, set two beside each other.
+
+    fork = await agent.fork(session, at="m4")     a new session that begins with the first four messages
+    await agent.run("…", session=fork.session)    and goes on from there, with this agent's model
+    await agent.branches(session)                 its family: all that left it, and all that it left
+    await agent.compare(session, fork.session)    what both said, and what each did after that
+
+To roll back is to fork: a log only grows, and whoever still holds the old name must not find another
+conversation under it.  So the way back has a new name, and the old way stays as it was.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from ..core.comparing import compared, ending
+from ..core.fallback import with_model
+from ..core.lineage import cut
+from ..core.mending import Reading
+from ..core.spent import Spent
+from ..core.state import State
+from ..ports.clock import Clock
+from ..ports.store import Mending, SessionInfo, Store
+from ..values.errors import Conflict, Corrupt, SessionNotFound
+from ..values.event import Configured, Event, Prompted, Repaired
+from ..values.lineage import Branch, Comparison, Fork, Forked, Place
+from ..values.model import Model
+from ..values.parts import Text
+from ..values.record import GENESIS, Record, seal
+from .clock import SystemClock
+from .identity import new_session
+from .line import locate
+
+SESSIONS_MAX = 1_000_000
+"""How many sessions are looked through for a family: all of them, in any store that one machine keeps."""
+
+
+async def fork_session(
+    store: Store,
+    session: str,
+    at: Place = None,
+    new: str | None = None,
+    *,
+    model: str | Model | None = None,
+    clock: Clock | None = None,
+) -> Fork:
+    """A new session that shares the records up to a message (`"m4"`) or a number; without one, all that can
+    be trusted.  Where that is not all there is, the new one begins by saying so.  With a `model`, it is
+    that one's turn when the new session goes on.
+    """
+    now = (clock or SystemClock()).now()
+    records, lost = await _trusted(store, session)
+    if not records and not lost:
+        raise SessionNotFound(f"there is no session {session!r} to fork; `bridle sessions` lists them")
+    place = cut(session, records, at)
+    name = new or new_session(now)
+    behind = lost if place.at == len(records) else ""
+    chosen = locate(model, spoken_to=False) if isinstance(model, str) else model
+    beginning = _beginning(Forked(session=name, parent=session, at=place.at), behind, chosen, place.state)
+    try:
+        await store.fork(session, place.at, name)
+    except Conflict:
+        if not await _half_made(store, name, session, place.at):
+            raise
+    head = records[place.at - 1].hash if place.at else GENESIS
+    await store.append(name, place.at, _sealed(beginning, place.at, now, head))
+    return Fork(
+        session=name,
+        parent=session,
+        at=place.at,
+        message=place.message,
+        wanted=place.wanted,
+        lost=behind,
+        kept=place.kept,
+    )
+
+
+async def _half_made(store: Store, name: str, parent: str, at: int) -> bool:
+    """Whether there is that fork already with nothing in it: somebody died between the two steps."""
+    infos = await store.sessions(limit=SESSIONS_MAX)
+    return any((i.id, i.parent, i.forked_at, i.length) == (name, parent, at, at) for i in infos)
+
+
+async def branches(store: Store, session: str) -> tuple[Branch, ...]:
+    """The family of a session, parents before their children, in the order they were forked."""
+    infos = {info.id: info for info in await store.sessions(limit=SESSIONS_MAX)}
+    if session not in infos:
+        raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
+    owners = {info.id: _owner(infos, info) for info in infos.values()}
+    root = session
+    for _ in infos:  # a line cannot be longer than all of them, whatever somebody wrote into the file
+        root = owners[root] or root
+    children: dict[str, list[SessionInfo]] = {}
+    for info in infos.values():
+        children.setdefault(owners[info.id], []).append(info)
+    return await _Family(store, children).grown(infos[root])
+
+
+async def compare_sessions(store: Store, a: str, b: str) -> Comparison:
+    sides = [(await _trusted(store, name))[0] for name in (a, b)]
+    for name, records in zip((a, b), sides, strict=True):
+        if not records:
+            raise SessionNotFound(f"there is no session {name!r} here; `bridle sessions` lists them")
+    return compared(a, sides[0], b, sides[1])
+
+
+class Tree(Protocol):
+    """What the branching is part of."""
+
+    @property
+    def store(self) -> Store: ...
+
+    @property
+    def clock(self) -> Clock: ...
+
+
+class Branching:
+    """What an agent can do about the past of its sessions."""
+
+    async def fork(self: Tree, session: str, at: Place = None, *, new: str | None = None) -> Fork:
+        """A new session that begins as that one did, up to a message (`"m4"`) or a record (12).
+
+        Nothing is copied and nothing is undone; `kept` says what the old session did after that point.
+        """
+        return await fork_session(self.store, session, at, new, clock=self.clock)
+
+    async def branches(self: Tree, session: str) -> tuple[Branch, ...]:
+        return await branches(self.store, session)
+
+    async def compare(self: Tree, a: str, b: str) -> Comparison:
+        return await compare_sessions(self.store, a, b)
+
+
+class _Line(NamedTuple):
+    """A session of a family that is still to be read, and what was read of the line it left."""
+
+    info: SessionInfo
+    owner: str = ""
+    depth: int = 0
+    before: Reading | None = None
+
+
+class _Family:
+    """Every line is read once, from where it left its owner: what is shared is not read again."""
+
+    def __init__(self, store: Store, children: Mapping[str, Sequence[SessionInfo]]) -> None:
+        self._store, self._children = store, children
+
+    async def grown(self, root: SessionInfo) -> tuple[Branch, ...]:
+        found: list[Branch] = []
+        waiting = [_Line(root)]
+        while waiting:
+            line = waiting.pop()
+            branch, points = await self._read(line)
+            found.append(branch)
+            # The last one is taken first.
+            for child in reversed(self._left(line.info.id)):
+                waiting.append(_Line(child, line.info.id, line.depth + 1, points.get(child.forked_at)))
+        return tuple(found)
+
+    def _left(self, owner: str) -> list[SessionInfo]:
+        return sorted(self._children.get(owner, ()), key=lambda info: (info.forked_at, info.created_at))
+
+    async def _read(self, line: _Line) -> tuple[Branch, dict[int, Reading]]:
+        """The branch, and how far it was read where others left it."""
+        info = line.info
+        records, trouble = await _trusted(self._store, info.id, info.forked_at if line.before else 0)
+        reading = line.before.branched() if line.before else Reading()
+        for record in records:
+            if record.seq <= info.forked_at:
+                reading.take(record)
+        left = reading.state
+        # What was spent before it left was spent by its owner.
+        reading.state = replace(left, total=Spent())
+        own = [record for record in records if record.seq > info.forked_at]
+        wanted = {child.forked_at for child in self._left(info.id)}
+        points = {0: Reading()}
+        for record in own:
+            reading.take(record)
+            if record.seq in wanted:
+                points[record.seq] = reading.branched()
+        return _branch(line, left, reading.state, own, trouble), points
+
+
+def _branch(line: _Line, left: State, now: State, own: Sequence[Record], trouble: str) -> Branch:
+    info, shared = line.info, left.transcript.messages
+    return Branch(
+        session=info.id,
+        parent=line.owner,
+        depth=line.depth,
+        at=info.forked_at,
+        message=shared[-1].id if shared else "",
+        length=info.length,
+        model=now.settings.model.name,
+        messages=len(now.transcript.messages),
+        own_messages=len(now.transcript.messages) - len(shared),
+        steps=now.total.steps,
+        usage=now.total.usage,
+        usd=now.total.usd,
+        ended=ending(now),
+        words=_first_words(own),
+        created_at=info.created_at,
+        updated_at=info.updated_at,
+        trouble=trouble,
+    )
+
+
+def _first_words(records: Sequence[Record]) -> str:
+    for record in records:
+        if isinstance(record.event, Prompted):
+            return " ".join(part.text for part in record.event.parts if isinstance(part, Text))
+    return ""
+
+
+def _owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
+    """Whose own record it left at: a fork of a fork may have left before that one was there at all."""
+    seen = {info.id}
+    parent = infos.get(info.parent)
+    while parent is not None and parent.id not in seen:
+        seen.add(parent.id)
+        if not parent.parent or info.forked_at > parent.forked_at:
+            return parent.id
+        parent = infos.get(parent.parent)
+    return ""
+
+
+def _beginning(event: Forked, lost: str, model: Model | None, state: State) -> list[Event]:
+    """What a fork has to say for itself before anybody goes on with it."""
+    events: list[Event] = []
+    if lost:
+        told = f"forked from {event.parent} at record {event.at}, the last that can be trusted: {lost}"
+        events.append(Repaired(items=(told,), lost=True))
+    events.append(event)
+    if model is not None and model != state.settings.model:
+        events.append(Configured(settings=replace(with_model(state.settings, model), models=())))
+    return events
+
+
+def _sealed(events: Sequence[Event], after: int, now: float, head: str) -> list[Record]:
+    records: list[Record] = []
+    for seq, event in enumerate(events, after + 1):
+        records.append(seal(seq, now, event, records[-1].hash if records else head))
+    return records
+
+
+async def _trusted(store: Store, session: str, after: int = 0) -> tuple[Sequence[Record], str]:
+    """The records up to the first that cannot be trusted, and what is wrong with that one."""
+    try:
+        return await store.read(session, after), ""
+    except Corrupt as error:
+        if error.last_good is None or not isinstance(store, Mending):
+            raise
+        whole = (await store.whole(session))[: error.last_good]
+        return [record for record in whole if record.seq > after], str(error)
