@@ -204,6 +204,8 @@ def _as_json(result: Result[str], model: str, *, simulated: bool) -> str:
             "reasoning": usage.reasoning,
         },
         "cost": result.cost,
+        "own_cost": result.own_cost,
+        "subruns": result.subruns,
         "steps": result.steps,
         "messages": result.messages,
     }

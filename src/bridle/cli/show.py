@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from ..core.comparing import ending
+from ..core.spent import Spent
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
@@ -81,6 +82,9 @@ class Telling:
         total = state.total
         usd = None if total.usd is None else float(total.usd)
         print(f"\n{counts(total.usage)} · {dollars(usd)} · {total.steps} steps · {ending(state)}")
+        if state.inner != Spent():
+            inner = dollars(None if state.inner.usd is None else float(state.inner.usd))
+            print(f"and inside its tools: {counts(state.inner.usage)} · {inner} · {state.inner.steps} steps")
 
     def _lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:

@@ -15,6 +15,7 @@ from ..values import event as e
 from ..values.delta import AttemptRestarted, Delta, ReasoningDelta, TextDelta
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
+from ..values.subrun import SubrunStarted
 from ..values.usage import Usage
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -89,8 +90,12 @@ class Console:
                     f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
                     "yellow",
                 )
+            case e.Nudged(why="wrap up", words=words):
+                self.note(f"· {words.partition('. ')[0]}: asked the model to finish", "yellow")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
+            case SubrunStarted(session=session):
+                self.note(f"· a run inside it: session {session}", "dim")
 
     def _restarted(self, restarted: AttemptRestarted) -> None:
         wait = f" in {duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""
