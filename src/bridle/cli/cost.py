@@ -15,7 +15,7 @@ from decimal import Decimal
 
 import msgspec
 
-from ..core.ledger import CONVERSATION, Entry, charges, entries
+from ..core.ledger import CONVERSATION, ELSEWHERE, Entry, charges, entries
 from ..ports.store import Store
 from ..values.errors import Corrupt, MisuseError
 from ..values.record import Record
@@ -32,6 +32,10 @@ def _day(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
+def _step(entry: Entry) -> str:
+    return f"{entry.run}.{entry.step}" if entry.run else ELSEWHERE
+
+
 def _mark(entry: Entry) -> str:
     return "" if entry.outcome == "answered" else f" {entry.outcome}"
 
@@ -43,8 +47,8 @@ KEYS: dict[str, Callable[[Entry], str]] = {
     "day": lambda entry: _day(entry.at),
     "tenant": lambda entry: entry.tenant or "(none)",
     "caller": lambda entry: entry.caller or "(none)",
-    "step": lambda entry: f"{entry.session} {entry.run}.{entry.step}",
-    "call": lambda entry: f"{entry.session} {entry.run}.{entry.step}#{entry.attempt}{_mark(entry)}",
+    "step": lambda entry: f"{entry.session} {_step(entry)}",
+    "call": lambda entry: f"{entry.session} {_step(entry)}#{entry.attempt}{_mark(entry)}",
 }
 BY_TOOL = "tool"
 

@@ -14,6 +14,7 @@ Runs inside tools have logs and entries of their own.  What the log around them 
 is the same money: it counts where their own log is out of reach, and nowhere else.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Literal
@@ -87,18 +88,20 @@ def entries(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
 
 def charges(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
     """What runs inside the tools of this session drew, as its own log tells, one entry a call."""
-    reading, found = Reading(), []
+    reading, found, counts = Reading(), [], Counter[str]()
     for record in records:
         reading.take(record)
         event, state = record.event, reading.state
         if isinstance(event, SubrunCharged):
+            counts[event.session] += 1
+            tool = next((each.tool for each in state.run.subruns if each.session == event.session), "")
             found.append(
                 Entry(
                     session=event.session,
                     at=record.at,
                     run=0,
                     step=0,
-                    attempt=0,
+                    attempt=counts[event.session],
                     model=ELSEWHERE,
                     tenant=state.run.tenant,
                     caller=state.run.caller,
@@ -107,6 +110,7 @@ def charges(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
                     outcome="answered" if event.steps else "failed",
                     usage=event.usage,
                     usd=event.usd,
+                    shares=(Share(tool=tool, call_tokens=event.usage.total, usd=event.usd),) if tool else (),
                 )
             )
     return tuple(found)
