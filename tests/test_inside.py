@@ -1,6 +1,7 @@
 """A run inside a tool of another run: it draws from what is around it, however deep, and is told apart."""
 
 import asyncio
+import queue
 from decimal import Decimal
 
 import pytest
@@ -247,3 +248,58 @@ def test_a_cancelled_run_books_what_was_spent_inside():
     assert kinds[-1] is e.RunEnded
     assert kinds.count(SubrunCharged) == 1
     assert house.outer._pool.reserved == Amount()
+
+
+def test_a_function_that_goes_on_after_its_run_is_over_ends_by_itself():
+    """It cannot be stopped; its call under way is paid, its next one is not made, and nothing hangs."""
+    inner = Agent("sim:", tools=[note], store=MemoryStore())
+    ended = queue.Queue()
+
+    @tool(effect="read", timeout=0.05)
+    def stubborn() -> str:
+        """Go on whatever anybody says."""
+        ended.put(inner.run_sync('!stall 0.4\n!call note {"words": "x"}\n!then\n!say Because.'))
+        return ""
+
+    outer = Agent(scripted(calls(("stubborn", {})), "fine"), tools=[stubborn], store=MemoryStore())
+    result = asyncio.run(outer.run("?", session="s"))
+    assert (result.stop, result.messages[2].parts[0].outcome) == ("done", "timeout")
+    late = ended.get(timeout=30)
+    assert (late.stop, late.steps) == ("budget", 1)
+    assert "is over" in late.reason
+
+
+def test_a_function_that_was_started_early_for_nothing_spends_nothing():
+    """Its reply broke off; what comes after under the same name is another call."""
+    inner = Agent("sim:", store=MemoryStore())
+    ended, entered = queue.Queue(), []
+
+    @tool(effect="read")
+    def research(question: str) -> str:
+        """Find out."""
+        entered.append(question)
+        result = inner.run_sync("!say Because.")
+        ended.put(result)
+        return result.text
+
+    outer = Agent("sim:", tools=[research], store=MemoryStore(), chance=lambda: 0.0)
+    both = '!call research {"question": "a"}\n!call research {"question": "b"}\n'
+
+    async def run():
+        script = f"{both}!pace 5\n!cut 1500\n!then\n!say x"
+        return await outer.stream(script, session="s").start().result()
+
+    result = asyncio.run(run())
+    assert result.stop == "done"
+    events = [record.event for record in asyncio.run(outer.store.read("s"))]
+    (failed,) = [event for event in events if isinstance(event, e.ModelFailed)]
+    assert failed.discarded
+    results = [ended.get(timeout=30) for _ in entered]
+    assert sorted(each.stop for each in results) == ["budget"] * (len(entered) - 2) + ["done"] * 2
+    assert len([event for event in events if isinstance(event, SubrunCharged)]) == 2
+
+
+@tool(effect="read")
+def note(words: str) -> str:
+    """Write down."""
+    return words

@@ -31,7 +31,7 @@ from .acting import act, claim, look_up
 from .ahead import Ahead
 from .approving import Approver, question_about
 from .catalogue import found_first
-from .inside import Allowance, entered
+from .inside import Allowance, Inside, entered
 
 LATE: Final = "late"
 
@@ -71,8 +71,10 @@ class Hands:
                 call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
             )
         )
-        self._allowance.started(call.id)
-        result = await (self.ahead.take(call) or self._act(effect))
+        ahead = self.ahead.take(call)
+        if ahead is not None:
+            self._allowance.started(call.id)
+        result = await (ahead or self._act(effect, self._allowance.inside(call.id)))
         await self.finish(result)
 
     async def finish(self, result: ToolResult, rule: str = "", how: How = "run") -> None:
@@ -84,7 +86,8 @@ class Hands:
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)
         if effect is not None and not self._allowance.counts_calls():
-            self.ahead.start(effect, self._act(effect))
+            inside = self._allowance.inside(effect.call.id, early=True)
+            self.ahead.start(effect, self._act(effect, inside))
 
     async def find(self, effect: FindTools, state: State) -> None:
         found, trouble = await found_first(
@@ -174,8 +177,8 @@ class Hands:
         found = (claim(self._tools, call) for call in reply.calls)
         return tuple(item for item in found if item is not None)
 
-    async def _act(self, effect: RunTool) -> ToolResult:
-        with entered(self._allowance.inside(effect.call.id)):
+    async def _act(self, effect: RunTool, inside: Inside) -> ToolResult:
+        with entered(inside):
             return await act(self._tools[effect.call.name], effect, self._session, self._seconds(effect))
 
     def _seconds(self, effect: RunTool | ProbeTool) -> float | None:

@@ -78,13 +78,18 @@ class Allowance:
         """One more call of a tool, in every budget the run draws from; why not, when no more may be made."""
         return await self._purses.count(self.state, call_id)
 
-    def inside(self, call_id: str) -> "Inside":
+    def inside(self, call_id: str, *, early: bool = False) -> "Inside":
+        """A call is run.  Whatever ran under its name before was for a reply that never came."""
         self.home = asyncio.get_running_loop()
-        return self._calls.setdefault(call_id, Inside(self, call_id))
+        self.over(call_id)
+        inside = self._calls[call_id] = Inside(self, call_id)
+        inside.begun = not early
+        return inside
 
     def started(self, call_id: str) -> None:
-        """It stands in the log: what is in there may spend."""
-        self.inside(call_id).begun.set()
+        """A call that was run early stands in the log: what is in there may spend."""
+        self._calls[call_id].begun = True
+        self.waiting.wake()
 
     def over(self, call_id: str | None = None) -> None:
         """It has its result; without a call, all of them."""
@@ -117,7 +122,7 @@ class Inside:
 
     def __init__(self, allowance: Allowance, call_id: str) -> None:
         self.allowance, self.call_id, self._over = allowance, call_id, False
-        self.begun = asyncio.Event()
+        self.begun = False
 
     def over(self) -> bool:
         return self._over
@@ -153,7 +158,7 @@ class InnerPurse:
     """What one inner run draws from the run around it."""
 
     def __init__(self, inside: Inside, by: str) -> None:
-        self._inside, self._allowance, self._by = inside, inside.allowance, by
+        self._inside, self._allowance, self._by, self._given_up = inside, inside.allowance, by, False
         self.name = f"run around it, {inside.session}"
         self.story = f"of the run around it (session {inside.session}), too little is left for the next call"
 
@@ -168,23 +173,31 @@ class InnerPurse:
         if self._inside.over():
             self.story = OVER
             return None
-        held = await self._at_home(self._hold(wanted, fit))
-        if held is not None and self._inside.over():
-            await held.release()
-            return None
+        holding = asyncio.ensure_future(self._at_home(self._hold(wanted, fit)))
+        try:
+            held = await asyncio.shield(holding)
+        except asyncio.CancelledError:
+            # Between two event loops nothing is torn off half-way: it is told to stop, and waited for.
+            self._given_up = True
+            if self._allowance.home is not None:
+                self._allowance.home.call_soon_threadsafe(self._allowance.waiting.wake)
+            held = await surely(_result(holding))
+            if held is not None:
+                await held.release()
+            raise
         return held
 
     async def _hold(self, wanted: Reservation, fit: Fit) -> "InnerHold | None":
         allowance = self._allowance
-        await self._inside.begun.wait()
-        while not self._inside.over():
-            taken = offer(wanted, fit, allowance.left(), alone=not allowance.holds)
-            if taken is None:
-                return None
-            if isinstance(taken, Reservation):
-                held = InnerHold(self, replace(taken, pool=self.name))
-                await self._begin(held)
-                return held
+        while not self._inside.over() and not self._given_up:
+            if self._inside.begun:
+                taken = offer(wanted, fit, allowance.left(), alone=not allowance.holds)
+                if taken is None:
+                    return None
+                if isinstance(taken, Reservation):
+                    held = InnerHold(self, replace(taken, pool=self.name))
+                    await self._begin(held)
+                    return held
             turn = allowance.waiting.queue()
             try:
                 await turn
@@ -249,6 +262,10 @@ class InnerHold:
         if self._open:
             self._open = False
             await self._purse.close(self.reservation, came_to)
+
+
+async def _result(task: "asyncio.Future[InnerHold | None]") -> InnerHold | None:
+    return await task
 
 
 _inside: ContextVar[Inside | None] = ContextVar("bridle_inside", default=None)
