@@ -27,6 +27,8 @@ from ..core.effects import (
     End,
     Excuse,
     FindTools,
+    Gather,
+    LoadMemory,
     Nudge,
     ProbeTool,
     RunTool,
@@ -58,11 +60,13 @@ from .approving import Approver
 from .asking import Exchange
 from .audience import Audience
 from .breakers import Passage
+from .gathering import Gatherer
 from .hands import Hands
 from .inside import Allowance, here
 from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
+from .recall import Recall
 from .reserving import Held, Pool, Purses, set_aside
 
 LOG = logging.getLogger("bridle")
@@ -88,10 +92,12 @@ class Driver:
         approver: Approver | None = None,
         search: SearchTools | None = None,
         pool: Pool = None,
+        gatherer: Gatherer | None = None,
     ) -> None:
         """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
         `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
-        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others."""
+        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others;
+        `gatherer` looks up what stands beside a prompt."""
         self.session = session
         self.state = State()
         self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
@@ -106,7 +112,8 @@ class Driver:
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
         self.keeping = Keeping(store, lambda: self.state)
-        known = {**self.keeping.tools, **tools}
+        self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
+        known = {**self.keeping.tools, **self._recall.tools, **tools}
         fit, inside = self.keeping.fit, self._allowance
         self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search)
         self.answer = self._hands.answer
@@ -219,6 +226,8 @@ class Driver:
                 await self._hands.show(effect)
             case FindTools():
                 await self._hands.find(effect, self.state)
+            case LoadMemory() | Gather():
+                await self._recall.perform(effect)
             case SwitchModel(model=model, why=why):
                 await self.record(e.ModelSwitched(model=model, why=why))
             case End(stop=stop, reason=reason):
