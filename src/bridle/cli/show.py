@@ -9,9 +9,11 @@ from ..core.comparing import ending
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
+from ..values.memory import MemoryLoaded, NoteRemoved, NoteWritten
 from ..values.parts import Media, Text, ToolCall
 from ..values.pooled import Amount, Carried, Reserved, Settled
 from ..values.record import Record
+from ..values.retrieval import ContextGathered
 from ..values.subrun import SubrunCharged, SubrunStarted
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
@@ -96,7 +98,7 @@ class Telling:
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Compacted() as shorter:
                 return _shortened(shorter)
-            case e.MemoryLoaded() | e.ContextGathered() | e.NoteWritten() | e.NoteRemoved() as kept:
+            case MemoryLoaded() | ContextGathered() | NoteWritten() | NoteRemoved() as kept:
                 return [_remembered(kept)]
             case e.ToolsShown(names=names, why=why, tokens=tokens, anew_tokens=anew):
                 cost = f", {anew} of the prompt read anew" if anew else ""
@@ -270,15 +272,15 @@ def _shortened(event: e.Compacted) -> list[tuple[str, str]]:
     return [("compact", f"{', '.join(event.how)}: {what}; {sizes}, {anew}: {event.why}")]
 
 
-def _remembered(event: e.MemoryLoaded | e.ContextGathered | e.NoteWritten | e.NoteRemoved) -> tuple[str, str]:
+def _remembered(event: MemoryLoaded | ContextGathered | NoteWritten | NoteRemoved) -> tuple[str, str]:
     match event:
-        case e.NoteWritten(note=note):
+        case NoteWritten(note=note):
             return "note", f"{note.id} by {note.by}: {note.words}"
-        case e.NoteRemoved(id=note_id, by=by):
+        case NoteRemoved(id=note_id, by=by):
             return "note", f"{note_id} removed by {by}"
     left = f"; {event.left_out} left out for want of room" if event.left_out else ""
     trouble = f"; {event.trouble}" if event.trouble else ""
-    if isinstance(event, e.MemoryLoaded):
+    if isinstance(event, MemoryLoaded):
         return "memory", f"{len(event.notes)} notes from here on: {event.why}{left}{trouble}"
     sources = ", ".join(
         dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from ..values.event import Change
 from ..values.message import Message, Transcript
-from ..values.parts import Part, Text
+from ..values.parts import Media, Part, Text
 from ..values.retrieval import Chunk, ContextGathered
 from .boundaries import cut_before
 from .effects import End, Gather
@@ -69,6 +69,11 @@ def context_gathered(state: State, event: ContextGathered, at: float, proof: str
     )
     complete = said(bare, replace(message, parts=parts))
     return replace(complete, chunked=(*state.chunked, message.id)) if before else complete
+
+
+def begun(state: State, parts: tuple[Text | Media, ...]) -> Turn:
+    words = "".join(part.text for part in parts if isinstance(part, Text))
+    return Turn(words=words, proof=state.proof)
 
 
 def again(turn: Turn) -> Turn:

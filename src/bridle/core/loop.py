@@ -43,20 +43,19 @@ from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
 from .forking import forked
-from .gathering import again, context_gathered
+from .gathering import again, begun
 from .handoff import blamable, viewed
 from .inner import subrun_charged, subrun_started
 from .judging import final_text, judge, output_json
 from .limits import WRAP_UP
 from .lost import passed_over, repaired
-from .memory import memory_loaded, note_removed, note_written
 from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
+from .remembering import REMEMBERED
 from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
 from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
-from .turn import Turn
 from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
 
@@ -119,7 +118,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
-    turn = Turn(words=Message(role="user", parts=event.parts).text, proof=state.proof)
+    turn = begun(state, event.parts)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
     earlier = state.earlier_seconds + state.run.seconds
     return prompted(replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier), message)
@@ -320,8 +319,6 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.Compacted): compacted,
     (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.PrefixMoved): prefix_moved,
-    (Phase.ASKING, e.MemoryLoaded): memory_loaded,
-    (Phase.ASKING, e.ContextGathered): context_gathered,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
@@ -348,9 +345,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.Resumed): _resumed,
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
-    (Phase.JUDGING, e.MemoryLoaded): memory_loaded,
-    **{(phase, e.NoteWritten): note_written for phase in Phase},
-    **{(phase, e.NoteRemoved): note_removed for phase in Phase},
+    **REMEMBERED,
     **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
     **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
     **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},

@@ -25,9 +25,7 @@ from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
 from .lineage import Forked as Forked
-from .memory import MemoryLoaded as MemoryLoaded
-from .memory import NoteRemoved as NoteRemoved
-from .memory import NoteWritten as NoteWritten
+from .memory import MemoryLoaded, NoteRemoved, NoteWritten
 from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
@@ -35,7 +33,7 @@ from .policy import Claim
 from .pooled import Carried, Reserved, Settled
 from .quiet import Quiet
 from .request import Mark, ToolChoice
-from .retrieval import ContextGathered as ContextGathered
+from .retrieval import ContextGathered
 from .settings import Settings
 from .subrun import SubrunCharged, SubrunStarted
 from .usage import Budget, Reservation, Usage
