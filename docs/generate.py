@@ -20,6 +20,7 @@ from bridle.cli.linting.rules import RULES as LINTED
 from bridle.core import breaker, retry
 from bridle.core.alarms import ALARMS
 from bridle.core.forensics import MISSES, VERDICTS
+from bridle.core.layers import LAYERS, STABILITIES
 from bridle.core.loop import TRANSITIONS
 from bridle.core.settling import RULES as SETTLED
 from bridle.core.verdicts import FAILURES, OUTCOMES, STOPS, STORES, Row
@@ -280,11 +281,28 @@ def lint_rules() -> str:
     )
 
 
+def layers() -> str:
+    """What a prompt is made of, front to back."""
+    return _table(
+        ["layer", "shared by", "holds", "moves when", "a mark behind it"],
+        [
+            [f"`{row.name}`", row.stability, row.holds, row.moves, "yes" if row.marked else ""]
+            for row in LAYERS
+        ],
+    )
+
+
+def stabilities() -> str:
+    return _table(["shared by", "that is"], [[name, what] for name, what in STABILITIES.items()])
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
     ("caching.md", cache_alarms),
     ("events.md", events),
     ("lint.md", lint_rules),
+    ("memory.md", layers),
+    ("memory.md", stabilities),
     ("models.md", endpoints),
     ("models.md", models),
     ("models.md", prices),

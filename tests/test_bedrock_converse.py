@@ -548,10 +548,15 @@ def test_all_laws_hold_for_requests_only_this_family_makes():
             origin=OWN,
         ),
         user(Text(text="safe", native='{"guardContent":{"text":{"qualifiers":["query"]}}}'), origin=OWN),
-        system=(Text(text="s"), Text(text="", native='{"cachePoint":{"type":"default"}}'), Text(text="t")),
+        system=(Text(text="s"), Text(text="t")),
         tools=(LOOK, ToolSpec(name="g", native='{"systemTool":{"name":"g"}}')),
         thinking=Thinking(mode="enabled", budget_tokens=7, effort="low"),
-        marks=(Mark(place="tools"), Mark(place="system", ttl="1h"), Mark(place="message", message=1)),
+        marks=(
+            Mark(place="tools"),
+            Mark(place="system", block=0),
+            Mark(place="system", ttl="1h"),
+            Mark(place="message", message=1),
+        ),
         extras=(Extra(name="guardrailConfig", json='{"guardrailIdentifier":"g"}'),),
     )
     check_codec(CODEC, requests=[replace(request, model=replace(MODEL, endpoint=ENDPOINT))])

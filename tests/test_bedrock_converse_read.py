@@ -97,7 +97,8 @@ def test_what_has_no_place_survives():
     }  # fmt: skip
     request = read(body)
     assert request.marks == (
-        Mark(place="tools", ttl="1h"), Mark(place="system"), Mark(place="message", message=0),
+        Mark(place="tools", ttl="1h"), Mark(place="system", block=0), Mark(place="system"),
+        Mark(place="message", message=0),
     )  # fmt: skip
     assert request.thinking == Thinking(mode="adaptive", effort="low")
     assert request.max_tokens == 5

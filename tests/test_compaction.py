@@ -88,6 +88,7 @@ def test_strategies_are_tried_in_the_order_of_the_table():
     assert [strategy.name for strategy in STRATEGIES] == [
         "pictures",
         "results",
+        "chunks",
         "reasoning",
         "texts",
         "turns",

@@ -14,6 +14,7 @@ from bridle.core.state import Phase, State
 from bridle.core.verdicts import FAILURES
 from bridle.values import event as e
 from bridle.values.errors import Failure, MisuseError
+from bridle.values.memory import Note
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
 from bridle.values.parts import Media, Opaque, Reasoning, Text, ToolCall, ToolResult
@@ -132,6 +133,10 @@ ONE_OF_EACH = (
     e.Prompted(parts=()),
     e.ViewChanged(changes=(), why=""),
     e.Compacted(how=(), why=""),
+    e.MemoryLoaded(notes=(), why=""),
+    e.ContextGathered(),
+    e.NoteWritten(note=Note(id="t1", words="x")),
+    e.NoteRemoved(id="t1"),
     e.ToolsShown(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
     e.CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),

@@ -266,3 +266,47 @@ def test_marks_on_the_wire_are_few_legal_and_in_reach(automatic: bool) -> None:
             if before is not None:
                 assert any(0 <= at - before < LOOKBACK_BLOCKS for at in whole)
             before = len(blocks) - 1
+
+
+def test_with_notes_there_is_a_mark_behind_what_is_shared_and_one_behind_the_notes() -> None:
+    view = (message("user", *words(1)),)
+    asked = settings(able(automatic=True))
+    shared, notes = Mark(place="system", block=0), Mark(place="system")
+    assert marks_of(asked, TOOLS, view, remembers=True) == (shared, notes, Mark(place="end"))
+    bare = settings(able(automatic=True), instructions="")
+    assert marks_of(bare, TOOLS, view, remembers=True) == (Mark(place="tools"), notes, Mark(place="end"))
+    assert marks_of(bare, (), view, remembers=True) == (notes, Mark(place="end"))
+    long = (*view, message("assistant", *words(1)), message("user", *words(30)))
+    assert len(marks_of(asked, TOOLS, long, remembers=True)) == 4
+    few = marks_of(settings(able(automatic=True, marks=3)), TOOLS, long, remembers=True)
+    assert shared not in few
+    assert notes in few
+
+
+@pytest.mark.parametrize("family", ["anthropic", "bedrock_converse"])
+def test_marks_within_the_system_survive_the_wire(family: str) -> None:
+    codec = load(family)
+    request = Request(
+        model=able(family=family),
+        system=(Text(text="Shared."), Text(text="Own.")),
+        messages=(message("user", *words(1)),),
+        marks=(Mark(place="system", block=0, ttl="1h"), Mark(place="system")),
+    )
+    heard = codec.read(codec.encode(request))
+    assert heard.marks == request.marks
+    assert [text.text for text in heard.system] == ["Shared.", "Own."]
+
+
+def test_a_text_that_says_nothing_leaves_its_mark_to_the_one_before() -> None:
+    system = (Text(text="Shared."), Text(text=" "), Text(text="Own."))
+    request = Request(
+        model=able(),
+        system=system,
+        messages=(message("user", *words(1)),),
+        marks=(Mark(place="system", block=1),),
+    )
+    blocks = json.loads(load("anthropic").encode(request).body)["system"]
+    assert [("cache_control" in block, block["text"]) for block in blocks] == [
+        (True, "Shared."),
+        (False, "Own."),
+    ]

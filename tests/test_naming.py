@@ -25,6 +25,8 @@ def test_a_key_keeps_agents_and_tenants_apart_and_sessions_together():
     assert key == cache_key(AGENT, "acme", "s2")
     assert key != cache_key(AGENT, "globex", "s1")
     assert key != cache_key(replace(AGENT, name="scout"), "acme", "s1")
+    shared = replace(AGENT, cache_by="agent")
+    assert cache_key(shared, "acme", "s1") == cache_key(shared, "globex", "s2")
     assert "acme" not in key, "who the tenants are is not told"
     assert cache_key(replace(AGENT, name="scout"), "", "s").startswith("scout-")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, Budget, Media, tool
+from bridle import Agent, Budget, Media, Memory, Notes, tool
 from bridle.core.loop import apply
 from bridle.core.state import State
 from bridle.providers import load
@@ -184,6 +184,15 @@ async def converse(path, seed):
     clock = FakeClock()
     simulator = Simulator(brain=Mind(seed), clock=clock)
     model, given = chance.choice(MODELS), {"tools": list(TOOLS), "instructions": "Be kind."}
+    own = random.Random(f"{seed} remembers")
+    if own.random() < 0.5:
+        given |= {
+            "memory": Memory(refresh=own.choice(("session", "run"))),
+            "retrieve": lambda query: [
+                f"Page {own.randrange(9)} of {query.text}." for _ in range(own.randrange(3))
+            ],
+            "facts": lambda: {"time": str(clock.now()), "id": own.randrange(1_000)},
+        }
     for turn in range(chance.randint(2, 4)):
         change = chance.random() if turn else 1.0
         if change < 0.12:
@@ -201,6 +210,9 @@ async def converse(path, seed):
             transport=InProcessTransport(simulator.answer),
         )
         store = open_store(path)
+        tenant = own.choice((f"acme{seed}", f"zeta{seed}"))
+        if own.random() < 0.3:
+            await Notes(store, clock=clock).add(f"Note {turn} of {seed}.", tenant=tenant)
         window = chance.choice((None, None, 1_500, 4_000))
         budget = Budget(steps=4)
         driven = Agent(
@@ -208,7 +220,9 @@ async def converse(path, seed):
         )
         clock.advance(chance.choice((1.0, 400.0)))
         await driven.run(
-            [f"Part {n} of {turn}." for n in range(chance.choice((1, 3, 30)))], session=f"s{seed}"
+            [f"Part {n} of {turn}." for n in range(chance.choice((1, 3, 30)))],
+            session=f"s{seed}",
+            tenant=tenant,
         )
         await store.close()
 
@@ -232,7 +246,7 @@ def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_pat
     found = json.loads(done.stdout)
     assert found["faults"] == []
     assert found["requests"] > 4 * CONVERSATIONS
-    known = {"settings_changed", "view_changed", "model_switched", "compacted", "summary"}
+    known = {"settings_changed", "view_changed", "model_switched", "compacted", "summary", "memory_loaded"}
     assert found["causes"].keys() >= known
 
 

@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from .ports.tool import Tool as Tool
     from .ports.watcher import Watcher as Watcher
     from .run.agent import Agent as Agent
+    from .run.gathering import Retrieval as Retrieval
     from .run.history import export_history as export_history
     from .run.history import import_history as import_history
     from .run.lineage import branches as branches
     from .run.lineage import compare_sessions as compare_sessions
     from .run.lineage import fork_session as fork_session
+    from .run.notes import Notes as Notes
     from .run.pool import SharedBudget as SharedBudget
     from .run.stream import Running as Running
     from .run.stream import Stream as Stream
@@ -82,6 +84,11 @@ if TYPE_CHECKING:
     from .values.lineage import Comparison as Comparison
     from .values.lineage import Fork as Fork
     from .values.lineage import Forked as Forked
+    from .values.memory import Memory as Memory
+    from .values.memory import MemoryLoaded as MemoryLoaded
+    from .values.memory import Note as Note
+    from .values.memory import NoteRemoved as NoteRemoved
+    from .values.memory import NoteWritten as NoteWritten
     from .values.message import Message as Message
     from .values.message import Reply as Reply
     from .values.message import Stop as Stop
@@ -106,6 +113,9 @@ if TYPE_CHECKING:
     from .values.result import FinalAnswer as FinalAnswer
     from .values.result import History as History
     from .values.result import Result as Result
+    from .values.retrieval import Chunk as Chunk
+    from .values.retrieval import ContextGathered as ContextGathered
+    from .values.retrieval import Query as Query
     from .values.subrun import Subrun as Subrun
     from .values.subrun import SubrunCharged as SubrunCharged
     from .values.subrun import SubrunStarted as SubrunStarted
@@ -121,8 +131,10 @@ _HOMES = {
     "ports.tool": ("CallContext", "Tool"),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
+    "run.gathering": ("Retrieval",),
     "run.history": ("export_history", "import_history"),
     "run.lineage": ("branches", "compare_sessions", "fork_session"),
+    "run.notes": ("Notes",),
     "run.pool": ("SharedBudget",),
     "run.till": ("StoredBudget",),
     "run.stream": ("Running", "Stream", "View"),
@@ -150,6 +162,7 @@ _HOMES = {
         "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
     ),
     "values.lineage": ("Branch", "Comparison", "Fork", "Forked"),
+    "values.memory": ("Memory", "MemoryLoaded", "Note", "NoteRemoved", "NoteWritten"),
     "values.message": ("Message", "Reply", "Stop", "Transcript"),
     "values.model": ("Model",),
     "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
@@ -158,6 +171,7 @@ _HOMES = {
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
     "values.result": ("FinalAnswer", "History", "Result"),
+    "values.retrieval": ("Chunk", "ContextGathered", "Query"),
     "values.subrun": ("Subrun", "SubrunCharged", "SubrunStarted"),
     "values.usage": ("Budget", "Limits", "Usage"),
 }  # fmt: skip

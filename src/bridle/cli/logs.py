@@ -8,6 +8,7 @@ from ..core.state import State
 from ..ports.store import Mending, SessionInfo, Store
 from ..values.errors import Corrupt, SessionNotFound
 from ..values.event import Prompted
+from ..values.memory import NOTES_PREFIX
 from ..values.parts import Text
 from ..values.pooled import LINE
 from ..values.record import Record
@@ -27,11 +28,11 @@ async def read_session(store: Store, session: str) -> Sequence[Record]:
 
 
 async def listed(store: Store, limit: int) -> list[SessionInfo]:
-    """The sessions touched last; the lines of budgets are none."""
+    """The sessions touched last; the lines of budgets and notes are none."""
     asked = limit
     while True:
         infos = await store.sessions(limit=asked)
-        found = [info for info in infos if not info.id.startswith(LINE)]
+        found = [info for info in infos if not info.id.startswith((LINE, NOTES_PREFIX))]
         if len(found) >= limit or len(infos) < asked:
             return found[: max(limit, 0)]
         asked *= 2

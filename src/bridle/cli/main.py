@@ -28,6 +28,7 @@ COMMANDS = {
     "log": "list the places of a session, or the tree of its branches",
     "fork": "begin a new session from a place in an old one",
     "diff": "set two sessions beside each other",
+    "memory": "read and write what tenants and sessions have noted",
     "cache": "explain what the prompt cache gave and what it missed",
     "lock": "keep tools and instructions from changing by accident",
     "lint": "find what makes the beginning of prompts change",

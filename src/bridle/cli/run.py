@@ -19,11 +19,13 @@ from typing import TextIO
 import msgspec
 from msgspec.structs import replace
 
+from ..core.memory import FORGET, REMEMBER
 from ..ports.store import Store
 from ..providers.catalogue import preferred
 from ..run.agent import Agent
 from ..run.stream import Stream
 from ..values.errors import MisuseError
+from ..values.memory import Memory
 from ..values.model import Model
 from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
@@ -45,6 +47,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_agent_options(parser)
     add("-i", "--instructions", default="", help="the system prompt")
     add("--session", metavar="ID", help="go on with this session, its model and its instructions")
+    add("--memory", action="store_true", help="show the model the notes it was left, and let it make some")
+    add(
+        "--tenant",
+        default="",
+        metavar="T",
+        help="on whose behalf: whose notes, and in whose name it is booked",
+    )
     add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
     add_store_option(parser)
 
@@ -84,6 +93,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             chain=before.chain,
             cache_ttl=before.cache_ttl,
             prefix=before.prefix,
+            memory=before.memory,
             extras=before.extras,
             on_truncation=before.on_truncation,
             watchers=() if options.json else (console,),
@@ -104,8 +114,10 @@ async def _run(
         model = options.model
         if prompt is None:
             _check_tools(before, options.tools)
-        elif options.instructions:
-            before = replace(before, instructions=options.instructions)
+        elif options.instructions or options.memory:
+            instructions = options.instructions or before.instructions
+            memory = Memory() if options.memory else before.memory
+            before = replace(before, instructions=instructions, memory=memory)
         if not before.model.id:
             model = model or os.environ.get("BRIDLE_MODEL") or preferred(os.environ)
         agent = make(model, store, before)
@@ -115,7 +127,7 @@ async def _run(
             console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
         began = time.monotonic()
         if prompt is not None:
-            stream = agent.stream(prompt, session, deltas=options.stream)
+            stream = agent.stream(prompt, session, deltas=options.stream, tenant=options.tenant)
         else:
             stream = agent.resume_stream(session or "", budget=budget_of(options))
         return agent, await _watched(stream, console), time.monotonic() - began
@@ -124,7 +136,8 @@ async def _run(
 
 
 def _check_tools(before: Settings, given: list[str]) -> None:
-    names = ", ".join(spec.name for spec in before.tools if spec.native is None)
+    ours = (REMEMBER, FORGET)
+    names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
     if names and not given:
         raise MisuseError(f"this session has tools ({names}) and a log holds no code; add --tools FILE")
 

@@ -10,9 +10,11 @@ from ..core.spent import Spent
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.errors import MisuseError
+from ..values.memory import MemoryLoaded, NoteRemoved, NoteWritten
 from ..values.parts import Media, Text, ToolCall
 from ..values.pooled import Amount, Carried, Reserved, Settled
 from ..values.record import Record
+from ..values.retrieval import ContextGathered
 from ..values.subrun import SubrunCharged, SubrunStarted
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
@@ -100,6 +102,8 @@ class Telling:
                 return [("view", f"{len(changes)} parts are no longer sent: {why}")]
             case e.Compacted() as shorter:
                 return _shortened(shorter)
+            case MemoryLoaded() | ContextGathered() | NoteWritten() | NoteRemoved() as kept:
+                return [_remembered(kept)]
             case e.ToolsShown(names=names, why=why, tokens=tokens, anew_tokens=anew):
                 cost = f", {anew} of the prompt read anew" if anew else ""
                 told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
@@ -130,15 +134,8 @@ class Telling:
                 return [("probe", f"{call_id} never took effect; it may be run")]
             case e.ToolFinished():
                 return self._receipt(record.at, record.event)
-            case e.ApprovalAsked(call_id=call_id, binding=binding, rule=rule, question=question):
-                doubt = "started and never finished; " if question == "in_doubt" else ""
-                return [
-                    ("ask", f"{call_id} {doubt}{rule}; bridle approve {approval_id(self._session, binding)}")
-                ]
-            case e.ApprovalAnswered(call_id=call_id, answer=answer, arguments=edited, reason=reason, by=by):
-                who = f" by {by}" if by else ""
-                changed = f", with {brief(edited)}" if edited is not None else ""
-                return [("answer", f"{call_id} {answer}{who}{changed}{f': {reason}' if reason else ''}")]
+            case e.ApprovalAsked() | e.ApprovalAnswered() as approval:
+                return [self._approval(approval)]
             case e.CompensationStarted() | e.CompensationFinished():
                 return _undoing(record.event)
             case e.Nudged(why=why, words=words):
@@ -167,6 +164,16 @@ class Telling:
         asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
         unread = [("note", event.suspicion)] if event.suspicion else []
         return [*unread, *said, *asked, paid]
+
+    def _approval(self, event: e.ApprovalAsked | e.ApprovalAnswered) -> tuple[str, str]:
+        if isinstance(event, e.ApprovalAsked):
+            doubt = "started and never finished; " if event.question == "in_doubt" else ""
+            name = approval_id(self._session, event.binding)
+            return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approve {name}"
+        who = f" by {event.by}" if event.by else ""
+        changed = f", with {brief(event.arguments)}" if event.arguments is not None else ""
+        why = f": {event.reason}" if event.reason else ""
+        return "answer", f"{event.call_id} {event.answer}{who}{changed}{why}"
 
     def _receipt(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
         result, rule, whole = event.result, event.rule, event.whole
@@ -267,3 +274,20 @@ def _shortened(event: e.Compacted) -> list[tuple[str, str]]:
     sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
     anew = f"{event.anew_tokens:,} of them to be read anew{cost}"
     return [("compact", f"{', '.join(event.how)}: {what}; {sizes}, {anew}: {event.why}")]
+
+
+def _remembered(event: MemoryLoaded | ContextGathered | NoteWritten | NoteRemoved) -> tuple[str, str]:
+    match event:
+        case NoteWritten(note=note):
+            return "note", f"{note.id} by {note.by}: {note.words}"
+        case NoteRemoved(id=note_id, by=by):
+            return "note", f"{note_id} removed by {by}"
+    left = f"; {event.left_out} left out for want of room" if event.left_out else ""
+    trouble = f"; {event.trouble}" if event.trouble else ""
+    if isinstance(event, MemoryLoaded):
+        return "memory", f"{len(event.notes)} notes from here on: {event.why}{left}{trouble}"
+    sources = ", ".join(
+        dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
+    )
+    found = f"{len(event.chunks)} chunks{f' ({sources})' if sources else ''}, {len(event.facts)} facts"
+    return "gathered", f"{found}{left}{trouble}"

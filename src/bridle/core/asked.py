@@ -14,5 +14,6 @@ class Asked(Value):
     shown: tuple[str, ...]
     view: tuple[Message, ...]
     cache_key: str
+    memory: str
     changes: int
     """How many changes of the view there were."""

@@ -2,8 +2,8 @@
 
 In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, one
 that is to be finished, a failure that no waiting mends (another model of the chain goes on, or the run
-ends), a change of the view that is due, a conversation that has become too long; and then the question
-itself.
+ends), notes to be loaded and things to be looked up, a change of the view that is due, a conversation that
+has become too long; and then the question itself.
 """
 
 from msgspec.structs import replace
@@ -16,9 +16,11 @@ from .compaction import SummaryWanted, compaction
 from .context import assemble
 from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
+from .gathering import gathering_wanted
 from .handoff import wanted
 from .judging import REJECTIONS_MAX
 from .limits import deadline, to_wrap_up
+from .memory import memory_wanted
 from .prefix import refusal
 from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
 from .rebinding import outlived
@@ -47,6 +49,9 @@ def ask_or_end(state: State) -> Effect:
         if own is None:
             return _elsewhere_or_end(state, patience.why)
         state, patience = own, Wait(seconds=0.0, source="repair")
+    before = memory_wanted(state) or gathering_wanted(state, deadline(state))
+    if before is not None:
+        return before
     change = wanted(state) or outlived(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, seat=change.seat)

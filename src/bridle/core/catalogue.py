@@ -144,5 +144,5 @@ def _called(state: State) -> tuple[str, ...]:
 
 
 def _first_words(state: State) -> str:
-    said = [message for message in state.transcript.messages if message.role == "user"]
-    return said[-1].text if said else ""
+    """What a person said, and not what was looked up for it."""
+    return state.run.turn.words

@@ -26,7 +26,9 @@ from ..values.request import Request
 from ..values.value import Value
 from .effects import Compact, End
 from .excerpt import READ_RESULT
+from .gathering import old_chunks, own_words
 from .handoff import old_pictures, seen, viewed, without_reasoning
+from .memory import outdated
 from .rebinding import moved_by
 from .saying import text_tokens
 from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_text, verbose_text
@@ -46,6 +48,7 @@ from .weighing import (
 )
 
 TRIES_MAX = 2
+SHORTER = "the conversation was made shorter"
 WORTH_SHARE = 0.1
 """Of the window: what a change must gain to be worth reading everything behind it anew."""
 GROWTH_SHARE = 0.05
@@ -87,7 +90,8 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
     if smaller.changes and smaller.after_tokens <= _share(state, wish.to):
         return Compact(event=smaller)
     whole = _sendable(state)
-    if not whole and smaller.changes and gain >= _share(state, WORTH_SHARE):
+    # Not if a summary would have to be asked for right behind it: that would be read anew twice.
+    if not whole and gain >= _share(state, WORTH_SHARE) and smaller.after_tokens <= gate(state):
         return Compact(event=smaller)
     wanted = _summary_wanted(state, whole=whole, hard=hard)
     if wanted is not None:
@@ -108,12 +112,13 @@ def compacted(state: State, event: Compacted, at: float, proof: str) -> State:
     after = viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event))
     # Money is set aside for the dear estimate, the window is filled by the fair one.
     dear = max(event.after_tokens, min(state.prompt_tokens, weight(after, after.view)))
-    return replace(
+    shorter = replace(
         after,
         prompt_tokens=dear,
         slack_tokens=dear - event.after_tokens,
         counted_tokens=min(event.after_tokens, state.counted_tokens * event.after_tokens // max(before, 1)),
     )
+    return outdated(shorter, SHORTER)
 
 
 def _share(state: State, share: float) -> int:
@@ -185,7 +190,8 @@ def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted |
     if end <= state.covered or state.phase is Phase.JUDGING:
         return None
     all_weight = weight(state, state.view)
-    said = sum(message_weight(state, each) for each in messages[:end] if each.id in state.prompts)
+    prompts = (own_words(state, each) for each in messages[:end] if each.id in state.prompts)
+    said = sum(message_weight(state, each) for each in prompts)
     old = sum(message_weight(state, message) for message in state.view[: end + shift])
     gain = scaled(state, old - said, all_weight) - TOKENS_PER_WORD * summary_words(state)
     if gain < (_share(state, WORTH_SHARE) if not hard else 1):
@@ -243,6 +249,9 @@ def _with_summary(state: State) -> Compacted:
         prompts=tuple(message.id for message in messages[:end] if message.id in state.prompts),
         lead=LEAD,
         label=LABEL,
+        changes=tuple(
+            old_chunks(state, end)
+        ),  # they are nobody's words, and the summary has what came of them
         summary=HEADING + squeeze.summary[: _reply_tokens(state) * CHARACTERS_PER_TOKEN],
     )
     return _shrunk(state, event)
@@ -262,6 +271,10 @@ def _old_results(state: State) -> Iterator[Change]:
             if inner >= 0 and len(text) > VERBOSE_CHARACTERS and (message.id, at, inner) not in state.changed:
                 words = verbose_text(text, state.wholes, readable=readable)
                 yield Change(message=message.id, part=at, inner=inner, words=words)
+
+
+def _old_chunks(state: State) -> Iterator[Change]:
+    yield from old_chunks(state, tail_start(state))
 
 
 def _old_reasoning(state: State) -> Iterator[Change]:
@@ -314,6 +327,12 @@ STRATEGIES: tuple[Strategy, ...] = (
         " with the handle of the whole where the store has it",
         "the newest messages (`keep`)",
         _old_results,
+    ),
+    Strategy(
+        "chunks",
+        "what was looked up for earlier prompts is left out",
+        "what the latest prompt and the newest messages (`keep`) have beside them",
+        _old_chunks,
     ),
     Strategy(
         "reasoning",

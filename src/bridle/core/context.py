@@ -1,6 +1,6 @@
 """Assemble the next request.
 
-The order is fixed: tools, system, history, current message.  Each request extends
+The order is fixed: tools, system, memory, history, current message (layers.py).  Each request extends
 the one before it byte for byte, because a moved prefix is a missed cache and a missed
 cache is money.  So nothing here may depend on the time, the step or the weather; what
 changes from step to step (tool choice, room for output) is outside the prefix.
@@ -39,7 +39,7 @@ def assemble(
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     request = Request(
         model=settings.model,
-        system=(Text(text=settings.instructions),) if settings.instructions else (),
+        system=system_of(state),
         tools=tools,
         deferred=deferred,
         messages=state.view,
@@ -48,7 +48,7 @@ def assemble(
         output=settings.output if settings.output and settings.output.mode == "native" else None,
         thinking=_within(wish.thinking, most),
         sampling=wish.sampling,
-        marks=marks_of(settings, tools, state.view),
+        marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))),
         cache_key=cache_key(settings, state.run.tenant, state.session),
         compared_to=_reply_before(state) if settings.model.abilities.cache_explained else "",
         chained=settings.chain,
@@ -56,6 +56,15 @@ def assemble(
         extras=settings.extras,
     )
     return request, wish.notes if state.run.spent.steps == 0 else ()
+
+
+def system_of(state: State) -> tuple[Text, ...]:
+    """Instructions, which all sessions of an agent share, and behind them the notes, which they do not."""
+    return tuple(Text(text=words) for words in (state.settings.instructions, memory_of(state)) if words)
+
+
+def memory_of(state: State) -> str:
+    return state.notebook.text if state.settings.memory is not None else ""
 
 
 def shown_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:

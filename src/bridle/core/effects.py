@@ -159,6 +159,28 @@ class FindTools(Value):
         return "find"
 
 
+class LoadMemory(Value):
+    """Put a tenant's notes, and the session's own, in front of the conversation."""
+
+    tenant: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        return "remember"
+
+
+class Gather(Value):
+    """Look up what belongs beside the words of a prompt."""
+
+    words: str
+    deadline: float | None = None
+
+    @property
+    def name(self) -> str:
+        return "gather"
+
+
 class SwitchModel(Value):
     """Go on with another model of the chain."""
 
@@ -191,6 +213,8 @@ Effect = (
     | Compact
     | ShowTools
     | FindTools
+    | LoadMemory
+    | Gather
     | SwitchModel
     | End
 )

@@ -43,6 +43,7 @@ from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
 from .forking import forked
+from .gathering import again, begun
 from .handoff import blamable, viewed
 from .inner import subrun_charged, subrun_started
 from .judging import final_text, judge, output_json
@@ -51,6 +52,7 @@ from .lost import passed_over, repaired
 from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
+from .remembering import REMEMBERED
 from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
 from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
@@ -95,7 +97,7 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
 
 def _front(settings: Settings) -> tuple[object, ...]:
     """What stands before the conversation."""
-    return settings.instructions, settings.tools, settings.output
+    return settings.instructions, settings.tools, settings.output, settings.memory is None
 
 
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
@@ -116,7 +118,8 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
-    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant)
+    turn = begun(state, event.parts)
+    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
     earlier = state.earlier_seconds + state.run.seconds
     return prompted(replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier), message)
 
@@ -143,6 +146,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         unread="",
         prefix_moved=None,
         squeeze=tried_anew(state),
+        turn=again(state.run.turn),
         stop=None,
         reason="",
     )
@@ -341,6 +345,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.Resumed): _resumed,
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
+    **REMEMBERED,
     **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
     **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
     **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},

@@ -1,12 +1,13 @@
 """Where a prompt is marked to be kept, for how long, and under which key: the one owner of cache marks.
 
-A provider that keeps prompts at marks looks a mark up by looking back a little from it.  So three
+A provider that keeps prompts at marks looks a mark up by looking back a little from it.  So four
 places matter, in this order of worth:
 
     end      where this request ends: the next one reads up to here
     before   where the request before ended, when more came since than is looked back over; without it
              a turn of sixty blocks loses the whole conversation, once a turn
     fixed    behind tools and system: what other sessions of the same agent read
+    shared   the same without the notes, when there are any: what the sessions of other tenants read
 
 A mark is no part of what a provider compares, so it may move; the blocks it stands on may not.  A
 message is marked on its last block that can carry a mark, and one that has none is passed over: blank
@@ -56,8 +57,10 @@ WRITES_BILLED = ("marks", "points")
 """Ways of keeping a prompt that cost something, and more for longer."""
 
 
-def marks_of(settings: Settings, tools: tuple[ToolSpec, ...], view: tuple[Message, ...]) -> tuple[Mark, ...]:
-    """The marks of the next request, in the order of the prompt."""
+def marks_of(
+    settings: Settings, tools: tuple[ToolSpec, ...], view: tuple[Message, ...], *, remembers: bool = False
+) -> tuple[Mark, ...]:
+    """The marks of the next request, in the order of the prompt.  `remembers`: notes end its system."""
     abilities = settings.model.abilities
     if not abilities.cache_marks:
         return ()
@@ -66,9 +69,11 @@ def marks_of(settings: Settings, tools: tuple[ToolSpec, ...], view: tuple[Messag
         return (Mark(place="end", ttl=ttl),) if ttl != abilities.cache_ttls[0] else ()
     way = WAYS.get(abilities.cache, WAYS["marks"])
     wanted = [_end(view, ttl, way, automatic=abilities.automatic_cache), _before(view, ttl, way)]
-    if settings.instructions:
+    if settings.instructions or remembers:
         wanted.append(Mark(place="system", ttl=ttl))
-    elif tools and way.tools:
+    if settings.instructions and remembers:
+        wanted.append(Mark(place="system", block=0, ttl=ttl))
+    elif tools and way.tools and not settings.instructions:
         wanted.append(Mark(place="tools", ttl=ttl))
     chosen = [mark for mark in wanted if mark is not None][: abilities.cache_marks]
     return tuple(reversed(chosen))

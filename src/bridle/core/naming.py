@@ -7,8 +7,9 @@ better description of a tool does not make it another agent; other instructions 
 A provider that takes a key keeps prompts under different keys apart, and sends what has the same key and the
 same beginning to the same machine until there is too much of it.  So the key is the agent's and the tenant's:
 no tenant reads, or is billed for, what another one had kept, all sessions of one share the agent's
-prefix, and it never changes within a session unless the tenant does.  An agent so busy that calls spill over
-to other machines can be cut into lots of sessions (`Settings.cache_shards`); each writes the prefix for
+prefix, and it never changes within a session unless the tenant does.  Who would rather have tenants read
+the prefix they share makes it the agent's alone (`Settings.cache_by`).  An agent so busy that calls spill
+over to other machines can be cut into lots of sessions (`Settings.cache_shards`); each writes the prefix for
 itself.  Only a digest goes out: who the tenants are is nobody else's business.
 """
 
@@ -41,7 +42,7 @@ def cache_key(settings: Settings, tenant: str, session: str) -> str:
     shard = 0
     if settings.cache_shards > 1:
         shard = int.from_bytes(_digest(session)) % settings.cache_shards
-    return _key(agent_name(settings), tenant, shard)
+    return _key(agent_name(settings), tenant if settings.cache_by == "tenant" else "", shard)
 
 
 @lru_cache(maxsize=64)

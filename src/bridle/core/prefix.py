@@ -19,7 +19,7 @@ from ..values.request import Request, ToolSpec
 from ..values.settings import Settings
 from .asked import Asked
 from .catalogue import laid_out
-from .context import shown_tools
+from .context import memory_of, shown_tools
 from .effects import End
 from .naming import cache_key
 from .state import State
@@ -51,6 +51,7 @@ def asked_now(state: State) -> Asked:
         tools=tools,
         shown=state.shown,
         view=state.view,
+        memory=memory_of(state),
         cache_key=cache_key(state.settings, state.run.tenant, state.session),
         changes=len(state.recorded),
     )
@@ -73,8 +74,10 @@ def refusal(state: State) -> End | None:
 
 def _refused(settings: Settings, event: PrefixMoved) -> bool:
     """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
-    conversation made shorter before it no longer fits: who does not want that says so (`compaction`)."""
-    wanted = event.cause == "compacted" or (event.cause == "model_switched" and bool(settings.models))
+    conversation made shorter before it no longer fits: who does not want that says so (`compaction`); nor
+    are notes, which are loaded at points that were chosen."""
+    chosen = event.cause in ("compacted", "memory_loaded")
+    wanted = chosen or (event.cause == "model_switched" and bool(settings.models))
     return settings.prefix == "strict" and not wanted
 
 
@@ -86,10 +89,12 @@ def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple
     if request.tools != asked.tools:
         cause, why = _why_tools(state, asked)
         yield "tools", _tool_at(request.tools, _first(asked.tools, request.tools)), cause, why
-    if settings is not before:
-        for name in _changed(before, settings):
-            layer: Layer = "system" if name == "instructions" else "settings"
-            yield layer, name, "settings_changed", f"the agent's {name} changed"
+    if settings.instructions != before.instructions:
+        yield "system", "instructions", "settings_changed", "the agent's instructions changed"
+    if memory_of(state) != asked.memory:
+        yield "memory", *_why_memory(state, asked)
+    for name in _changed(before, settings) if settings is not before else ():
+        yield "settings", name, "settings_changed", f"the agent's {name} changed"
     if request.cache_key != asked.cache_key:
         why = "prompts are kept apart by agent and tenant, and one of them is another"
         yield "settings", "cache key", "settings_changed", why
@@ -98,9 +103,20 @@ def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple
 
 
 def _changed(before: Settings, now: Settings) -> Iterator[str]:
-    for name in ("instructions", *SETTINGS_THAT_MOVE):
+    for name in SETTINGS_THAT_MOVE:
         if getattr(before, name) != getattr(now, name):
             yield name
+
+
+def _why_memory(state: State, asked: Asked) -> tuple[str, Cause, str]:
+    before, now = asked.memory.split("\n"), memory_of(state).split("\n")
+    at = _first(before, now)
+    named = (now[at] if at < len(now) else before[at]).partition(":")[0] if state.notebook.text else ""
+    block = f"note {named}" if named[1:].isdigit() else "notes"
+    if (state.settings.memory is None) != (asked.settings.memory is None):
+        return block, "settings_changed", "the agent's memory changed"
+    shown = state.notebook.shown
+    return block, "memory_loaded", f"the notes were loaded: {shown.why if shown else ''}"
 
 
 def _why_tools(state: State, asked: Asked) -> tuple[Cause, str]:

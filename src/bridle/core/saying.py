@@ -91,7 +91,11 @@ def counts(part: Part) -> bool:
 
 def overhead(state: State) -> int:
     settings = state.settings
-    texts = [settings.instructions, settings.output.parameters if settings.output else ""]
+    texts = [
+        settings.instructions,
+        state.notebook.text,
+        settings.output.parameters if settings.output else "",
+    ]
     told = sum(text_tokens(text) for text in texts) + tools_tokens(settings.tools)
     shown = tuple(spec for spec in settings.hidden if spec.name in state.shown)
     return told + tools_tokens(shown) + MESSAGE_TOKENS

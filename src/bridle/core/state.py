@@ -19,9 +19,11 @@ from ..values.whole import Whole
 from .asked import Asked
 from .fitting import Unfit
 from .hits import Hits
+from .notebook import Notebook
 from .opencall import OpenCall
 from .spent import Spent
 from .squeeze import Squeeze
+from .turn import Turn
 
 
 class Phase(StrEnum):
@@ -39,6 +41,7 @@ class Run(Value):
     budget: Budget = Budget()
     caller: str = ""
     tenant: str = ""
+    turn: Turn = Turn()
     spent: Spent = Spent()
     inner: Spent = Spent()
     """What runs inside its tools have spent, beside that."""
@@ -120,6 +123,8 @@ class State(Value):
     """How many messages of the transcript a summary stands for in the view."""
     prompts: tuple[str, ...] = ()
     """The messages that people said."""
+    chunked: tuple[str, ...] = ()
+    """Those of them that begin with what was found for them."""
     changed: frozenset[Spot] = frozenset()
     """What of the transcript is changed in the view."""
     moved: tuple[tuple[int, int], ...] = ()
@@ -136,6 +141,7 @@ class State(Value):
     """Whether the tools that the session's first words are about were looked for."""
     owed: tuple[str, ...] = ()
     """Hidden tools that the model has found or called, to be shown before it is asked again."""
+    notebook: Notebook = Notebook()
     calls: tuple[OpenCall, ...] = ()
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""

@@ -228,6 +228,10 @@ def _system(system: object) -> tuple[tuple[Text, ...], list[Mark]]:
     worded = all(isinstance(part_of(block), Text) for block in blocks)
     bare, ttl = _unmarked(list(blocks)) if worded else (list(blocks), None)
     marks = [Mark(place="system", ttl=ttl)] if ttl is not None else []
+    for at in range(len(bare) - 2, -1, -1) if worded else ():
+        if bare[at].get("text") and (ttl := _ttl(bare[at].get("cache_control"))) is not None:
+            marks.insert(0, Mark(place="system", block=at, ttl=ttl))
+            bare[at] = {name: value for name, value in bare[at].items() if name != "cache_control"}
     return tuple(map(instruction_of, bare)), marks
 
 

@@ -7,7 +7,7 @@ refused, with the failure the provider would give.
 A wire message that holds results and words becomes a tool message and a user message; writing joins
 them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find
 their calls by the provider's id, repeated ids in order.  A cache point at the end of something becomes
-a mark; one in the middle is a part of its own.
+a mark, and so does one behind a text of the system; one in the middle of a message is a part of its own.
 """
 
 import re
@@ -199,9 +199,15 @@ def _split(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
 def _system(blocks: list[Any], marks: list[Mark]) -> tuple[Text, ...]:
     if not all(isinstance(block, dict) for block in blocks):
         raise _refused("Value at 'system' must be a list of objects")
-    bare, ttl = _unmarked(blocks)
-    if ttl is not None:
-        marks.append(Mark(place="system", ttl=cast("Any", ttl)))
+    bare: list[Block] = []
+    for at, block in enumerate(blocks):
+        markable = bool(at) and next(iter(blocks[at - 1]), "") not in (*_UNMARKED, CACHE_POINT)
+        ttl = ttl_of(block) if markable else None
+        if ttl is None:
+            bare.append(block)
+            continue
+        place = -1 if at == len(blocks) - 1 else len(bare) - 1
+        marks.append(Mark(place="system", block=place, ttl=cast("Any", ttl)))
     parts = (part_of(block, of_model=False) for block in bare)
     # Our system is made of texts; what has no words is carried by one that has none either.
     return tuple(

@@ -5,10 +5,13 @@ instructions have a place for one.  So instructions that are to be marked are th
 developer, which is what the provider makes of them anyway.
 """
 
+from collections.abc import Collection, Sequence
 from typing import Any, cast, get_args
 
 from ..values.model import Ttl
+from ..values.parts import Text
 from ..values.request import Mark
+from ._json import mended
 from ._openai_prompts import BREAKPOINT, COMPARED, EXTENDED, KEY, OPTIONS, POINT, RETENTION
 from ._openai_responses_content import Block, said, word
 from ._openai_responses_items import kind_of
@@ -19,9 +22,15 @@ _PLAIN_ITEMS = {"content": {"type", "role", "content"}, "output": {"type", "call
 """Items that are written with their content last, and where it is."""
 
 
-def marked_message(words: str) -> Block:
-    piece = {"type": "input_text", "text": words, BREAKPOINT: POINT}
-    return {"type": "message", "role": DEVELOPER, "content": [piece]}
+def marked_message(system: Sequence[Text], marked: Collection[int]) -> Block:
+    """`marked` are the numbers of the texts that a breakpoint ends."""
+    pieces: list[Block] = []
+    for at, text in enumerate(system):
+        if text.text.strip():
+            pieces.append({"type": "input_text", "text": mended(text.text)})
+        if at in marked and pieces:
+            pieces[-1][BREAKPOINT] = POINT
+    return {"type": "message", "role": DEVELOPER, "content": pieces}
 
 
 class Points:
@@ -40,19 +49,28 @@ class Points:
             del extras[OPTIONS]
         self._extras = extras
 
-    def system(self, items: list[Block], instructions: str) -> tuple[str, list[Block]]:
+    def system(self, items: list[Block], instructions: str) -> tuple[tuple[str, ...], list[Block]]:
         """The instructions, where they are the first message and marked, and the items without them."""
+        told = (instructions,) if instructions.strip() else ()
         first = items[0] if items else {}
         pieces = said(first.get("content"), "input_text") or []
         whole = first.keys() <= {"type", "role", "content"} and kind_of(first) == "message"
-        if instructions or not whole or first.get("role") != DEVELOPER or len(pieces) != 1:
-            return instructions, items
-        piece = pieces[0]
-        words = word(piece.get("text"))
-        if piece.keys() != {"type", "text", BREAKPOINT} or not words.strip() or not self._plain(piece):
-            return instructions, items
-        self.marks.append(Mark(place="system", ttl=self._inherited))
-        return words, items[1:]
+        if instructions or not whole or first.get("role") != DEVELOPER or not pieces:
+            return told, items
+        if not all(map(self._worded, pieces)) or not self._plain(pieces[-1]):
+            return told, items
+        last = len(pieces) - 1
+        for at, piece in enumerate(pieces):
+            if self._plain(piece):
+                block = -1 if at == last else at
+                self.marks.append(Mark(place="system", block=block, ttl=self._inherited))
+        return tuple(word(piece.get("text")) for piece in pieces), items[1:]
+
+    def _worded(self, piece: Block) -> bool:
+        marked = BREAKPOINT not in piece or self._plain(piece)
+        return (
+            piece.keys() <= {"type", "text", BREAKPOINT} and bool(word(piece.get("text")).strip()) and marked
+        )
 
     def unmarked(self, item: Block, place: int) -> Block:
         """The item without the mark on its end, which is remembered as that of the message."""

@@ -215,8 +215,8 @@ def _read_store(body: Block, extras: Block) -> None:
 def _system(instructions: object, items: list[Block], points: Points) -> tuple[tuple[Text, ...], list[Block]]:
     if not isinstance(instructions, str):
         raise _refused("invalid", "Invalid type for 'instructions': expected a string.")
-    words, rest = points.system(items, word(instructions))
-    return (Text(text=words),) if words.strip() else (), rest
+    texts, rest = points.system(items, word(instructions))
+    return tuple(Text(text=words) for words in texts), rest
 
 
 def _tools(tools: object) -> tuple[ToolSpec, ...]:

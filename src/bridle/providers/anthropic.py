@@ -38,6 +38,7 @@ from ._anthropic_write import KeptLine
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES
+from ._marks import system_ttls, tools_ttl
 from ._operators import placed
 from ._shell import json_headers, kept_here
 from ._tool_schema import restoring, schema_remarks, sendable
@@ -84,11 +85,16 @@ class AnthropicCodec:
         dialect = spoken_at(model.endpoint, DIALECT)
         kept.written_for(model, frozenset(spec.name for spec in request.deferred))
         messages = placed(request.messages, taken=model.abilities.system_messages)
-        marked = {mark.place: mark.ttl for mark in request.marks}
-        tools_ttl, system_ttl = marked.get("tools"), marked.get("system")
         kept.head(
-            (model, request.tools, request.deferred, request.system, tools_ttl, system_ttl),
-            lambda: _head(request, dialect, tools_ttl, system_ttl),
+            (
+                model,
+                request.tools,
+                request.deferred,
+                request.system,
+                tools_ttl(request),
+                system_ttls(request),
+            ),
+            lambda: _head(request, dialect),
         )
         ending = b',"stream":true}' if request.stream else b"}"
         tail = _tail(request, dialect)
@@ -130,14 +136,18 @@ def _headers(request: Request) -> tuple[tuple[str, str], ...]:
     return tuple(dict((version, *json_headers(request))).items())
 
 
-def _head(request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None) -> bytes:
+def _head(request: Request, dialect: Dialect) -> bytes:
     tools = [_tool(spec) for spec in request.tools]
-    if tools_ttl:
-        _mark_last(tools, tools_ttl)
+    if ttl := tools_ttl(request):
+        _mark_last(tools, ttl)
     tools += [_deferred(spec) for spec in request.deferred]
-    system = [block for text in request.system if (block := instruction_block(text)) is not None]
-    if system_ttl:
-        _mark_last(system, system_ttl)
+    system: list[Block | Raw] = []
+    ttls = system_ttls(request)
+    for at, text in enumerate(request.system):
+        if (block := instruction_block(text)) is not None:
+            system.append(block)
+        if at in ttls:
+            _mark_last(system, ttls[at])
     head: Block = {} if _MODEL in dialect.path else {"model": request.model.id}
     if tools:
         head["tools"] = tools

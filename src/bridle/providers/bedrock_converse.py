@@ -24,6 +24,7 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
+from msgspec import Raw
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
@@ -40,6 +41,7 @@ from ._bedrock_converse_tools import ANSWER_SCHEMA, SCHEMA, cache_point, tool_co
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
+from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._operators import placed
 from ._shell import json_headers, kept_here
@@ -67,9 +69,8 @@ class BedrockConverseCodec:
         model = request.model
         messages = placed(request.messages, taken=model.abilities.system_messages)
         past = kept.written_for(model, messages)
-        marked = {mark.place: mark.ttl for mark in request.marks}
-        kept.head((request.system, marked.get("system")), lambda: _head(request, marked.get("system")))
-        tools = kept.tools(request.tools, marked.get("tools"))
+        kept.head((request.system, system_ttls(request)), lambda: _head(request))
+        tools = kept.tools(request.tools, tools_ttl(request))
         dialect = dialect_of(model.endpoint)
         tail = _tail(request, tool_config(request, tools, past, dialect), dialect)
         body, digest = kept.body(messages, tail, _message_marks(request))
@@ -106,12 +107,16 @@ def _path(model_id: str, *, stream: bool) -> str:
     return f"/model/{quote(model_id, safe=':')}/converse{'-stream' if stream else ''}"
 
 
-def _head(request: Request, ttl: str | None) -> bytes:
-    system = [block for text in request.system if (block := block_of(text, own=True)) is not None]
+def _head(request: Request) -> bytes:
+    system: list[Block | Raw] = []
+    ttls = system_ttls(request)
+    for at, text in enumerate(request.system):
+        if (block := block_of(text, own=True)) is not None:
+            system.append(block)
+        if at in ttls and system:
+            system.append(cache_point(ttls[at]))
     if not system:
         return b'{"messages":['
-    if ttl:
-        system.append(cache_point(ttl))
     return b'{"system":%b,"messages":[' % dumps(system)
 
 

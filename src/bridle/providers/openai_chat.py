@@ -25,6 +25,8 @@ Keys are no business of a codec: whoever sends the request adds them.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from msgspec import Raw
+
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
@@ -33,6 +35,7 @@ from ..values.request import Mark, Request
 from ._dialect import spoken_at
 from ._json import dumps, loads
 from ._kept import KeptForModel
+from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._openai_chat_content import Block, block_of
 from ._openai_chat_decode import ChatDecoder
@@ -77,12 +80,17 @@ class OpenAIChatCodec:
         dialect = self._dialect(request.model.endpoint)
         check_tools(request, dialect)
         kept.on_model(request.model)
-        marks = {mark.place: mark.ttl for mark in request.marks} if dialect.cache_marks else {}
-        tools_ttl, system_ttl = marks.get("tools"), marks.get("system")
         follows = kept.writes(request.messages)
         kept.head(
-            (request.model.id, request.tools, request.system, tools_ttl, system_ttl, follows),
-            lambda: _head(request, dialect, tools_ttl, system_ttl, follows=follows),
+            (
+                request.model.id,
+                request.tools,
+                request.system,
+                tools_ttl(request),
+                system_ttls(request),
+                follows,
+            ),
+            lambda: _head(request, dialect, follows=follows),
         )
         fields = dumps(fields_of(request, dialect))[1:-1]
         delivery = dumps(delivery_of(request, dialect))[1:-1]
@@ -125,26 +133,28 @@ class OpenAIChatCodec:
         return given or spoken_at(endpoint, self._otherwise)
 
 
-def _head(
-    request: Request, dialect: Dialect, tools_ttl: str | None, system_ttl: str | None, *, follows: bool
-) -> bytes:
+def _head(request: Request, dialect: Dialect, *, follows: bool) -> bytes:
     """Everything up to the first message; the instructions are a message here, and never change."""
     head: Block = {"model": request.model.id} if request.model.id else {}
     if request.tools:
         tools = [tool_of(spec) for spec in request.tools]
-        if tools_ttl:
+        if dialect.cache_marks and (ttl := tools_ttl(request)):
             last = tools[-1]
             tools[-1] = {
                 **(last if isinstance(last, dict) else loads(bytes(last))),
-                **_mark_with(tools_ttl, dialect),
+                **_mark_with(ttl, dialect),
             }
         head["tools"] = tools
     written = dumps({**head, "messages": []})[:-2]
-    system = [block for text in request.system if (block := block_of(text, dialect, own=True)) is not None]
+    system: list[Block | Raw] = []
+    ttls = system_ttls(request) if dialect.cache_marks else {}
+    for at, text in enumerate(request.system):
+        if (block := block_of(text, dialect, own=True)) is not None:
+            system.append(block)
+        if at in ttls and system and isinstance(last := system[-1], dict):
+            system[-1] = {**last, **_mark_with(ttls[at], dialect)}
     if not system:
         return written
-    if system_ttl and isinstance(system[-1], dict):
-        system[-1] = {**system[-1], **_mark_with(system_ttl, dialect)}
     content = system if dialect.cache_marks else joined(system, dialect)
     message = {"role": dialect.system_role, "content": content, **members_of(request.system)}
     return written + dumps(message) + (b"," if follows else b"")

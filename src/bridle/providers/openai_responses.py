@@ -37,6 +37,7 @@ from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
+from ._marks import system_ttls
 from ._names import SHORT
 from ._openai_prompts import kept_by, message_points, takes_points
 from ._openai_responses_content import Block
@@ -111,7 +112,7 @@ class ResponsesCodec:
         spoken = not (held or request.chained) and any(mark.place == "system" for mark in request.marks)
         follows = kept.writes(request.messages)
         kept.head(
-            (request.model.id, request.tools, request.system, spoken, follows),
+            (request.model.id, request.tools, request.system, system_ttls(request), spoken, follows),
             lambda: _head(request, spoken=spoken, follows=follows),
         )
         body, digest = kept.body_since(
@@ -157,7 +158,7 @@ def _head(request: Request, *, spoken: bool, follows: bool) -> bytes:
     written = dumps({**head, "input": []})[:-2]
     if not instructions or not spoken:
         return written
-    return written + dumps(marked_message(instructions)) + (b"," if follows else b"")
+    return written + dumps(marked_message(request.system, system_ttls(request))) + (b"," if follows else b"")
 
 
 def _tool(spec: ToolSpec) -> Block | Raw:

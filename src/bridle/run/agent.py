@@ -31,6 +31,7 @@ from ..tools.output import OutputType
 from ..transports.deadlines import Deadlines
 from ..values.errors import MisuseError
 from ..values.event import Prompted
+from ..values.memory import NOTES_PREFIX
 from ..values.message import Prompt
 from ..values.policy import Policy
 from ..values.pooled import LINE
@@ -53,10 +54,12 @@ from .conversation import Conversation
 from .desk import Desk
 from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
+from .gathering import Facts, Gatherer, Retrieval, Retrieve
 from .given import check_numbers, check_types, parts_of_prompt, readable
 from .identity import new_session
 from .inside import placed
 from .lineage import Branching
+from .notes import Notes
 from .options import Options, check_options, with_summariser
 from .policy import policy_of
 from .reserving import Pool, check_shared
@@ -90,6 +93,8 @@ class Agent(Desk, Branching, Generic[T]):
     More tools than `tools_shown_max`, or larger ones than `tool_tokens_max`, are not all shown: the
     model searches them, by words unless `tool_index` knows better.
     A `pool` is a budget that is shared with other runs.
+    `retrieve` finds chunks for a prompt and `facts` are what is true only now (the time, an id): both are
+    asked for once a prompt and stand beside its words.
     `deadlines` are those of one request; `chance` spreads retries out.  Everything else that may be set
     is in run/options.py.
     """
@@ -114,6 +119,8 @@ class Agent(Desk, Branching, Generic[T]):
         tools_shown_max: int = TOOLS_SHOWN_DEFAULT,
         tool_tokens_max: int = TOOL_TOKENS_DEFAULT,
         tool_index: ToolIndex | None = None,
+        retrieve: Retrieval | Retrieve | None = None,
+        facts: Facts | None = None,
         extras: Sequence[Extra] = (),
         deadlines: Deadlines | None = None,
         watchers: Sequence[Watcher] = (),
@@ -135,7 +142,9 @@ class Agent(Desk, Branching, Generic[T]):
         self._budget, self._clock, self._chance = budget or Budget(), clock or SystemClock(), chance
         fixed = ToolChoice() if callable(tool_choice) else chosen_of(tool_choice, known)
         limits = Catalogue(shown_max=tools_shown_max, tokens_max=tool_tokens_max)
-        self._layout = lay_out(known, limits, tool_index, fixed, self._shape.name if self._shape else "")
+        named, memory = self._shape.name if self._shape else "", options.get("memory")
+        self._layout = lay_out(known, limits, tool_index, fixed, named, memory)
+        self._gatherer = Gatherer.of(retrieve, facts)
         settings = Settings(
             model=self._lineup.models[0],
             models=self._lineup.rest,
@@ -149,6 +158,7 @@ class Agent(Desk, Branching, Generic[T]):
             policy=policy_of(policy),
             tools_at_once_max=tools_at_once,
             extras=tuple(extras),
+            gathering=self._gatherer.settings if self._gatherer else None,
             **options,
         )
         self._settings = readable(settings)
@@ -174,6 +184,11 @@ class Agent(Desk, Branching, Generic[T]):
                 open_store(where) if where is None or isinstance(where, str | os.PathLike) else where
             )
         return self._store
+
+    @property
+    def notes(self) -> Notes:
+        """What tenants and sessions have noted: to be read, added to and removed from by code."""
+        return Notes(self.store, memory=self._settings.memory, clock=self._clock)
 
     async def run(
         self,
@@ -290,6 +305,7 @@ class Agent(Desk, Branching, Generic[T]):
                 approver=self._approver,
                 search=self._layout.search,
                 pool=self._pool,
+                gatherer=self._gatherer,
             )
 
         return Conversation(
@@ -346,6 +362,10 @@ class Agent(Desk, Branching, Generic[T]):
             raise MisuseError("the session id is empty; leave it out to start a new session")
         if session.startswith(LINE):
             raise MisuseError(f"the names of budgets begin with {LINE}; call the session something else")
+        if session.startswith(NOTES_PREFIX):
+            raise MisuseError(
+                f"{session!r} is where a tenant's notes are kept; give the session another name"
+            )
         return session
 
     def _long(self) -> bool:

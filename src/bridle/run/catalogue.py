@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..core.excerpt import READ_RESULT
+from ..core.memory import FORGET, REMEMBER
 from ..core.saying import tools_tokens
 from ..ports.index import ToolIndex
 from ..ports.tool import Tool
 from ..tools.lexical import LexicalIndex
 from ..tools.search import NAME, SearchTools
 from ..values.errors import MisuseError
+from ..values.memory import Memory
 from ..values.request import ToolChoice, ToolSpec
 from ..values.settings import Catalogue
 
@@ -42,11 +44,16 @@ def lay_out(
     index: ToolIndex | None,
     forced: ToolChoice,
     answer: str = "",
+    memory: Memory | None = None,
 ) -> Layout:
     """`answer` is the name of the answer's type, where it has one."""
     # The agent's own tool of the name of one of ours replaces it.
     ours = tuple(spec for spec in BUILT_IN if spec.name not in (*tools, answer))
-    specs = tuple(tool.spec for tool in tools.values())
+    notes = (REMEMBER, FORGET) if memory is not None and memory.tools else ()
+    specs = (
+        *(tool.spec for tool in tools.values()),
+        *(spec for spec in notes if spec.name not in (*tools, answer)),
+    )
     if len(specs) <= limits.shown_max and tools_tokens(specs) <= limits.tokens_max:
         return Layout(tools, specs, ours)
     if NAME in tools:

@@ -21,24 +21,23 @@ from ..core.dispatch import numbered
 from ..core.effects import (
     AskModel,
     AwaitAnswers,
-    ChangeView,
-    Compact,
     Effect,
     End,
     Excuse,
     FindTools,
-    Nudge,
+    Gather,
+    LoadMemory,
     ProbeTool,
     RunTool,
     SeekApproval,
     ShowTools,
-    SwitchModel,
 )
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.prefix import moved, refusal
 from ..core.state import State
 from ..core.truncation import suspicion
+from ..core.written import event_of
 from ..ports.chance import Chance
 from ..ports.clock import Clock
 from ..ports.codec import Kept
@@ -50,7 +49,6 @@ from ..values import event as e
 from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
-from ..values.parts import Text, ToolResult
 from ..values.record import GENESIS, seal
 from ..values.request import ToolChoice
 from ..values.usage import Usage
@@ -58,11 +56,13 @@ from .approving import Approver
 from .asking import Exchange
 from .audience import Audience
 from .breakers import Passage
+from .gathering import Gatherer
 from .hands import Hands
 from .inside import Allowance, here
 from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
+from .recall import Recall
 from .reserving import Held, Pool, Purses, set_aside
 
 LOG = logging.getLogger("bridle")
@@ -88,10 +88,12 @@ class Driver:
         approver: Approver | None = None,
         search: SearchTools | None = None,
         pool: Pool = None,
+        gatherer: Gatherer | None = None,
     ) -> None:
         """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
         `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
-        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others."""
+        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others;
+        `gatherer` looks up what stands beside a prompt."""
         self.session = session
         self.state = State()
         self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
@@ -106,7 +108,8 @@ class Driver:
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
         self.keeping = Keeping(store, lambda: self.state)
-        known = {**self.keeping.tools, **tools}
+        self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
+        known = {**self.keeping.tools, **self._recall.tools, **tools}
         fit, inside = self.keeping.fit, self._allowance
         self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search)
         self.answer = self._hands.answer
@@ -198,34 +201,23 @@ class Driver:
                 await self._hands.run(effect)
             case ProbeTool():
                 await self._hands.probe(effect)
-            case Excuse(call=call, outcome=outcome, why=why, rule=rule, how=how):
-                result = ToolResult(call_id=call.id, parts=(Text(text=why),), outcome=outcome)
-                await self._hands.finish(result, rule, how)
-            case SeekApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
-                await self.record(
-                    e.ApprovalAsked(
-                        call_id=call.id, binding=binding, rule=rule, question=asked, expires_at=until
-                    )
-                )
+            case Excuse():
+                await self._hands.excuse(effect)
             case AwaitAnswers():
                 await self._hands.await_answers(effect)
-            case Nudge(why=why, words=words):
-                await self.record(e.Nudged(why=why, words=words))
-            case ChangeView(changes=changes, why=why, seat=seat):
-                await self.record(e.ViewChanged(changes=changes, why=why, seat=seat))
-            case Compact(event=event):
-                await self.record(event)
             case ShowTools():
                 await self._hands.show(effect)
             case FindTools():
                 await self._hands.find(effect, self.state)
-            case SwitchModel(model=model, why=why):
-                await self.record(e.ModelSwitched(model=model, why=why))
+            case LoadMemory() | Gather():
+                await self._recall.perform(effect)
             case End(stop=stop, reason=reason):
                 # A refused reply may have started tools too.
                 discarded = await self._hands.ahead.discard()
                 partial = self.state.run.partial
                 await self.record(e.RunEnded(stop=stop, reason=reason, partial=partial, discarded=discarded))
+            case _:
+                await self.record(event_of(effect))
 
     async def _ask(self, effect: AskModel) -> None:
         if effect.attempt > 1 or effect.after is not None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..core.catalogue import first_shown
 from ..core.dispatch import expired
-from ..core.effects import AwaitAnswers, FindTools, ProbeTool, RunTool, ShowTools
+from ..core.effects import AwaitAnswers, Excuse, FindTools, ProbeTool, RunTool, ShowTools
 from ..core.limits import SHARED_CALLS_RULE, TOOL_CALLS_USED
 from ..core.state import State
 from ..ports.clock import Clock
@@ -82,6 +82,11 @@ class Hands:
         kept, whole = await self._fit(result)
         await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole))
         self._allowance.over(result.call_id)
+
+    async def excuse(self, effect: Excuse) -> None:
+        """Answer a call that is not run."""
+        result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
+        await self.finish(result, effect.rule, effect.how)
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)

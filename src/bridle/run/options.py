@@ -12,8 +12,9 @@ from msgspec.structs import replace
 
 from ..values.compaction import Compaction
 from ..values.errors import MisuseError
+from ..values.memory import Memory
 from ..values.request import Thinking
-from ..values.settings import CacheTtl, OnTruncation, PrefixRule
+from ..values.settings import CacheBy, CacheTtl, OnTruncation, PrefixRule
 from .given import check_numbers
 from .line import model_of
 
@@ -38,6 +39,8 @@ class Options(TypedDict, total=False):
     """Let a provider that can keep the conversation, so that only what is new is sent."""
     cache_ttl: CacheTtl
     """How long prompts are to be kept at least, where a provider lets one say; `auto` goes by the pauses."""
+    cache_by: CacheBy
+    """Where keys are taken: `agent` lets tenants read what they share, `tenant` keeps them apart."""
     cache_shards: int
     """One for every fifteen calls a minute that a tenant's sessions make together, where keys are taken."""
     prefix: PrefixRule
@@ -46,6 +49,8 @@ class Options(TypedDict, total=False):
     """When a conversation is made shorter, how far and by whom; None for never."""
     context_tokens: int | None
     """The window, where it is not what the model's table says."""
+    memory: Memory | None
+    """Notes in front of every conversation, kept per tenant and per session; None for an agent without."""
     on_truncation: OnTruncation
     """What a prompt is that a server seems not to have read whole: event or error."""
 
@@ -63,6 +68,10 @@ def check_options(given: Mapping[str, object], taker: Callable[..., None]) -> No
             near = get_close_matches(name, (*Options.__annotations__, *others), n=1)
             hint = f": did you mean {near[0]!r}?" if near else ""
             raise TypeError(f"an agent has no setting {name!r}{hint}")
+    memory = given.get("memory")
+    if memory is not None and not isinstance(memory, Memory):
+        raise MisuseError(f"memory is a Memory(), or None; not {memory!r}")
+    check_numbers(characters_max=memory.characters_max if memory is not None else None)
     check_numbers(**{name: given[name] for name in NUMBERS if name in given})
 
 

@@ -8,9 +8,11 @@ from typing import Literal
 
 from .quiet import Quiet
 
-Layer = Literal["model", "tools", "system", "settings", "history"]
+Layer = Literal["model", "tools", "system", "memory", "settings", "history"]
 """What a prompt is made of, in the order it is kept."""
-Cause = Literal["model_switched", "settings_changed", "tools_shown", "view_changed", "compacted"]
+Cause = Literal[
+    "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted"
+]
 Verdict = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
 """What became of what a call could have read from the cache."""
 

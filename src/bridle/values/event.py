@@ -25,6 +25,7 @@ from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
 from .lineage import Forked as Forked
+from .memory import MemoryLoaded, NoteRemoved, NoteWritten
 from .message import Message, Reply
 from .model import Model
 from .parts import Media, Text, ToolResult
@@ -32,6 +33,7 @@ from .policy import Claim
 from .pooled import Carried, Reserved, Settled
 from .quiet import Quiet
 from .request import Mark, ToolChoice
+from .retrieval import ContextGathered
 from .settings import Settings
 from .subrun import SubrunCharged, SubrunStarted
 from .usage import Budget, Reservation, Usage
@@ -248,6 +250,10 @@ Event = (
     | Forked
     | Imported
     | Prompted
+    | MemoryLoaded
+    | ContextGathered
+    | NoteWritten
+    | NoteRemoved
     | ViewChanged
     | Compacted
     | ToolsShown

@@ -80,6 +80,8 @@ class Mark(Value):
 
     place: Literal["tools", "system", "message", "end"]
     message: int = -1
+    block: int = -1
+    """Which of the system's texts; the last one unless another is said."""
     ttl: Ttl = "5m"
 
 

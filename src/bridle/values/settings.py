@@ -7,9 +7,11 @@ that a log tells on its own what was asked of whom and with which tools.
 from typing import Literal
 
 from .compaction import Compaction
+from .memory import Memory
 from .model import Abilities, Endpoint, Model, Ttl
 from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
+from .retrieval import Gathering
 from .value import Value
 
 ATTEMPTS_DEFAULT = 6
@@ -23,6 +25,8 @@ RESULT_CHARACTERS_DEFAULT = 30_000
 
 CacheTtl = Ttl | Literal["auto"]
 """At least so long, where the provider offers it; `auto`: as long as the pauses of the session ask for."""
+CacheBy = Literal["agent", "tenant"]
+"""Whose prompts are kept apart, where a provider takes a key: agents' only, or those of tenants as well."""
 PrefixRule = Literal["report", "strict"]
 """What a prefix that moved is: an event in the log, or also the end of the run before it is paid for."""
 TOOLS_SHOWN_DEFAULT = 30
@@ -73,6 +77,7 @@ class Settings(Value):
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
+    cache_by: CacheBy = "tenant"
     cache_shards: int = 1
     """In how many lots the sessions of a tenant are kept apart, where one lot has too many calls a minute."""
     prefix: PrefixRule = "report"
@@ -82,6 +87,10 @@ class Settings(Value):
     """The window, where it is not the model's own."""
     extras: tuple[Extra, ...] = ()
     on_truncation: OnTruncation = "event"
+    memory: Memory | None = None
+    """Set when notes stand in front of the conversation."""
+    gathering: Gathering | None = None
+    """Set when something is looked up for every prompt."""
 
     @property
     def window_tokens(self) -> int:

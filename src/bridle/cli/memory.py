@@ -1,0 +1,65 @@
+"""Read and write what tenants and sessions have noted.
+
+  bridle memory list [--tenant T | --session S]
+  bridle memory add "Invoices go out on Fridays." --tenant acme
+  bridle memory remove t3 --tenant acme
+
+Without --tenant and --session it is about the tenant without a name, which is who runs belong to that
+name none.  A note stands in front of conversations that begin after it was written (Agent(memory=…)).
+"""
+
+import argparse
+import asyncio
+
+import msgspec
+
+from ..run.notes import Notes
+from ..values.errors import MisuseError
+from ..values.memory import NOTES_PREFIX, Note
+from ..watchers.console import clean
+from .places import add_store_option, open_log
+
+ACTIONS = ("list", "add", "remove")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=ACTIONS)
+    add("what", nargs="?", help="the words of a note to add, or the id of one to remove")
+    whose = parser.add_mutually_exclusive_group()
+    whose.add_argument("--tenant", default="", metavar="T", help="whose notes; they are in all its sessions")
+    whose.add_argument("--session", metavar="S", help="the notes of one session")
+    add("--json", action="store_true", help="print notes as JSON")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if (options.action == "list") != (options.what is None):
+        wanted = {"list": "takes nothing more", "add": "takes the words of a note", "remove": "takes an id"}
+        raise MisuseError(f"`bridle memory {options.action}` {wanted[options.action]}")
+    if options.session is not None and options.session.startswith(NOTES_PREFIX):
+        raise MisuseError(f"{options.session} are a tenant's notes; name the tenant with --tenant")
+    notes = asyncio.run(_done(options))
+    if options.json:
+        print(msgspec.json.encode(notes if options.action == "list" else notes[0]).decode())
+    elif options.action != "list":
+        print(f"{notes[0].id} {'kept' if options.action == 'add' else 'removed'}")
+    elif not notes:
+        print("no notes")
+    else:
+        for note in notes:
+            print(f"{note.id:<5} {note.by:<5}  {clean(' '.join(note.words.split()))}")
+    return 0
+
+
+async def _done(options: argparse.Namespace) -> tuple[Note, ...]:
+    store = open_log(options.store, to_read=options.action != "add")
+    try:
+        notes, whose = Notes(store), {"tenant": options.tenant, "session": options.session}
+        if options.action == "list":
+            return await notes.list(**whose)
+        if options.action == "add":
+            return (await notes.add(options.what, **whose),)
+        return (await notes.remove(options.what, **whose),)
+    finally:
+        await store.close()
