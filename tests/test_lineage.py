@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import random
 import re
 import sqlite3
 import subprocess
@@ -19,6 +21,7 @@ from bridle import (
     Forked,
     MisuseError,
     SessionNotFound,
+    StoreError,
     fork_session,
     tool,
 )
@@ -595,3 +598,65 @@ def test_the_page_runs_as_it_stands():
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Dying(MemoryStore):
+    """A store that goes away after so many writes, as a machine does."""
+
+    left = 1_000_000
+
+    async def append(self, session, after, records):
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("the disk is gone")
+        await super().append(session, after, records)
+
+
+async def _lives(seed):
+    """A family that grows at random: prompts, resumptions, deaths at any write, forks of anybody anywhere."""
+    dice, purse, store = random.Random(seed), Purse(), Dying()
+    agents = [
+        Agent(f"sim:{family}", tools=purse.tools(), store=store, clock=FakeClock()) for family in FAMILIES[:2]
+    ]
+    names = ["first"]
+    await agents[0].run("!say hello", session="first")
+    for turn in range(14):
+        name, agent = dice.choice(names), dice.choice(agents)
+        store.left = dice.choice((1_000_000, dice.randrange(1, 9)))
+        try:
+            if dice.random() < 0.4:
+                length = len(await store.read(name))
+                said = len((await store_of(agent, name)).transcript.messages)
+                place = dice.choice((None, dice.randint(0, length), f"m{dice.randint(1, max(said, 1))}"))
+                store.left = 1_000_000
+                if said or not isinstance(place, str):
+                    name = (await agent.fork(name, place, new=f"{turn}-{name}"[:40])).session
+                    names.append(name)
+                    if (await store_of(agent, name)).transcript.messages and dice.random() < 0.7:
+                        await agent.resume(name)
+            elif dice.random() < 0.4 and (await store_of(agent, name)).transcript.messages:
+                await agent.resume(name)
+            else:
+                wanted = [
+                    dice.choice((f'pay {{"amount": {turn}}}', f'look {{"at": {turn}}}'))
+                    for _ in range(dice.randint(1, 3))
+                ]
+                batch = "\n".join(f"!call {call}" for call in wanted)
+                await agent.run(f"{batch}\n!then\n!say done {turn}", session=name)
+        except StoreError:
+            continue  # what it left behind is what the next one finds
+    store.left = 1_000_000
+    for name in names:
+        assert (await agents[0].run("!say at last", session=name)).done, (seed, name)
+    keys = [key for _, key in purse.paid]
+    assert len(set(keys)) == len(keys), (seed, "an action was done twice")
+    family = await agents[0].branches("first")
+    assert {branch.session for branch in family} == set(names)
+    own = sum(branch.steps for branch in family)
+    asked = {r.hash for n in names for r in await store.read(n) if isinstance(r.event, e.ModelReplied)}
+    assert own == len(asked), (seed, "what is shared is counted once")
+
+
+@pytest.mark.parametrize("seed", range(int(12 * float(os.environ.get("BRIDLE_CAMPAIGN", "1")))))
+def test_families_that_grow_at_random(seed):
+    asyncio.run(_lives(seed))
