@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import random
 import re
 import sqlite3
 import subprocess
@@ -19,6 +21,7 @@ from bridle import (
     Forked,
     MisuseError,
     SessionNotFound,
+    StoreError,
     fork_session,
     tool,
 )
@@ -40,9 +43,11 @@ from bridle.values import event as e
 from bridle.values.errors import Failure
 from bridle.values.message import Message
 from bridle.values.parts import Text
+from bridle.values.record import GENESIS, seal
 from bridle.values.result import History
 
 FAMILIES = ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-sol", "deepseek/deepseek-v4-pro")
+FORKS = 40
 TWO_BATCHES = """!call look {"at": 1}
 !call pay {"amount": 5}
 !call pay {"amount": 6}
@@ -393,20 +398,26 @@ def test_a_fork_costs_the_same_however_long_the_session(tmp_path):
 
     async def grown(path, turns):
         store = open_store(path)
-        agent = Agent(scripted(*["x" * 20_000] * turns), store=store)
+        agent = Agent("sim:", store=store)
+        events = [e.Configured(settings=agent.settings, session="s")]
         for turn in range(turns):
-            await agent.run(f"and {turn}?", session="s")
+            events.append(e.Prompted(parts=(Text(text=f"{turn} {'x' * 10_000}"),)))
+            events.append(e.RunEnded(stop="cancelled"))
+        records = []
+        for seq, event in enumerate(events, 1):
+            records.append(seal(seq, float(seq), event, records[-1].hash if records else GENESIS))
+        await store.append("s", 0, records)
         before = size(path)
-        for _ in range(60):
+        for _ in range(FORKS):
             await agent.fork("s", f"m{turns}")
         await store.close()
         return before, size(path) - before
 
-    small, grew_small = asyncio.run(grown(tmp_path / "small.db", 2))
-    large, grew_large = asyncio.run(grown(tmp_path / "large.db", 40))
-    assert large > 10 * small
-    assert grew_large <= grew_small * 1.25
-    assert grew_large / 60 < 1_000, "bytes a fork"
+    small, grew_small = asyncio.run(grown(tmp_path / "small.db", 4))
+    large, grew_large = asyncio.run(grown(tmp_path / "large.db", 200))
+    assert large > 20 * small
+    assert grew_large <= grew_small + 2 * 4096, "two pages more or less"
+    assert grew_large / FORKS < 1_000, "bytes a fork"
 
 
 def test_two_branches_beside_each_other():
@@ -587,3 +598,65 @@ def test_the_page_runs_as_it_stands():
     code = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+class Dying(MemoryStore):
+    """A store that goes away after so many writes, as a machine does."""
+
+    left = 1_000_000
+
+    async def append(self, session, after, records):
+        self.left -= 1
+        if self.left < 0:
+            raise StoreError("the disk is gone")
+        await super().append(session, after, records)
+
+
+async def _lives(seed):
+    """A family that grows at random: prompts, resumptions, deaths at any write, forks of anybody anywhere."""
+    dice, purse, store = random.Random(seed), Purse(), Dying()
+    agents = [
+        Agent(f"sim:{family}", tools=purse.tools(), store=store, clock=FakeClock()) for family in FAMILIES[:2]
+    ]
+    names = ["first"]
+    await agents[0].run("!say hello", session="first")
+    for turn in range(14):
+        name, agent = dice.choice(names), dice.choice(agents)
+        store.left = dice.choice((1_000_000, dice.randrange(1, 9)))
+        try:
+            if dice.random() < 0.4:
+                length = len(await store.read(name))
+                said = len((await store_of(agent, name)).transcript.messages)
+                place = dice.choice((None, dice.randint(0, length), f"m{dice.randint(1, max(said, 1))}"))
+                store.left = 1_000_000
+                if said or not isinstance(place, str):
+                    name = (await agent.fork(name, place, new=f"{turn}-{name}"[:40])).session
+                    names.append(name)
+                    if (await store_of(agent, name)).transcript.messages and dice.random() < 0.7:
+                        await agent.resume(name)
+            elif dice.random() < 0.4 and (await store_of(agent, name)).transcript.messages:
+                await agent.resume(name)
+            else:
+                wanted = [
+                    dice.choice((f'pay {{"amount": {turn}}}', f'look {{"at": {turn}}}'))
+                    for _ in range(dice.randint(1, 3))
+                ]
+                batch = "\n".join(f"!call {call}" for call in wanted)
+                await agent.run(f"{batch}\n!then\n!say done {turn}", session=name)
+        except StoreError:
+            continue  # what it left behind is what the next one finds
+    store.left = 1_000_000
+    for name in names:
+        assert (await agents[0].run("!say at last", session=name)).done, (seed, name)
+    keys = [key for _, key in purse.paid]
+    assert len(set(keys)) == len(keys), (seed, "an action was done twice")
+    family = await agents[0].branches("first")
+    assert {branch.session for branch in family} == set(names)
+    own = sum(branch.steps for branch in family)
+    asked = {r.hash for n in names for r in await store.read(n) if isinstance(r.event, e.ModelReplied)}
+    assert own == len(asked), (seed, "what is shared is counted once")
+
+
+@pytest.mark.parametrize("seed", range(int(12 * float(os.environ.get("BRIDLE_CAMPAIGN", "1")))))
+def test_families_that_grow_at_random(seed):
+    asyncio.run(_lives(seed))

@@ -12,10 +12,10 @@ from .sinks import Sink, has_agents, sinks
 
 SHOWS_AS = {
     "clock": ("each-time", "other-day"),
-    "random": ("each-time", "hash-seed"),
+    "random": ("each-time",),
     "identity": ("each-time", "hash-seed"),
     "environment": ("elsewhere",),
-    "unordered": ("hash-seed", "each-time"),
+    "unordered": ("hash-seed",),
     "outside": ("each-time",),
 }
 """What each thing in the code is found as when the code is loaded again."""
