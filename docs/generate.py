@@ -19,6 +19,7 @@ from typing import get_args
 from bridle.cli.linting.rules import RULES as LINTED
 from bridle.core import breaker, retry
 from bridle.core.alarms import ALARMS
+from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import MISSES, VERDICTS
 from bridle.core.loop import TRANSITIONS
 from bridle.core.settling import RULES as SETTLED
@@ -280,8 +281,16 @@ def lint_rules() -> str:
     )
 
 
+def strategies() -> str:
+    return _table(
+        ["strategy", "what happens", "what stays"],
+        [[f"`{row.name}`", row.what, row.stays] for row in STRATEGIES],
+    )
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
+    ("compaction.md", strategies),
     ("caching.md", cache_alarms),
     ("events.md", events),
     ("lint.md", lint_rules),

@@ -10,7 +10,9 @@ import pytest
 DOCS = Path(__file__).parent.parent / "docs"
 
 
-@pytest.mark.parametrize(("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4)])
+@pytest.mark.parametrize(
+    ("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4), ("compaction.md", 4)]
+)
 def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
     assert len(blocks) >= blocks_least
