@@ -7,6 +7,9 @@ step that the step before had sent already, as soon as that is long enough for t
     steady   each step is a call and a result
     bursts   half way through comes a prompt of sixty parts, and every eighth step adds sixty blocks and more
     fork     ten steps on, from the middle of a steady session, in a session of its own
+    compact  steady, in a window so small that old turns give way to summaries several times; here ideal is
+             the longest beginning that a prompt shares with any prompt before it, as its provider lays it
+             out: what a summary moved could not have been read, and what it did not move could
 
     python bench/cache_hits.py [--steps 50] [--wait 5] [--json]
 """
@@ -21,9 +24,11 @@ from bridle import Agent, Budget, tool
 from bridle.providers import load
 from bridle.providers.catalogue import find
 from bridle.run.line import Line
+from bridle.sim.prompt import prompt_of
 from bridle.sim.simulator import Simulator
 from bridle.testing.clock import FakeClock
 from bridle.transports.inprocess import InProcessTransport
+from bridle.values.event import ModelReplied
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
 from bridle.values.parts import Text, ToolCall
@@ -41,7 +46,8 @@ MODELS = (
     "anthropic-foundry:claude-sonnet-5-5",
 )
 ENVIRON = {"ANTHROPIC_VERTEX_PROJECT_ID": "bench", "ANTHROPIC_FOUNDRY_RESOURCE": "bench"}
-SHAPES = ("steady", "bursts", "fork")
+SHAPES = ("steady", "bursts", "fork", "compact")
+WINDOW_TOKENS = 6_000
 BURST_EVERY, BURST_CALLS, PROMPT_PARTS = 8, 30, 60
 FORK_STEPS = 10
 TARGET = 0.95
@@ -67,8 +73,11 @@ def measured(model, shape, steps, wait=5):
     clock = FakeClock()
     simulator = Simulator(brain=walker(shape), clock=clock)
 
+    bodies = []
+
     async def answer(outgoing):
         clock.advance(wait)
+        bodies.append(json.loads(outgoing.body))
         return await simulator.answer(outgoing)
 
     located = find(model, environ=ENVIRON)
@@ -76,6 +85,10 @@ def measured(model, shape, steps, wait=5):
     before, usages = asyncio.run(walk(line, clock, shape, steps))
     least = located.abilities.cache_minimum_tokens
     ideal = sum(tokens for tokens in (before, *(usage.prompt for usage in usages[:-1])) if tokens >= least)
+    if shape == "compact":
+        ideal = shared(
+            [prompt_of(located.endpoint.family, body, located.abilities) for body in bodies], least
+        )
     read = sum(usage.cache_read for usage in usages)
     return {
         "model": model,
@@ -88,6 +101,23 @@ def measured(model, shape, steps, wait=5):
         "share": read / ideal,
         "enough": read >= TARGET * ideal,
     }
+
+
+def shared(prompts, least):
+    """The tokens that each prompt has in common with the one before it that is most like it."""
+    return sum(
+        max((tokens for before in prompts[:at] if (tokens := common(before, prompt)) >= least), default=0)
+        for at, prompt in enumerate(prompts)
+    )
+
+
+def common(before, prompt):
+    total = 0
+    for old, new in zip(before.blocks, prompt.blocks, strict=False):
+        if (old.section, old.kind, old.key, old.text) != (new.section, new.kind, new.key, new.text):
+            break
+        total += new.tokens
+    return total
 
 
 async def walk(line, clock, shape, steps):
@@ -106,6 +136,7 @@ async def walk(line, clock, shape, steps):
         budget=Budget(steps=None),
         repeats_max=None,
         clock=clock,
+        context_tokens=WINDOW_TOKENS if shape == "compact" else None,
     )
     first = steps // 2 if shape == "bursts" else steps
     result = await agent.run(f"Go through {first} places, one by one.", session="walk")
@@ -113,6 +144,9 @@ async def walk(line, clock, shape, steps):
         parts = [Text(text=f"Remember: place {n} is number {n}.") for n in range(PROMPT_PARTS - 1)]
         more = Text(text=f"Go through {steps - first} places, one by one.")
         result = await agent.run([*parts, more], session="walk")
+    if shape == "compact":
+        records = await agent.store.read("walk")
+        return 0, [each.event.reply.usage for each in records if isinstance(each.event, ModelReplied)]
     if shape != "fork":
         return 0, used(result.messages)
     ends = [at for at, message in enumerate(result.messages) if message.role == "assistant"]
@@ -130,12 +164,14 @@ def walker(shape):
     """A mind that looks at as many places as it was told to and then says so."""
 
     def decide(request):
+        endpoint = request.model.endpoint
+        origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+        if shape == "compact":
+            return compact(request, origin)
         asked = max(at for at, message in enumerate(request.messages) if message.role == "user")
         wanted = int(re.search(r"through (\d+) places", request.messages[asked].text)[1])
         seen = sum(message.role == "assistant" for message in request.messages)
         done = sum(message.role == "assistant" for message in request.messages[asked:])
-        endpoint = request.model.endpoint
-        origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
         if done >= wanted - 1:
             return Reply(parts=(Text(text="Done."),), stop=Stop.DONE, origin=origin, id=f"sim_{seen}")
         burst = shape == "bursts" and done % BURST_EVERY == BURST_EVERY - 1
@@ -148,6 +184,21 @@ def walker(shape):
         return Reply(parts=(*texts, *calls), stop=Stop.TOOLS, origin=origin, id=f"sim_{seen}")
 
     return decide
+
+
+def compact(request, origin):
+    """The same mind with nothing to count its steps by but what it is sent."""
+    words = "\n".join(str(part) for message in request.messages for part in message.parts)
+    place = max(map(int, re.findall(r"(?:At|up to) (\d+)", words)), default=0)
+    if "write down what is needed" in request.messages[-1].text:
+        told = Text(text=f"I have looked at everything up to {place}; there was nothing to note.")
+        return Reply(parts=(told,), stop=Stop.DONE, origin=origin, id=f"summary_{place}")
+    if place >= int(re.search(r"through (\d+) places", words)[1]) - 1:
+        return Reply(parts=(Text(text="Done."),), stop=Stop.DONE, origin=origin, id=f"sim_{place}")
+    name, arguments = f"call_{place}", f'{{"at": {place + 1}}}'
+    call = ToolCall(id=name, wire_id=name, name="look", arguments=arguments)
+    parts = (Text(text=f"I look at place {place + 1}."), call)
+    return Reply(parts=parts, stop=Stop.TOOLS, origin=origin, id=f"sim_{place}")
 
 
 def parse():

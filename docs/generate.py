@@ -19,6 +19,7 @@ from typing import get_args
 from bridle.cli.linting.rules import RULES as LINTED
 from bridle.core import breaker, retry
 from bridle.core.alarms import ALARMS
+from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import MISSES, VERDICTS
 from bridle.core.layers import LAYERS, STABILITIES
 from bridle.core.loop import TRANSITIONS
@@ -296,8 +297,16 @@ def stabilities() -> str:
     return _table(["shared by", "that is"], [[name, what] for name, what in STABILITIES.items()])
 
 
+def strategies() -> str:
+    return _table(
+        ["strategy", "what happens", "what stays"],
+        [[f"`{row.name}`", row.what, row.stays] for row in STRATEGIES],
+    )
+
+
 BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
+    ("compaction.md", strategies),
     ("caching.md", cache_alarms),
     ("events.md", events),
     ("lint.md", lint_rules),

@@ -15,7 +15,7 @@ from bridle.core.ledger import added_up, entries
 from bridle.core.loop import apply
 from bridle.core.weighing import filled, gate
 from bridle.providers.catalogue import find
-from bridle.run.loading import fork_session
+from bridle.run.lineage import fork_session
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls

@@ -67,6 +67,15 @@ def test_fifty_steps_read_nearly_all_that_could_be_read(model: str, shape: str) 
     assert row["share"] >= 0.95, row
 
 
+@pytest.mark.parametrize(
+    "model", ["anthropic:claude-sonnet-5-5", "openai:gpt-6.1-sol", "deepseek:deepseek-v4-pro"]
+)
+def test_fifty_steps_with_summaries_on_the_way_do_too(model: str) -> None:
+    row = BENCH["measured"](model, "compact", 50)
+    assert row["steps"] > 52
+    assert row["share"] >= 0.95, row
+
+
 def test_a_model_that_takes_no_marks_gets_none() -> None:
     assert marks_of(settings(able(marks=0)), TOOLS, (message("user", *words(1)),)) == ()
 

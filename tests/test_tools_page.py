@@ -11,7 +11,8 @@ DOCS = Path(__file__).parent.parent / "docs"
 
 
 @pytest.mark.parametrize(
-    ("name", "blocks_least"), [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4), ("memory.md", 5)]
+    ("name", "blocks_least"),
+    [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4), ("memory.md", 5), ("compaction.md", 4)],
 )
 def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)

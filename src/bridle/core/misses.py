@@ -29,6 +29,12 @@ from .state import State
 
 SLACK_TOKENS, SLACK_PARTS = 128, 20
 """A miss is more than both: the last few tokens of a prompt are never kept, and counts are rounded."""
+PART = e.PrefixMoved(
+    layer="history",
+    block="a message in it",
+    cause="compacted",
+    why="only the first turns were to be summarised",
+)
 RECENT_MAX = 20
 """How many calls an alarm may look at."""
 Cause = tuple[Verdict, str]
@@ -48,7 +54,9 @@ def sent(state: State, event: e.ModelAsked, at: float) -> Hits:
 def answered_aside(state: State, reply: Reply, *, elsewhere: bool) -> Hits:
     """The same of a summary, which is asked for beside the conversation: that goes on from where it was."""
     hits = state.hits
-    beside = replace(hits, before=None if elsewhere else hits.before, moved=None)
+    part = hits.before is not None and reply.usage.prompt < hits.before.usage.prompt
+    moved = hits.moved or (PART if part else None)
+    beside = replace(hits, before=None if elsewhere else hits.before, moved=moved)
     after = answered(replace(state, hits=beside), reply)
     return replace(after, before=hits.before, moved=hits.moved)
 

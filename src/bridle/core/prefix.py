@@ -32,11 +32,18 @@ STRICT = (
 )
 
 
-def moved(state: State, request: Request) -> PrefixMoved | None:
-    """What of the last request's prefix this one does not begin with; None when all is as it was."""
+def moved(state: State, request: Request, *, aside: bool = False) -> PrefixMoved | None:
+    """What of the last request's prefix this one does not begin with; None when all is as it was.
+
+    What is asked `aside` has a question behind the conversation, or behind the beginning of it; whoever
+    else than the run's model is asked had no prefix.
+    """
     asked = state.asked
-    if asked is None:
+    if asked is None or (aside and request.model.seat != state.settings.model.seat):
         return None
+    if aside:
+        told = request.messages[:-1]
+        asked, request = replace(asked, view=asked.view[: len(told)]), replace(request, messages=told)
     fair = state.prompt_tokens - state.slack_tokens
     for layer, block, cause, why in _differences(state, asked, request):
         return PrefixMoved(layer=layer, block=block, cause=cause, why=why, anew_tokens=fair)

@@ -241,7 +241,7 @@ class Driver:
             choice = self._choose(effect.step)
             await self._hands.show(chosen_unseen(self.state, choice))
             request, notes = assemble(self.state, choice, request.max_tokens)
-        if not aside and (change := moved(self.state, request)):
+        if change := moved(self.state, request, aside=bool(aside)):
             await self.record(change)
             if refusal(self.state):
                 return
