@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -33,8 +34,10 @@ from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
+from .summary import compacted
 from .tokens import measured
 
+T = TypeVar("T")
 SCHEME = "sim"
 TABLES = "BRIDLE_MODELS"
 MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
@@ -102,8 +105,14 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request), heard.counted))
+    said = answer_to(heard, request, brain)
+    reply = sealed(heard.codec.family, heard.asked, measured(request, said, heard.counted))
     return heard.codec.speak(reply, stream=request.stream)
+
+
+def answer_to(heard: Heard, request: Request, brain: Callable[[Request], T]) -> T | Reply:
+    """What the brain decides; a summary is the provider's own doing."""
+    return compacted(heard.codec.family, heard.asked, request) if request.compacts else brain(request)
 
 
 def _model(path: str, body: Mapping[str, object]) -> str:

@@ -32,7 +32,7 @@ from ..values.message import Reply
 from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
-from .app import SCHEME, Heard, families_at, hear, models, objection
+from .app import SCHEME, Heard, answer_to, families_at, hear, models, objection
 from .brain import perform
 from .cache import Cache, Layout
 from .faults import Plan, Planned
@@ -201,7 +201,7 @@ class Simulator:
     def _reply(
         self, heard: Heard, request: Request, outgoing: Outgoing, body: Mapping[str, object]
     ) -> Timeline:
-        decided = turn_of(self.brain(request))
+        decided = turn_of(answer_to(heard, request, self.brain))
         if isinstance(decided, Failure):
             return _whole(heard.codec.speak_failure(decided))
         trouble = self._trouble(request, decided.troubles)

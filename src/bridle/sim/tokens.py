@@ -126,7 +126,7 @@ def _part_tokens(part: Part) -> int:
         case Media():
             return PER_IMAGE if part.kind == "image" else PER_FILE
         case Opaque():
-            return count(part.native)
+            return counted(part.text or part.native)
 
 
 def _shortened(parts: tuple[Part, ...], allowance: int) -> tuple[Part, ...]:
