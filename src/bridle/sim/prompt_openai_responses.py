@@ -2,7 +2,7 @@
 
 The provider keeps the prompt of its own accord up to the end of what somebody else said:
 a message of the user, the last of a group of tool outputs, the last of the developer's
-messages at the front.
+messages at the front.  What stands for a conversation is as long as what it says.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ from .prompt import (
     tool_block,
     word,
 )
+from .seals import opened
 from .tokens import PER_MESSAGE
 
+COMPACTION = "compaction"
 DEVELOPERS = ("developer", "system")
 SETTINGS: dict[str, Setting] = {
     "parallel_tool_calls": (lambda body: body.get("parallel_tool_calls"), True),
@@ -86,6 +88,10 @@ def _item(item: Body, body: Body) -> tuple[str, list[Block]]:
         words = [word(mapping(piece).get("text")) for piece in listed(item.get("summary"))]
         key = digest(item.get("encrypted_content") or item.get("id"))
         return "model", [Block(section="messages", kind="thought", key=key, text="\n".join(words))]
+    if kind == COMPACTION and (note := opened(item.get("encrypted_content"))) is not None:
+        tokens = int(note.bound.get("tokens", 0))
+        key = digest(item.get("encrypted_content"))
+        return "model", [Block(section="messages", kind="summary", key=key, lead=tokens)]
     bare = {name: value for name, value in item.items() if name not in ("id", "status")}
     return "model", [Block(section="messages", kind="other", text=shown(bare))]
 

@@ -8,7 +8,7 @@ place of that reasoning in the same reply, so that one can be asked for without 
 
 import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,9 +16,12 @@ from msgspec.structs import replace
 
 from ..values.message import Reply
 from ..values.model import Abilities
-from ..values.parts import Part, Reasoning, Text, ToolCall
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall
 from .rules import Asked, Found, Rule
 from .seals import KEY, opened, seal, trace
+from .tokens import count
+
+Json = dict[str, object]
 
 FAMILY = "openai_responses"
 REASONING, COMPACTION = "reasoning", "compaction"
@@ -73,13 +76,32 @@ def sealed(request: Asked, reply: Reply) -> Reply:
     return replace(reply, parts=tuple(said))
 
 
-def summary(model: str, id_: str) -> dict[str, object]:
-    """The item that stands for a whole conversation."""
-    blob = seal(COMPACTION, FAMILY, model, id=id_)
+def shortened(request: Asked, words: str) -> tuple[Opaque, ...]:
+    """What people said stays, as it was; everything else becomes one sealed item."""
+    mark = trace(request.body)
+    given = request.body.get("input")
+    told: Iterable[Json] = [{"role": "user", "content": given}] if isinstance(given, str) else _items(request)
+    said = [{**item, "content": _content(item)} for item in told if item.get("role") == "user"]
+    kept = [
+        {"id": f"msg_{mark}{at:02x}", "type": "message", "status": "completed", **item}
+        for at, item in enumerate(said)
+    ]
+    items = [*kept, summary(str(request.body.get("model")), f"cmp_{mark}", count(words))]
+    return tuple(Opaque(kind=str(item["type"]), native=_json(item)) for item in items)
+
+
+def summary(model: str, id_: str, tokens: int = 0) -> Json:
+    """The item that stands for a whole conversation, and is as long as what it says."""
+    blob = seal(COMPACTION, FAMILY, model, id=id_, tokens=tokens)
     return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
 
 
-def _sealed_items(request: Asked) -> Iterator[dict[str, object]]:
+def _content(item: Json) -> object:
+    content = item.get("content")
+    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+
+
+def _sealed_items(request: Asked) -> Iterator[Json]:
     for item in _items(request):
         if item.get("type") in (REASONING, COMPACTION) and isinstance(item.get("encrypted_content"), str):
             yield item
@@ -127,16 +149,16 @@ def _check(token: str) -> str:
     return hmac.digest(KEY, token.encode(), "sha256").hex()[:8]
 
 
-def _items(request: Asked) -> Iterator[dict[str, object]]:
+def _items(request: Asked) -> Iterator[Json]:
     given = request.body.get("input")
     yield from (item for item in (given if isinstance(given, list) else ()) if isinstance(item, dict))
 
 
-def _json(members: dict[str, object]) -> str:
+def _json(members: Json) -> str:
     return msgspec.json.encode(members).decode()
 
 
-def _asked(*items: dict[str, object]) -> Asked:
+def _asked(*items: Json) -> Asked:
     return Asked(
         path="/v1/responses",
         headers={},
@@ -147,20 +169,20 @@ def _asked(*items: dict[str, object]) -> Asked:
 
 _REPLY = "0" * 32
 _ITS_ID = Place(_REPLY, 0, NONE).id("rs")
-_THOUGHT: dict[str, object] = {
+_THOUGHT: Json = {
     "type": REASONING,
     "id": _ITS_ID,
     "summary": [],
     "encrypted_content": seal(REASONING, FAMILY, "some-model", id=_ITS_ID),
 }
-_CALL: dict[str, object] = {
+_CALL: Json = {
     "type": "function_call",
     "id": Place(_REPLY, 1, 0).id("fc"),
     "call_id": "call_1",
     "name": "look",
     "arguments": "{}",
 }
-_OUTPUT: dict[str, object] = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
+_OUTPUT: Json = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
 _FOREIGN = seal(REASONING, "another", "some-model", id=_ITS_ID)
 
 RULES: tuple[Rule, ...] = (

@@ -14,9 +14,11 @@ from msgspec.structs import replace
 from ..values.message import Message, Reply, Stop
 from ..values.parts import Opaque, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import Request
+from ..values.usage import Usage
 from .brain import composed
 from .rules import Asked
 from .seals import shortened
+from .tokens import count
 
 LEAD = "Summary of the conversation so far, by a simulated model."
 WORDS_SHOWN = 100
@@ -29,8 +31,10 @@ DETAIL = "compaction"
 
 def compacted(family: str, asked: Asked, request: Request) -> Reply:
     """The answer to a request for a summary."""
-    parts = shortened(family, asked, summary(request))
-    return replace(composed(request, list(parts)), stop=Stop.PAUSED, stop_detail=DETAIL)
+    words = summary(request)
+    parts = shortened(family, asked, words)
+    made = composed(request, list(parts))
+    return replace(made, stop=Stop.PAUSED, stop_detail=DETAIL, usage=Usage(output=count(words)))
 
 
 def summary(request: Request) -> str:
