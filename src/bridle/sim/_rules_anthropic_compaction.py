@@ -33,7 +33,7 @@ COMPACTION = "compaction"
 ON_DEMAND, BY_THRESHOLD = "compact-2026-09-04", "compact-2026-01-12"
 EDITING = "context-management-2025-06-27"
 EDIT, THINKING_EDIT = "compact_20260112", "clear_thinking_20251015"
-TRIGGER_TOKENS_MIN, TRIGGER_TOKENS_DEFAULT = 50_000, 150_000
+TRIGGER_TOKENS_MIN = 50_000
 _FIRST = (
     "{at}: `compaction` block must be sent first, in place of the messages it summarizes; remove those"
     " messages"
@@ -53,9 +53,10 @@ def edit_of(body: Mapping[str, object]) -> Block | None:
     return next((mapping(edit) for edit in edits if mapping(edit).get("type") == EDIT), None)
 
 
-def trigger_of(edit: Block) -> int:
+def trigger_of(edit: Block) -> int | None:
+    """How many tokens are long; None when it does not say."""
     value = mapping(edit.get("trigger")).get("value")
-    return value if isinstance(value, int) else TRIGGER_TOKENS_DEFAULT
+    return value if isinstance(value, int) else None
 
 
 def is_summary(block: Block) -> bool:
@@ -128,7 +129,8 @@ def _edit_unnamed(request: Asked) -> Found | None:
 
 def _early_trigger(request: Asked) -> Found | None:
     for at, edit in enumerate(_edits(request)):
-        if edit.get("type") == EDIT and trigger_of(edit) < TRIGGER_TOKENS_MIN:
+        trigger = trigger_of(edit)
+        if edit.get("type") == EDIT and trigger is not None and trigger < TRIGGER_TOKENS_MIN:
             return {"at": at}
     return None
 
@@ -284,7 +286,10 @@ EDIT_RULES: tuple[Rule, ...] = (
         passes=_editing(_triggered(50_000)),
         offends=_editing(_triggered(49_999)),
         says="context_management.edits.0.compact_20260112: trigger.value must be at least 50000",
-        also=((_editing({**_triggered(9), "type": "clear_tool_uses_20250919"}), ""),),
+        also=(
+            (_editing({**_triggered(9), "type": "clear_tool_uses_20250919"}), ""),
+            (_editing({**_COMPACT, "trigger": {"type": "input_tokens", "value": "many"}}), ""),
+        ),
     ),
     rule(
         "edit-thinking-first",

@@ -153,7 +153,7 @@ DEMAND_RULES: tuple[Rule, ...] = (
         models="that make no summaries on demand",
         passes=_demanding(),
         offends=to(NEWEST, _demanding()),
-        also=((to(NEWEST, asked()), ""),),
+        also=((to(NEWEST, asked()), ""), (to(None, _demanding()), "")),
     ),
     rule(
         "compaction-alone",
@@ -216,6 +216,9 @@ DEMAND_RULES: tuple[Rule, ...] = (
             offends=_demanding(messages=[user("Look"), assistant(text("I look."), call())], **_LOOK),
             says=_UNFINISHED.format(index=1),
             also=(
+                (asked(messages=[user("Look"), assistant(call())]), ""),
+                (_demanding(messages=[]), ""),
+                (_demanding(messages=[user("Look"), user(call())]), ""),
                 (
                     _demanding(messages=[user("Look"), assistant({"type": "server_tool_use"})]),
                     _UNFINISHED.format(index=1),
