@@ -1,6 +1,7 @@
 """Summaries Anthropic makes itself: asked for as it wants it, sent back as they came, told in words elsewhere."""
 
 import json
+from decimal import Decimal
 
 import pytest
 from msgspec.structs import replace
@@ -162,3 +163,36 @@ def test_a_summary_is_paid_for_though_the_reply_itself_counts_nothing(stream):
     decoder.feed(body.encode())
     heard = decoder.close()
     assert (heard.usage, heard.parts, heard.stop) == (usage, (SIGNED,), Stop.PAUSED)
+
+
+def test_what_the_provider_did_on_the_way_is_on_the_bill():
+    """A recorded answer: 83,779 tokens read and 176 written at $5 and $25 a million."""
+    model = find("anthropic:claude-opus-4-6", environ={})
+    none = {"ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 0}
+    rest = {"cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "cache_creation": none}
+    counts = {
+        "input_tokens": 224,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "output_tokens": 22,
+        "server_tool_use": {"web_search_requests": 0},
+        "iterations": [
+            {"input_tokens": 83_555, "output_tokens": 154, **rest, "type": "compaction"},
+            {"input_tokens": 224, "output_tokens": 22, **rest, "type": "message"},
+        ],
+    }
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "model": "claude-opus-4-6",
+        "content": [json.loads(UNSIGNED), {"type": "text", "text": "So."}],
+        "stop_reason": "end_turn",
+        "usage": counts,
+    }
+    decoder = CODEC.decoder(ask(HELLO, model=model), 200, {"content-type": "application/json"})
+    decoder.feed(json.dumps(message).encode())
+    reply = decoder.close()
+    assert reply.parts == (BY_ITSELF, Text(text="So."))
+    assert model.price is not None
+    assert model.price.cost(reply.usage) == Decimal("0.423295")

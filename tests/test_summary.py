@@ -240,3 +240,97 @@ def test_the_prompt_counts_what_the_request_leans_on():
     assert isinstance(made, Reply)
     assert made.usage.prompt > 300
     assert LONG in made.parts[0].text
+
+
+# --- of its own accord --------------------------------------------------------------------------
+
+TALE = "a rather long tale of ships and shoes " * 7_000
+
+
+def edits(**more: Any) -> Extra:
+    edit = {"type": "compact_20260112", "trigger": {"type": "input_tokens", "value": 50_000}, **more}
+    return Extra(name="context_management", json=json.dumps({"edits": [edit]}))
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_prompt_that_gets_long_is_shortened_before_it_is_answered(stream):
+    talk = Talk(BOUND)
+    talk.fields = {"extras": (edits(),), "stream": stream}
+    short = talk.say("Hello")
+    assert [type(part) for part in short.parts] == [Reasoning, Text]
+    asked = talk.request([*talk.messages, Message(role="user", parts=(Text(text=TALE),))])
+    body = put(talk.simulator, asked).body
+    first, second = iterations(body)
+    assert (first["type"], second["type"]) == ("compaction", "message")
+    assert (
+        first["input_tokens"] + first["cache_creation_input_tokens"] + first["cache_read_input_tokens"]
+        > 40_000
+    )
+    assert second["input_tokens"] < 500
+    assert (b"compaction_delta" in body) is stream
+    assert b'"applied_edits":[]' in body
+    long = talk.say(TALE)
+    assert [type(part) for part in long.parts] == [Opaque, Reasoning, Text]
+    assert long.usage.input == first["input_tokens"] + second["input_tokens"]
+    assert long.usage.output == first["output_tokens"] + second["output_tokens"]
+    after = talk.say("And now?")
+    assert after.usage.prompt < 2_000, "nothing is read before the summary"
+    assert [type(part) for part in after.parts] == [Reasoning, Text]
+    assert talk.simulator.refusals == []
+
+
+def test_what_came_before_such_a_summary_may_be_left_out_and_thoughts_behind_it_stay():
+    talk = Talk(BOUND)
+    talk.fields = {"extras": (edits(),)}
+    talk.say("Hello")
+    talk.say(TALE)
+    del talk.messages[:3]
+    talk.say("And now?")
+    assert talk.simulator.refusals == []
+    first = talk.messages[0]
+    (block,) = (part for part in first.parts if isinstance(part, Opaque))
+    other = replace(block, native=json.dumps({"type": "compaction", "content": "Other words."}))
+    talk.messages[0] = replace(first, parts=(other, *first.parts[1:]))
+    refused = talk.ask([*talk.messages, Message(role="user", parts=(Text(text="So?"),))])
+    assert isinstance(refused, Failure)
+    assert refused.kind == "reasoning_refused"
+
+
+def test_it_may_pause_behind_its_summary_and_goes_on_when_it_is_sent_back():
+    talk = Talk(BOUND)
+    talk.fields = {"extras": (edits(pause_after_compaction=True),)}
+    paused = talk.say(TALE)
+    assert [type(part) for part in paused.parts] == [Opaque]
+    assert (paused.stop, paused.stop_detail) == (Stop.PAUSED, "compaction")
+    assert paused.usage.prompt > 40_000
+    answer = talk.ask(talk.messages)
+    assert isinstance(answer, Reply)
+    assert answer.text.startswith("Answer")
+    assert talk.simulator.refusals == []
+
+
+def iterations(body: bytes) -> list[dict[str, Any]]:
+    lines = [line.removeprefix(b"data: ") for line in body.splitlines() if b'"iterations"' in line]
+    return json.loads(lines[-1])["usage"]["iterations"]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_items_that_stand_for_a_conversation_come_before_the_answer_or_alone(stream):
+    talk = Talk(RESPONSES)
+    limit = Extra(name="context_management", json='[{"type":"compaction","compact_threshold":5000}]')
+    talk.fields = {"extras": (limit,), "stream": stream}
+    assert [type(part) for part in talk.say("Hello").parts] == [Reasoning, Text]
+    body = put(talk.simulator, talk.request([Message(role="user", parts=(Text(text=TALE),))])).body
+    assert (b"event: response.compaction.compacting" in body) is stream
+    long = talk.say(TALE)
+    assert [getattr(part, "kind", "") for part in long.parts] == ["compaction", "", ""]
+    talk.say("And now?")
+    trigger = Message(
+        role="system",
+        parts=(Opaque(kind="compaction_trigger", native='{"type":"compaction_trigger"}'),),
+        origin=long.origin,
+    )
+    alone = talk.ask([*talk.messages, trigger])
+    assert isinstance(alone, Reply)
+    assert [part.kind for part in alone.parts] == ["compaction"]
+    assert talk.simulator.refusals == []

@@ -138,6 +138,8 @@ def _in_pieces(item: Block) -> Iterator[Block]:
             for name, prefix in _THOUGHTS.items():
                 for number, part in enumerate(item.get(name, [])):
                     yield from _thought(name, prefix, number, part)
+        case "compaction":
+            yield {"type": "response.compaction.compacting"}
         case "function_call" | "custom_tool_call" as kind:
             inside, prefix = _ARGUMENTS[kind]
             said: str = item[inside]

@@ -34,8 +34,7 @@ from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
-from .summary import compacted
-from .tokens import measured
+from .summary import compacted, weighed
 
 T = TypeVar("T")
 SCHEME = "sim"
@@ -105,8 +104,9 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    said = answer_to(heard, request, brain)
-    reply = sealed(heard.codec.family, heard.asked, measured(request, said, heard.counted))
+    said, family = answer_to(heard, request, brain), heard.codec.family
+    reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
+    reply = sealed(family, heard.asked, reply)
     return heard.codec.speak(reply, stream=request.stream)
 
 

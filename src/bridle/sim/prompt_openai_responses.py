@@ -43,7 +43,7 @@ SETTINGS: dict[str, Setting] = {
 
 def read(body: Body, abilities: Abilities) -> Prompt:
     given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else listed(given)
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _since_summary(listed(given))
     roles: list[str] = []
     messages: list[list[Block]] = []
     for item in map(mapping, items):
@@ -70,6 +70,14 @@ def read(body: Body, abilities: Abilities) -> Prompt:
 
 
 READER = Reader(read=read, account=account)
+
+
+def _since_summary(items: Sequence[object]) -> Sequence[object]:
+    """Of what came before the latest summary only what people said is read."""
+    at = max(
+        (place for place, item in enumerate(items) if mapping(item).get("type") == COMPACTION), default=0
+    )
+    return [*(item for item in items[:at] if mapping(item).get("role") == "user"), *items[at:]]
 
 
 def _item(item: Body, body: Body) -> tuple[str, list[Block]]:

@@ -5,11 +5,10 @@ is a note of what it is bound to, hidden under a keyed digest of itself.  The ke
 the note is complete, so any process can open what any other sealed, and nothing is kept.
 
 What a note is bound to, and where a broken one is refused, differs by family.  Each has a file
-of its own, `seals_FAMILY`, with these members:
+of its own, `seals_FAMILY`, with two members:
 
-    sealed(asked, reply)      the reply with everything sealed that this provider seals
-    RULES                     what it refuses of that when it comes back, asked after all other rules
-    shortened(asked, words)   what it hands out for a whole conversation, where it does such a thing
+    sealed(asked, reply)   the reply with everything sealed that this provider seals
+    RULES                  what it refuses of that when it comes back, asked after all other rules
 
 A family without such a file seals nothing.
 """
@@ -27,7 +26,6 @@ from pkgutil import iter_modules
 import msgspec
 
 from ..values.message import Reply
-from ..values.parts import Opaque
 from ..values.value import Value
 from .rules import Asked, Rule
 
@@ -82,12 +80,6 @@ def trace(value: object, after: str = "") -> str:
 def sealed(family: str, asked: Asked, reply: Reply) -> Reply:
     found = _family(family)
     return found[0](asked, reply) if found else reply
-
-
-def shortened(family: str, asked: Asked, words: str) -> tuple[Opaque, ...]:
-    """Something short that stands for everything in the request, and says these words."""
-    made: tuple[Opaque, ...] = import_module(f"{__package__}.{PREFIX}{family}").shortened(asked, words)
-    return made
 
 
 def sealing_families() -> tuple[str, ...]:

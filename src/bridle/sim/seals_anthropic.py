@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from ..values.message import Reply, Stop
 from ..values.model import Abilities, Origin
 from ..values.parts import Opaque, Reasoning
-from ._rules_anthropic_compaction import COMPACTION, ON_DEMAND, under_preview
+from ._rules_anthropic_compaction import COMPACTION, ON_DEMAND, is_summary, under_preview
 from ._rules_anthropic_shape import (
     NEWEST,
     Block,
@@ -55,18 +55,20 @@ _HEADER = f" That setting requires the `{CONTROLS}` value in the `anthropic-beta
 
 
 def sealed(request: Asked, reply: Reply) -> Reply:
-    return sealed_in(line_of(request), reply)
-
-
-def shortened(request: Asked, words: str) -> tuple[Opaque, ...]:
-    """The block that stands for everything in the request."""
-    block = summary_of(request, words)
-    return (Opaque(kind=COMPACTION, native=msgspec.json.encode(block).decode(), text=words),)
+    line, first = line_of(request), next(iter(reply.parts), None)
+    if isinstance(first, Opaque) and first.kind == COMPACTION:
+        # What is thought behind a summary has nothing else before it.
+        block = msgspec.json.decode(first.native, type=dict[str, object])
+        line = replace(line, said=(Said(place="", message=0, role="assistant", value=block),), stood_for=())
+    return sealed_in(line, reply)
 
 
 def summary_of(request: Asked, words: str) -> Block:
-    """It is bound to its words.  Thoughts that came after what it stands for are taken behind it as well:
-    under the same head, in the next turn, and if the model that made it checks such things."""
+    """A block that stands for everything in the request, bound to its words.
+
+    Thoughts that came after that are taken behind it as well: under the same head, in the next turn, and
+    if the model that made it checks such things.
+    """
     line, said = line_of(request), messages(request)
     ends = [chain[-1] for chain in chains_of(line)] if line.checks_prefix else []
     signature = seal(
@@ -88,10 +90,19 @@ def line_of(request: Asked) -> Line:
         family=FAMILY,
         model=str(field(request, "model")),
         head=head,
-        said=tuple(_said(request)),
+        said=_since_summary(tuple(_said(request))),
         checks_prefix=request.abilities is not None and request.abilities.bound_thinking,
         stood_for=_stood_for(request, head),
     )
+
+
+def _since_summary(said: tuple[Said, ...]) -> tuple[Said, ...]:
+    """Nothing is read before a summary that the provider made of its own accord."""
+    for at in range(len(said) - 1, -1, -1):
+        block = mapping(said[at].value)
+        if is_summary(block) and block.get("signature") is None:
+            return said[at:]
+    return said
 
 
 def _stood_for(request: Asked, head: object) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ place of that reasoning in the same reply, so that one can be asked for without 
 
 import hmac
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
@@ -16,10 +16,9 @@ from msgspec.structs import replace
 
 from ..values.message import Reply
 from ..values.model import Abilities
-from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall
+from ..values.parts import Part, Reasoning, Text, ToolCall
 from .rules import Asked, Found, Rule
 from .seals import KEY, opened, seal, trace
-from .tokens import count
 
 Json = dict[str, object]
 
@@ -76,29 +75,10 @@ def sealed(request: Asked, reply: Reply) -> Reply:
     return replace(reply, parts=tuple(said))
 
 
-def shortened(request: Asked, words: str) -> tuple[Opaque, ...]:
-    """What people said stays, as it was; everything else becomes one sealed item."""
-    mark = trace(request.body)
-    given = request.body.get("input")
-    told: Iterable[Json] = [{"role": "user", "content": given}] if isinstance(given, str) else _items(request)
-    said = [{**item, "content": _content(item)} for item in told if item.get("role") == "user"]
-    kept = [
-        {"id": f"msg_{mark}{at:02x}", "type": "message", "status": "completed", **item}
-        for at, item in enumerate(said)
-    ]
-    items = [*kept, summary(str(request.body.get("model")), f"cmp_{mark}", count(words))]
-    return tuple(Opaque(kind=str(item["type"]), native=_json(item)) for item in items)
-
-
-def summary(model: str, id_: str, tokens: int = 0) -> Json:
+def summary_of(model: str, id_: str, tokens: int = 0) -> Json:
     """The item that stands for a whole conversation, and is as long as what it says."""
     blob = seal(COMPACTION, FAMILY, model, id=id_, tokens=tokens)
     return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
-
-
-def _content(item: Json) -> object:
-    content = item.get("content")
-    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
 
 
 def _sealed_items(request: Asked) -> Iterator[Json]:
@@ -195,7 +175,7 @@ RULES: tuple[Rule, ...] = (
         offends=_asked({**_THOUGHT, "encrypted_content": _FOREIGN}, _CALL, _OUTPUT),
         says=_UNREADABLE.format(which=f"for item {_ITS_ID}"),
         type="invalid_encrypted_content",
-        also=((_asked(summary("some-model", "cmp_1")), ""),),
+        also=((_asked(summary_of("some-model", "cmp_1")), ""),),
     ),
     Rule(
         id="sealed-id",

@@ -1,13 +1,21 @@
-"""What a simulated provider makes of a conversation that it is to shorten.
+"""What a simulated provider makes of a conversation that it shortens: asked to, or because it is long.
 
-No brain is asked: what is short enough and true is enough, and a script must not lose a step to it.  The
+No brain is asked for it: what is short and true is enough, and a script must not lose a step to it.  The
 words tell who said what, each thing by its beginning, the oldest and the newest of them; what an earlier
 summary said comes first.  The same conversation always gives the same words.
 
-In which form they are handed out, and to what they are bound, is the family's (`seals.py`).
+Each family that does such a thing has a file of its own, `summary_FAMILY`, with three members:
+
+    shortened(asked, words)   what it hands out for a whole conversation when it is asked to
+    due(asked)                whether a request lets it do that before it answers, and it is time
+    instead(asked, words)     what it then hands out, in front of the answer
 """
 
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
 
 from msgspec.structs import replace
 
@@ -15,11 +23,13 @@ from ..values.message import Message, Reply, Stop
 from ..values.parts import Opaque, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import Request
 from ..values.usage import Usage
+from ..values.value import Value
 from .brain import composed
+from .prompt import Prompt
 from .rules import Asked
-from .seals import shortened
-from .tokens import count
+from .tokens import PER_MESSAGE, PER_REQUEST, count, measured
 
+PREFIX = "summary_"
 LEAD = "Summary of the conversation so far, by a simulated model."
 WORDS_SHOWN = 100
 """Characters of each thing that was said."""
@@ -29,12 +39,38 @@ DETAIL = "compaction"
 """What every wire that has such a thing calls it."""
 
 
+class Due(Value):
+    """It is time to shorten the conversation."""
+
+    pauses: bool = False
+    """Nothing is answered after it."""
+
+
 def compacted(family: str, asked: Asked, request: Request) -> Reply:
     """The answer to a request for a summary."""
+    module = _family(family)
+    assert module is not None, "only a family that shortens conversations reads a request for it"
     words = summary(request)
-    parts = shortened(family, asked, words)
-    made = composed(request, list(parts))
-    return replace(made, stop=Stop.PAUSED, stop_detail=DETAIL, usage=Usage(output=count(words)))
+    return _alone(request, module.shortened(asked, words), words)
+
+
+def weighed(
+    family: str, asked: Asked, request: Request, reply: Reply, usage: Usage | None, prompt: Prompt | None
+) -> tuple[Reply, Usage | None]:
+    """The reply with its counts, behind a summary where one is due; and what that took, if anything."""
+    module = _family(family)
+    due: Due | None = module.due(asked) if module is not None and not request.compacts else None
+    if module is None or due is None or usage is None or prompt is None:
+        return measured(request, reply, usage), None
+    words = summary(request)
+    parts: tuple[Opaque, ...] = module.instead(asked, words)
+    made = replace(usage, output=count(words))
+    if due.pauses:
+        return replace(_alone(request, parts, words), usage=made), made
+    head = sum(block.tokens for block in prompt.blocks if block.section != "messages")
+    short = Usage(input=PER_REQUEST + head + PER_MESSAGE + count(words))
+    answer = measured(request, reply, short)
+    return replace(answer, parts=(*parts, *answer.parts), usage=made + answer.usage), made
 
 
 def summary(request: Request) -> str:
@@ -43,6 +79,17 @@ def summary(request: Request) -> str:
     if left_out > 0:
         told = [*told[:FIRST_SHOWN], f"({left_out} more)", *told[-LAST_SHOWN:]]
     return "\n".join((LEAD, *told))
+
+
+def _alone(request: Request, parts: tuple[Opaque, ...], words: str) -> Reply:
+    made = composed(request, list(parts))
+    return replace(made, stop=Stop.PAUSED, stop_detail=DETAIL, usage=Usage(output=count(words)))
+
+
+@cache
+def _family(family: str) -> ModuleType | None:
+    name = f"{__package__}.{PREFIX}{family}"
+    return import_module(name) if find_spec(name) else None
 
 
 def _lines(message: Message) -> Iterator[str]:
@@ -56,7 +103,7 @@ def _lines(message: Message) -> Iterator[str]:
                 yield f"brought: {_begun(part.text)}"
             case Opaque(text=text) if text:
                 yield f"earlier: {_begun(text.removeprefix(LEAD), EARLIER_SHOWN)}"
-            case Reasoning() | Opaque():
+            case Text() | Reasoning() | Opaque():
                 pass
             case _:
                 yield f"{message.role}: (a file or picture)"
