@@ -334,3 +334,20 @@ def test_items_that_stand_for_a_conversation_come_before_the_answer_or_alone(str
     assert isinstance(alone, Reply)
     assert [part.kind for part in alone.parts] == ["compaction"]
     assert talk.simulator.refusals == []
+
+
+@pytest.mark.parametrize("long_talk", [BOUND, RESPONSES], indirect=True)
+def test_the_model_reads_what_was_made_for_it(long_talk):
+    heard: list[str] = []
+
+    def listening(request: Request) -> Reply:
+        parts = [part for message in request.messages for part in message.parts]
+        heard.extend(part.text for part in parts if isinstance(part, Opaque) and part.kind == "compaction")
+        return thinking_aloud(request)
+
+    long_talk.shorten(8)
+    long_talk.simulator.brain = listening
+    long_talk.say("What was it about?")
+    (words,) = heard
+    assert words.startswith(LEAD)
+    assert "user: Tell me tale 3." in words

@@ -34,7 +34,7 @@ from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
-from .summary import compacted, weighed
+from .summary import as_read, compacted, weighed
 
 T = TypeVar("T")
 SCHEME = "sim"
@@ -81,6 +81,7 @@ def hear(outgoing: Outgoing) -> Heard:
     )
     if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
+        request = as_read(codec.family, request)
     manners = profile_of(codec.family, model, tables)
     return Heard(codec=codec, asked=asked, request=request, manners=manners, prompt=prompt)
 

@@ -25,7 +25,7 @@ from .prompt import (
     tool_block,
     word,
 )
-from .seals import opened
+from .seals_openai_responses import words_in
 from .tokens import PER_MESSAGE
 
 COMPACTION = "compaction"
@@ -96,10 +96,8 @@ def _item(item: Body, body: Body) -> tuple[str, list[Block]]:
         words = [word(mapping(piece).get("text")) for piece in listed(item.get("summary"))]
         key = digest(item.get("encrypted_content") or item.get("id"))
         return "model", [Block(section="messages", kind="thought", key=key, text="\n".join(words))]
-    if kind == COMPACTION and (note := opened(item.get("encrypted_content"))) is not None:
-        tokens = int(note.bound.get("tokens", 0))
-        key = digest(item.get("encrypted_content"))
-        return "model", [Block(section="messages", kind="summary", key=key, lead=tokens)]
+    if said := words_in(item):
+        return "model", [Block(section="messages", kind="summary", text=said)]
     bare = {name: value for name, value in item.items() if name not in ("id", "status")}
     return "model", [Block(section="messages", kind="other", text=shown(bare))]
 

@@ -8,7 +8,7 @@ place of that reasoning in the same reply, so that one can be asked for without 
 
 import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -75,10 +75,16 @@ def sealed(request: Asked, reply: Reply) -> Reply:
     return replace(reply, parts=tuple(said))
 
 
-def summary_of(model: str, id_: str, tokens: int = 0) -> Json:
-    """The item that stands for a whole conversation, and is as long as what it says."""
-    blob = seal(COMPACTION, FAMILY, model, id=id_, tokens=tokens)
+def summary_of(model: str, id_: str, words: str = "") -> Json:
+    """The item that stands for a whole conversation, and holds what nobody else can read."""
+    blob = seal(COMPACTION, FAMILY, model, id=id_, says=words)
     return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
+
+
+def words_in(item: Mapping[str, object]) -> str:
+    """What such an item says; nothing when it was not sealed here."""
+    note = opened(item.get("encrypted_content")) if item.get("type") == COMPACTION else None
+    return str(note.bound.get("says", "")) if note is not None else ""
 
 
 def _sealed_items(request: Asked) -> Iterator[Json]:

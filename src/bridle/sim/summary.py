@@ -4,11 +4,12 @@ No brain is asked for it: what is short and true is enough, and a script must no
 words tell who said what, each thing by its beginning, the oldest and the newest of them; what an earlier
 summary said comes first.  The same conversation always gives the same words.
 
-Each family that does such a thing has a file of its own, `summary_FAMILY`, with three members:
+Each family that does such a thing has a file of its own, `summary_FAMILY`, with these members:
 
     shortened(asked, words)   what it hands out for a whole conversation when it is asked to
     due(asked)                whether a request lets it do that before it answers, and it is time
     instead(asked, words)     what it then hands out, in front of the answer
+    told(item)                the words of what it handed out, which its models can read
 """
 
 from collections.abc import Iterator
@@ -16,11 +17,12 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
+from typing import TypeGuard
 
 from msgspec.structs import replace
 
 from ..values.message import Message, Reply, Stop
-from ..values.parts import Opaque, Reasoning, Text, ToolCall, ToolResult
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
@@ -54,6 +56,22 @@ def compacted(family: str, asked: Asked, request: Request) -> Reply:
     return _alone(request, module.shortened(asked, words), words)
 
 
+def as_read(family: str, request: Request) -> Request:
+    """The request as the provider's own models read it: what was sealed for them is open to them."""
+    module = _family(family)
+    sealed = module is not None and any(_is_sealed(part) for each in request.messages for part in each.parts)
+    if module is None or not sealed:
+        return request
+
+    def opened(message: Message) -> Message:
+        parts = (
+            replace(part, text=module.told(part)) if _is_sealed(part) else part for part in message.parts
+        )
+        return replace(message, parts=tuple(parts))
+
+    return replace(request, messages=tuple(map(opened, request.messages)))
+
+
 def weighed(
     family: str, asked: Asked, request: Request, reply: Reply, usage: Usage | None, prompt: Prompt | None
 ) -> tuple[Reply, Usage | None]:
@@ -79,6 +97,10 @@ def summary(request: Request) -> str:
     if left_out > 0:
         told = [*told[:FIRST_SHOWN], f"({left_out} more)", *told[-LAST_SHOWN:]]
     return "\n".join((LEAD, *told))
+
+
+def _is_sealed(part: Part) -> TypeGuard[Opaque]:
+    return isinstance(part, Opaque) and part.kind == DETAIL and not part.text
 
 
 def _alone(request: Request, parts: tuple[Opaque, ...], words: str) -> Reply:

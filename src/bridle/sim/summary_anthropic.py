@@ -26,5 +26,9 @@ def due(asked: Asked) -> Due | None:
     return Due(pauses=edit.get("pause_after_compaction") is True)
 
 
+def told(part: Opaque) -> str:
+    return part.text
+
+
 def _opaque(block: object, words: str) -> Opaque:
     return Opaque(kind=COMPACTION, native=msgspec.json.encode(block).decode(), text=words)

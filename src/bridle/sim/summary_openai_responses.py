@@ -14,9 +14,8 @@ from ._rules_openai_responses_shape import items
 from ._rules_openai_shape import Block, field, listed, mapping
 from .rules import Asked
 from .seals import trace
-from .seals_openai_responses import summary_of
+from .seals_openai_responses import summary_of, words_in
 from .summary import Due
-from .tokens import count
 
 
 def shortened(asked: Asked, words: str) -> tuple[Opaque, ...]:
@@ -31,8 +30,13 @@ def shortened(asked: Asked, words: str) -> tuple[Opaque, ...]:
 
 
 def instead(asked: Asked, words: str) -> tuple[Opaque, ...]:
-    sealed = summary_of(str(field(asked, "model")), f"cmp_{trace(asked.body)}", count(words))
+    sealed = summary_of(str(field(asked, "model")), f"cmp_{trace(asked.body)}", words)
     return (_opaque(sealed),)
+
+
+def told(part: Opaque) -> str:
+    item = msgspec.json.decode(part.native, type=dict[str, object])
+    return words_in(item)
 
 
 def due(asked: Asked) -> Due | None:
