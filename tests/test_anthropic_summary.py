@@ -50,7 +50,8 @@ def test_a_summary_is_asked_for_without_what_it_excludes():
         sampling=Sampling(stop_sequences=("END",)),
         output=OutputSpec(name="shape", parameters='{"type":"object","properties":{}}'),
         thinking=Thinking(mode="adaptive", effort="low"),
-        extras=(EDITS, Extra(name="compaction", json='{"instructions":"Briefly."}')),
+        summary_words=" Briefly. ",
+        extras=(EDITS,),
     )
     body, betas = sent(asked)
     assert body["compaction"] == {"type": "summarize", "instructions": "Briefly."}
@@ -142,7 +143,8 @@ def test_the_codec_obeys_its_laws_with_summaries():
             BYE,
             compacts=True,
             max_tokens=900,
-            extras=(Extra(name="compaction", json='{"instructions":"x"}'),),
+            summary_words="Briefly.",
+            extras=(Extra(name="compaction", json='{"tomorrow":1}'),),
         ),
         ask(summed_up(), BYE, max_tokens=900),
     ]

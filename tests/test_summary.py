@@ -81,25 +81,31 @@ def test_it_tells_who_said_what_and_is_always_the_same():
     called = ToolCall(id="c1", name="look", arguments='{"where":"left"}')
     picture = Media(kind="image", media_type="image/png", data="AAAA")
     messages = (
-        Message(role="user", parts=(Opaque(kind="compaction", native="{}", text=f"{LEAD}\nuser: Hi"),)),
+        Message(
+            role="user",
+            parts=(Opaque(kind="compaction", native="{}", text=f"{LEAD}\nuser: Hi\nbrought: a key"),),
+        ),
         Message(role="user", parts=(Text(text=LONG), picture)),
         Message(role="assistant", parts=(Reasoning(text="hush"), called)),
         Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="a  door"),)),)),
     )
     request = Request(model=find(BOUND, environ={}), messages=messages)
     lines = summary(request).splitlines()
-    assert lines[:2] == [LEAD, "earlier: user: Hi"]
-    assert lines[2].startswith("user: a rather long tale")
-    assert lines[3:] == [
+    assert lines[:3] == [LEAD, "user: Hi", "earlier: brought: a key"]
+    assert lines[3].startswith("user: a rather long tale")
+    assert lines[4:] == [
         "user: (a file or picture)",
         'called look {"where":"left"}',
         "brought: a door",
     ]
     assert "hush" not in summary(request)
     assert summary(request) == summary(request)
-    many = summary(replace(request, messages=messages * 30))
+    many = summary(replace(request, messages=(*messages[:2], *messages[2:] * 30)))
     assert len(many.splitlines()) < 20
     assert "more)" in many
+    assert "\nuser: Hi\n" in summary(
+        replace(request, messages=messages[2:] * 30 + messages[:1] + messages[2:] * 30)
+    )
 
 
 @pytest.mark.parametrize("long_talk", MODELS, indirect=True)

@@ -75,7 +75,7 @@ def read(request: HttpRequest) -> Request:
     extras = {name: value for name, value in raw.items() if name in body and name not in _TAKEN}
     thinking, output = _thinking(body, extras), _output(raw, body, extras)
     compared_to = _compared_to(body.get("diagnostics"), extras)
-    compacts = _compacts(body.get("compaction"), extras)
+    compacts, words = _compacts(body.get("compaction"), extras)
     choice = _tool_choice(body.get("tool_choice"))
     if choice is None:
         extras["tool_choice"] = raw["tool_choice"]
@@ -94,6 +94,7 @@ def read(request: HttpRequest) -> Request:
         compared_to=compared_to,
         stream=body.get("stream") is True or streams,
         compacts=compacts,
+        summary_words=words,
         extras=tuple(
             Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
         ),
@@ -287,15 +288,21 @@ def _tool_choice(choice: object) -> ToolChoice | None:
     )
 
 
-def _compacts(wanted: object, extras: dict[str, bytes]) -> bool:
-    """Whether a summary is asked for; what else is said about it stays an extra."""
+def _compacts(wanted: object, extras: dict[str, bytes]) -> tuple[bool, str]:
+    """Whether a summary is asked for, and in which words; what else is said about it stays an extra."""
     if not isinstance(wanted, dict) or wanted.get("type") != COMPACTS["type"]:
-        return False
-    rest = {name: value for name, value in wanted.items() if name != "type" and value is not None}
+        return False, ""
+    told = wanted.get("instructions")
+    words = told.strip() if isinstance(told, str) else ""
+    rest = {
+        name: value
+        for name, value in wanted.items()
+        if name != "type" and value is not None and not (name == "instructions" and isinstance(told, str))
+    }
     extras.pop("compaction", None)
     if rest:
         extras["compaction"] = dumps(rest)
-    return True
+    return True, words
 
 
 def _thinking(body: dict[str, Any], extras: dict[str, bytes]) -> Thinking | None:

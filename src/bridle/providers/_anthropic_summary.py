@@ -19,12 +19,13 @@ from msgspec.structs import replace
 from ..values.parts import Opaque
 from ..values.request import Request, ToolChoice
 from ._anthropic_blocks import COMPACTION, FAMILY
-from ._json import loads
+from ._json import loads, mended
 
 BETA_HEADER = "anthropic-beta"
 ON_DEMAND, BY_THRESHOLD = "compact-2026-09-04", "compact-2026-01-12"
 EDITS, EDIT = "context_management", "compact_20260112"
 COMPACTS: dict[str, Any] = {"type": "summarize"}
+WORDS_LENGTH_MAX = 16_384
 _APART = re.compile(r"\s*,\s*")
 
 
@@ -41,6 +42,11 @@ def betas(request: Request, named: str) -> str:
 def compacts_by_itself(request: Request) -> bool:
     """Whether the provider is asked to make the conversation short when it gets long."""
     return any(extra.name == EDITS and EDIT in extra.json for extra in request.extras)
+
+
+def wish_for_a_summary(request: Request) -> dict[str, Any]:
+    words = mended(request.summary_words.strip())[:WORDS_LENGTH_MAX]
+    return {**COMPACTS, "instructions": words} if words else dict(COMPACTS)
 
 
 def without_what_it_excludes(request: Request) -> Request:

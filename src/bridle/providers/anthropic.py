@@ -34,7 +34,13 @@ from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
 from ._anthropic_read import read
 from ._anthropic_speak import speak
-from ._anthropic_summary import BETA_HEADER, COMPACTS, betas, compacts_by_itself, without_what_it_excludes
+from ._anthropic_summary import (
+    BETA_HEADER,
+    betas,
+    compacts_by_itself,
+    wish_for_a_summary,
+    without_what_it_excludes,
+)
 from ._anthropic_write import KeptLine, Manner
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
@@ -207,7 +213,7 @@ def _tail(request: Request, dialect: Dialect) -> bytes:
     if request.compared_to and all(extra.name != "diagnostics" for extra in request.extras):
         fields["diagnostics"] = {"previous_message_id": request.compared_to}
     if request.compacts:
-        fields["compaction"] = dict(COMPACTS)
+        fields["compaction"] = wish_for_a_summary(request)
     for extra in request.extras:
         _add(fields, extra)
     if dialect.body_version:

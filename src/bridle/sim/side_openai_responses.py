@@ -104,7 +104,7 @@ def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None
 
 def _kept_as(keeping: Keeping, item: Json) -> Json:
     """With an id; but what was sealed has one inside, and another would break the seal."""
-    return item if item.get("type") == "reasoning" else keeping.named(item, prefix_of(item))
+    return item if item.get("type") in ("reasoning", "compaction") else keeping.named(item, prefix_of(item))
 
 
 def count(house: House, knock: Knock) -> Json | Failure:

@@ -1,8 +1,8 @@
 """What a simulated provider makes of a conversation that it shortens: asked to, or because it is long.
 
 No brain is asked for it: what is short and true is enough, and a script must not lose a step to it.  The
-words tell who said what, each thing by its beginning, the oldest and the newest of them; what an earlier
-summary said comes first.  The same conversation always gives the same words.
+words tell who said what, each thing by its beginning: all that people said, of the rest the oldest and the
+newest.  What an earlier summary said comes first.  The same conversation always gives the same words.
 
 Each family that does such a thing has a file of its own, `summary_FAMILY`, with these members:
 
@@ -36,6 +36,7 @@ LEAD = "Summary of the conversation so far, by a simulated model."
 WORDS_SHOWN = 100
 """Characters of each thing that was said."""
 EARLIER_SHOWN = 1_000
+SAID = "user: "
 FIRST_SHOWN, LAST_SHOWN = 4, 12
 DETAIL = "compaction"
 """What every wire that has such a thing calls it."""
@@ -93,10 +94,11 @@ def weighed(
 
 def summary(request: Request) -> str:
     told = [line for message in request.messages for line in _lines(message)]
-    left_out = len(told) - FIRST_SHOWN - LAST_SHOWN
-    if left_out > 0:
-        told = [*told[:FIRST_SHOWN], f"({left_out} more)", *told[-LAST_SHOWN:]]
-    return "\n".join((LEAD, *told))
+    middle = told[FIRST_SHOWN : max(FIRST_SHOWN, len(told) - LAST_SHOWN)]
+    said = [line for line in middle if line.startswith(SAID)]
+    more = [f"({len(middle) - len(said)} more)"] if len(middle) > len(said) else []
+    last = told[max(FIRST_SHOWN, len(told) - LAST_SHOWN) :]
+    return "\n".join((LEAD, *told[:FIRST_SHOWN], *said, *more, *last))
 
 
 def _is_sealed(part: Part) -> TypeGuard[Opaque]:
@@ -124,7 +126,10 @@ def _lines(message: Message) -> Iterator[str]:
             case ToolResult():
                 yield f"brought: {_begun(part.text)}"
             case Opaque(text=text) if text:
-                yield f"earlier: {_begun(text.removeprefix(LEAD), EARLIER_SHOWN)}"
+                lines = text.removeprefix(LEAD).strip().splitlines()
+                yield from (line for line in lines if line.startswith(SAID))
+                rest = " ".join(line for line in lines if not line.startswith(SAID))
+                yield from (f"earlier: {_begun(rest, EARLIER_SHOWN)}" for _ in rest[:1])
             case Text() | Reasoning() | Opaque():
                 pass
             case _:

@@ -116,4 +116,6 @@ class Request(Value):
     compacts: bool = False
     """Asks for no answer, but for something short that stands for the whole conversation from then on, made
     by the provider and in a form it takes back: only where it can do that (`Abilities.compaction`)."""
+    summary_words: str = ""
+    """How that is to be done, in words of ours; for providers that listen to such words."""
     extras: tuple[Extra, ...] = ()
