@@ -12,8 +12,8 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing.provider import ProviderSim
 from bridle.values import event as e
 from bridle.values.message import Message
-from bridle.values.parts import Opaque, Reasoning, Text
-from long_walks import FAMILIES, PROMPT, Walk, folded, walker, words_of
+from bridle.values.parts import Opaque, Text
+from long_walks import FAMILIES, PROMPT, Walk, walker, words_of
 
 BOUND, RESPONSES = FAMILIES["anthropic"], FAMILIES["openai_responses"]
 FREE = "sim:anthropic/claude-sonnet-4-6"
@@ -171,7 +171,7 @@ def test_another_family_goes_on_with_the_words(here, there):
     assert PROMPT.format(20).encode() in first
     summarised = b"Summary of the steps" in first
     assert summarised is (here == BOUND), "where there are no words, what was said is said again"
-    back = walk_on(here, store=walk.store, think=False)
+    back = walk_on(here, store=walk.store, think=False, context_tokens=60_000)
     back.provider, back.line = walk.provider, walk.line
     back.run(27)
     assert walk.provider.refusals == []
@@ -189,6 +189,7 @@ def test_it_is_not_asked_for_where_somebody_chose_otherwise(wish):
     assert asked_for(walk, native=True) == []
 
 
+@pytest.mark.refusals
 def test_a_provider_that_refuses_it_is_not_asked_twice_and_the_run_goes_on():
     """The tables say that it can; it says that it cannot."""
     walk = walk_on("sim:anthropic/claude-haiku-4-5", think=False, refusals=True)
@@ -253,8 +254,3 @@ def test_people_are_safe_when_they_are_quoted_kept_or_restated():
     assert not is_safe((silent,), from_people, bound)
     assert is_safe((kept, silent), from_people, bound)
     assert is_safe((silent,), from_people, free)
-
-
-def test_reasoning_is_no_summary():
-    assert not folded(()).run.squeeze.made
-    assert Reasoning(text="x").text == "x"

@@ -146,6 +146,7 @@ def test_thoughts_behind_the_summary_are_taken(long_talk):
     assert len(kept) == 3
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize("long_talk", [BOUND], indirect=True)
 @pytest.mark.parametrize(
     ("count", "spoil"),
@@ -167,6 +168,7 @@ def test_thoughts_that_do_not_follow_it_are_refused(long_talk, count, spoil):
     assert refused.kind == "reasoning_refused"
 
 
+@pytest.mark.refusals
 def test_thoughts_behind_a_summary_of_a_model_that_checks_nothing_are_refused():
     talk = Talk(BOUND)
     for number in range(3):
@@ -180,6 +182,7 @@ def test_thoughts_behind_a_summary_of_a_model_that_checks_nothing_are_refused():
     assert refused.kind == "reasoning_refused"
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize("long_talk", [BOUND], indirect=True)
 def test_the_summary_itself_is_bound_and_stands_first(long_talk):
     long_talk.shorten(8)
@@ -204,6 +207,7 @@ def test_the_summary_itself_is_bound_and_stands_first(long_talk):
     assert told_of(first, bye) == "compaction_block_misplaced" or told_of(first, bye).startswith("invalid")
 
 
+@pytest.mark.refusals
 def test_nothing_to_say_and_too_little_room():
     talk = Talk(BOUND)
     nothing = talk.ask((), compacts=True)
@@ -216,6 +220,7 @@ def test_nothing_to_say_and_too_little_room():
     assert cut.usage.prompt > 100
 
 
+@pytest.mark.refusals
 def test_models_that_cannot_say_so():
     talk = Talk(OLD)
     talk.say("Hello")
@@ -285,6 +290,7 @@ def test_a_prompt_that_gets_long_is_shortened_before_it_is_answered(stream):
     assert talk.simulator.refusals == []
 
 
+@pytest.mark.refusals
 def test_what_came_before_such_a_summary_may_be_left_out_and_thoughts_behind_it_stay():
     talk = Talk(BOUND)
     talk.fields = {"extras": (edits(),)}
