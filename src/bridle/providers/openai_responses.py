@@ -267,7 +267,7 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
 
 
 def _short_tail(request: Request, extras: Mapping[str, Any]) -> bytes:
-    """Without its tools nothing of the prompt was kept, nor is it asked for again: keeping is not paid for."""
+    """Without its tools nothing of the prompt was kept, and none is asked for again: keeping is not paid."""
     fields = {OPTIONS: UNKEPT} if takes_points(request.model.abilities) else {}
     fields |= {name: extras[name] for name in TAKEN_TO_COMPACT if name in extras}
     return b"]" + (b"," + dumps(fields)[1:-1] if fields else b"")
