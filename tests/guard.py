@@ -47,7 +47,7 @@ BYTES = {
     "decoding": (
         r"\.decoder\(",
         """
-        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py
+        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py test_anthropic_summary.py
         test_bedrock_converse_decode.py test_bedrock_converse_failures.py
         test_bedrock_converse_quirks.py test_codecs.py test_costs.py test_eventstream.py
         test_failures.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
@@ -61,10 +61,11 @@ BYTES = {
         r"InProcessTransport\(",
         """
         sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_failures.py test_faults.py
-        test_forensics.py test_inprocess.py test_lineage.py test_marking.py test_prefix.py test_retry.py test_simulator.py
+        test_forensics.py test_gathering.py test_inprocess.py test_layers.py test_lineage.py test_marking.py
+        test_memory.py test_prefix.py test_retry.py test_simulator.py
         """,
     ),
-    "transports": (r"def open\(self", "test_early.py test_large_catalogue.py"),
+    "transports": (r"def open\(self", "test_early.py test_large_catalogue.py test_memory.py"),
     "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py"),
 }
 """By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Media, Text, tool
+from bridle import Agent, Budget, Compaction, Media, Text, tool
 from bridle.core.handoff import legal
 from bridle.core.loop import apply
 from bridle.core.state import State
@@ -17,7 +17,7 @@ from bridle.testing.provider import ProviderSim
 from bridle.values import event as e
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
-from bridle.values.parts import Reasoning, ToolCall
+from bridle.values.parts import Opaque, Reasoning, ToolCall
 
 ASKED = "Pause the work here"
 PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -66,7 +66,7 @@ def everything(request):
 
 def words_of(message):
     for part in message.parts:
-        if isinstance(part, Text):
+        if isinstance(part, Text | Opaque):
             yield part.text
         for inner in getattr(part, "parts", ()):
             if isinstance(inner, Text):
@@ -93,7 +93,10 @@ def shoot_at(lines=0):
 
 
 class Walk:
-    def __init__(self, model, *, brain=None, tools=None, store=None, refusals=False, **options):
+    def __init__(self, model, *, brain=None, tools=None, store=None, refusals=False, native=False, **options):
+        wish = options.get("compaction", Compaction())
+        if isinstance(wish, Compaction):
+            options["compaction"] = replace(wish, native=native)
         self.clock = FakeClock()
         self.provider = ProviderSim(brain=brain or walker(), clock=self.clock, refusals=refusals)
         self.store = store or MemoryStore()

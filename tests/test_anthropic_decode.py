@@ -104,7 +104,7 @@ def test_all_laws_hold_for_what_only_this_family_says():
                 (Stop.DONE, "stop_sequence: END: now"),
                 (Stop.PAUSED, "pause_turn"),
                 (Stop.CONTEXT, "model_context_window_exceeded"),
-                (Stop.OTHER, "compaction"),
+                (Stop.PAUSED, "compaction"),
                 (Stop.OTHER, "tomorrow"),
             )
         ),
@@ -199,7 +199,7 @@ def test_unknown_things_are_passed_over_or_kept():
         stopped("tomorrow", usage={"output_tokens": None}),
     )
     assert reply.parts == (
-        Opaque(kind="compaction", native='{"type":"compaction","content":"so far"}'),
+        Opaque(kind="compaction", native='{"type":"compaction","content":"so far"}', text="so far"),
         Opaque(
             kind="server_tool_use", native='{"type":"server_tool_use","id":"s","name":"n","input":{"q":"x"}}'
         ),

@@ -54,6 +54,7 @@ def test_a_vendor_and_a_model():
         cache_minimum_tokens=512,
         thinking_default="adaptive",
         effort_default="high",
+        compaction=True,
     )
 
 

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from bridle.providers import load
 from bridle.providers.openai_responses import Dialect, ResponsesCodec
-from bridle.testing.codecs import check_codec
+from bridle.testing.codecs import check_codec, requests_are_read_as_written
 from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Abilities, Endpoint, Model, Origin
@@ -660,3 +660,62 @@ def test_kept_items_are_written_anew_when_other_tools_are_outside():
     for deferred in ((ToolSpec(name="b"),), (), (ToolSpec(name="b", description="Other."),)):
         request = ask(*line, tools=(ToolSpec(name="look"),), deferred=deferred)
         assert CODEC.encode(request, kept).body == CODEC.encode(request).body
+
+
+# --- conversations made short -------------------------------------------------------------------
+
+SHORT = (
+    Opaque(
+        kind="message",
+        native='{"id":"msg_1","type":"message","role":"user","content":[{"type":"input_text","text":"Hi ü"}]}',
+        text="Hi ü",
+    ),
+    Opaque(kind="compaction", native='{"id":"cmp_1","type":"compaction","encrypted_content":"gAAA"}'),
+)
+
+
+def test_a_conversation_is_made_short_at_a_path_that_takes_little():
+    asked = Request(
+        model=MODEL,
+        system=(Text(text="Be brief."),),
+        tools=(ToolSpec(name="look"),),
+        messages=(Message(role="user", parts=(Text(text="Hi"),)),),
+        max_tokens=500,
+        compacts=True,
+        extras=(Extra(name="prompt_cache_key", json='"k"'), Extra(name="include", json='["x"]')),
+    )
+    encoded = CODEC.encode(asked)
+    assert encoded.path == "/responses/compact"
+    assert json.loads(encoded.body) == {
+        "model": MODEL.id,
+        "instructions": "Be brief.",
+        "input": [{"type": "message", "role": "user", "content": "Hi"}],
+        "prompt_cache_key": "k",
+    }
+
+
+def test_what_came_of_it_goes_back_as_it_came_and_to_others_in_words():
+    origin = Origin(family="openai_responses", endpoint=MODEL.endpoint.home, model=MODEL.id)
+    bye = Message(role="user", parts=(Text(text="Bye"),))
+    short = Message(role="user", parts=SHORT, origin=origin)
+    body = CODEC.encode(Request(model=MODEL, messages=(short, bye))).body
+    assert ",".join(part.native for part in SHORT).encode() in body
+    elsewhere = replace(short, origin=replace(origin, endpoint="elsewhere"))
+    body = CODEC.encode(Request(model=MODEL, messages=(elsewhere, bye))).body
+    assert b"gAAA" not in body
+    assert "Hi ü" in body.decode()
+
+
+def test_the_laws_hold_for_it():
+    origin = Origin(family="openai_responses", endpoint="openai_responses", model="model-1")
+    reply = Reply(
+        parts=SHORT,
+        stop=Stop.PAUSED,
+        stop_detail="compaction",
+        origin=origin,
+        usage=Usage(input=5, cache_read=6, output=7),
+        id="resp_1",
+    )
+    asked = ask(user("Hi"), compacts=True, stream=False)
+    requests_are_read_as_written(CODEC, asked, forget)
+    check_codec(CODEC, replies=[reply], forget=forget)

@@ -60,8 +60,10 @@ MAIN = re.compile(
 )
 """Where models are asked; what else providers offer has rules of its own."""
 
-ASSUMED_HEADERS = {"anthropic": {"anthropic-version": "2023-06-01"}}
-"""What every request has, for recordings whose headers were not kept."""
+ASSUMED_HEADERS = {
+    "anthropic": {"anthropic-version": "2023-06-01", "anthropic-beta": "compact-2026-01-12"},
+}
+"""What every request has, for recordings whose headers were not kept; and what some of them had to have."""
 
 _ANYTHING = Abilities(
     context_tokens=10**9,

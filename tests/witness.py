@@ -26,6 +26,8 @@ LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "toolConfig", "cachedContent")
 CHAINED = ("previous_response_id", "conversation")
 """Where a provider is told to go on from what it kept, its prompt does not stand in the request."""
+BARE = "/responses/compact"
+"""A path that takes a conversation without its tools: what is asked there has another beginning."""
 MARK = re.compile(rb',?"(?:cache_control|prompt_cache_breakpoint)":\{[^{}]*\}|,?\{"cachePoint":\{[^{}]*\}\}')
 """Where a prompt is to be kept is no part of it."""
 _raw = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -65,7 +67,7 @@ class Account:
         self.asked[name] += 1
         self.where[name] = url
         log, aside = self._open.get(digest, (None, ""))
-        if log not in self._logs or aside == "elsewhere":
+        if log not in self._logs or aside == "elsewhere" or (aside and url.endswith(BARE)):
             return
         last, told = self._logs[log]
         prefix = prefix_of(body)

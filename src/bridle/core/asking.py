@@ -111,9 +111,13 @@ def _patience(state: State) -> Wait | GivenUp:
 
 
 def _by_itself(state: State) -> State | None:
-    """Where somebody else was to write a summary and cannot, the run's own model does."""
+    """Where somebody else was to write a summary, or the provider, and cannot, the run's own model does."""
     wanted = compaction(state)
-    if not isinstance(wanted, SummaryWanted) or wanted.request.model.seat == state.settings.model.seat:
+    if not isinstance(wanted, SummaryWanted):
+        return None
+    if wanted.request.compacts:
+        return replace(state, run=replace(state.run, squeeze=replace(state.run.squeeze, plain=True)))
+    if wanted.request.model.seat == state.settings.model.seat:
         return None
     return replace(state, run=replace(state.run, squeeze=replace(state.run.squeeze, own=True)))
 

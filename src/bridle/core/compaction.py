@@ -24,6 +24,7 @@ from ..values.message import Message
 from ..values.parts import Part, Text, ToolResult
 from ..values.request import Request
 from ..values.value import Value
+from . import precis
 from .effects import Compact, End
 from .excerpt import READ_RESULT
 from .gathering import old_chunks, own_words
@@ -34,7 +35,7 @@ from .saying import text_tokens
 from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_text, verbose_text
 from .state import Phase, State
 from .stuck import stuck
-from .summary import ASK, HEADING, LABEL, LEAD, request_for, summariser, summary_words
+from .summary import ASK, HEADING, LABEL, LEAD, native_request_for, request_for, summariser, summary_words
 from .weighing import (
     CHARACTERS_PER_TOKEN,
     filled,
@@ -75,7 +76,7 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
     wish, squeeze = state.settings.compaction, state.run.squeeze
     if wish is None:
         return None
-    if squeeze.summary:
+    if squeeze.summary or squeeze.made:
         return Compact(event=_with_summary(state))
     now = filled(state)
     if now <= gate(state):
@@ -106,7 +107,15 @@ def compacted(state: State, event: Compacted, at: float, proof: str) -> State:
     in_vain = event.after_tokens > gate(state) and before - event.after_tokens < before * WORTH_SHARE
     failed = squeeze.failed + 1 if in_vain else squeeze.failed if squeeze.overflow else 0
     fresh = replace(
-        squeeze, overflow="", failed=failed, tried_tokens=event.after_tokens, fresh=True, asked="", summary=""
+        squeeze,
+        overflow="",
+        failed=failed,
+        tried_tokens=event.after_tokens,
+        fresh=True,
+        asked="",
+        summary="",
+        made=(),
+        maker=None,
     )
     run = replace(state.run, squeeze=fresh, failure=None if squeeze.overflow else state.run.failure)
     after = viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event))
@@ -182,24 +191,47 @@ def _why(state: State) -> str:
 
 def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted | None:
     """A summary of the old turns, if there are enough of them; of the first of them, if they are too many."""
-    messages, shift = state.transcript.messages, bool(state.covered) - state.covered
+    if state.phase is Phase.JUDGING:
+        return None  # in the midst of a reply that was paused nobody else can be heard
     end = tail_start(state)
+    native = precis.cut(state.transcript.messages, end, state.covered) if precis.able(state) else 0
+    if _is_worth(state, native, hard=hard) and _fits(state, _told(state, native)):
+        return _wanted(state, native_request_for(state, _told(state, native)), native)
     if not whole:
         end = min(end, _piece_end(state))
-    # In the midst of a reply that was paused nobody else can be heard.
-    if end <= state.covered or state.phase is Phase.JUDGING:
+    if not _is_worth(state, end, hard=hard):
         return None
-    all_weight = weight(state, state.view)
+    told = _finished(state.view) if whole else _told(state, end)
+    return _wanted(state, request_for(state, told), end)
+
+
+def _wanted(state: State, request: Request, end: int) -> SummaryWanted:
+    room = min(request.max_tokens or REPLY_TOKENS_MAX, _reply_tokens(state))
+    through = state.transcript.messages[end - 1].id
+    return SummaryWanted(request=replace(request, max_tokens=room), through=through)
+
+
+def _is_worth(state: State, end: int, *, hard: bool) -> bool:
+    """Whether so many messages of the transcript are worth a summary."""
+    messages = state.transcript.messages
+    if end <= state.covered:
+        return False
     prompts = (own_words(state, each) for each in messages[:end] if each.id in state.prompts)
     said = sum(message_weight(state, each) for each in prompts)
-    old = sum(message_weight(state, message) for message in state.view[: end + shift])
-    gain = scaled(state, old - said, all_weight) - TOKENS_PER_WORD * summary_words(state)
-    if gain < (_share(state, WORTH_SHARE) if not hard else 1):
-        return None
-    told = state.view[: end + shift] if not whole else _finished(state.view)
-    request = request_for(state, told)
-    room = min(request.max_tokens or REPLY_TOKENS_MAX, _reply_tokens(state))
-    return SummaryWanted(request=replace(request, max_tokens=room), through=messages[end - 1].id)
+    old = sum(message_weight(state, message) for message in _told(state, end))
+    gain = scaled(state, old - said, weight(state, state.view)) - TOKENS_PER_WORD * summary_words(state)
+    return gain >= (_share(state, WORTH_SHARE) if not hard else 1)
+
+
+def _told(state: State, end: int) -> tuple[Message, ...]:
+    """What of the view stands for so many messages of the transcript."""
+    return state.view[: end - state.covered + bool(state.covered)]
+
+
+def _fits(state: State, view: tuple[Message, ...]) -> bool:
+    """Whether this much of the view can be sent with room for a summary."""
+    tokens = scaled(state, weight(state, view), weight(state, state.view))
+    return tokens + _reply_tokens(state) <= state.settings.window_tokens
 
 
 def _finished(view: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -242,19 +274,23 @@ def _with_summary(state: State) -> Compacted:
     """The summary in its place, and as much more as is still needed."""
     squeeze, messages = state.run.squeeze, state.transcript.messages
     end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
+    words = (squeeze.summary or precis.words_in(squeeze.made))[: _reply_tokens(state) * CHARACTERS_PER_TOKEN]
     event = Compacted(
         how=("turns",),
-        why="",
+        why=_why(state),
         through=squeeze.asked,
         prompts=tuple(message.id for message in messages[:end] if message.id in state.prompts),
         lead=LEAD,
         label=LABEL,
-        changes=tuple(
-            old_chunks(state, end)
-        ),  # they are nobody's words, and the summary has what came of them
-        summary=HEADING + squeeze.summary[: _reply_tokens(state) * CHARACTERS_PER_TOKEN],
+        # They are nobody's words, and the summary has what came of them.
+        changes=tuple(old_chunks(state, end)),
+        summary=HEADING + words if words else "",
+        native=squeeze.made,
+        origin=squeeze.maker,
+        before_tokens=filled(state),
     )
-    return _shrunk(state, event)
+    # What stands behind it stays as it is: it is taken for what followed the turns, or its reasoning is not.
+    return _weighed(state, event) if squeeze.made else _shrunk(state, event)
 
 
 def _old_pictures(state: State) -> Iterator[Change]:

@@ -12,6 +12,7 @@ from ..values.message import Message
 from ..values.model import Model
 from ..values.parts import Part, Text
 from ..values.view import Compacted, ViewChanged
+from .precis import instead, is_taken
 
 
 def covered(
@@ -21,10 +22,8 @@ def covered(
 
     `view` is every message, with the changes of its parts made already.
     """
-    latest = next(
-        (each for each in reversed(tuple(recorded)) if isinstance(each, Compacted) and each.through), None
-    )
-    if latest is None:
+    latest = next((each for each in reversed(tuple(recorded)) if _stands(each, model)), None)
+    if not isinstance(latest, Compacted):
         return tuple(view), 0
     count = next((at + 1 for at, message in enumerate(view) if message.id == latest.through), 0)
     if not count:
@@ -32,11 +31,17 @@ def covered(
     return (_instead(latest, view[:count], model), *view[count:]), count
 
 
+def _stands(event: ViewChanged | Compacted, model: Model) -> bool:
+    """Whether it stands for turns in what this model is sent: what only another can read does not."""
+    return isinstance(event, Compacted) and bool(event.through and (event.summary or is_taken(event, model)))
+
+
 def _instead(event: Compacted, messages: Sequence[Message], model: Model) -> Message:
     name = f"{messages[0].id}-{event.through}"
     at = messages[-1].at
-    if event.native and event.origin is not None and event.origin.endpoint == model.endpoint.home:
-        return Message(role="assistant", parts=event.native, id=name, at=at, origin=event.origin)
+    if is_taken(event, model):
+        said = [message for message in messages if message.id in event.prompts]
+        return Message(role="user", parts=instead(event, said, model), id=name, at=at, origin=event.origin)
     parts: list[Part] = [Text(text=event.lead)] if event.lead else []
     for message in messages:
         if message.id in event.prompts:

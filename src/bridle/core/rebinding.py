@@ -15,6 +15,7 @@ from ..values.event import Compacted, ViewChanged
 from .catalogue import laid_out
 from .context import shown_tools
 from .handoff import without_reasoning
+from .precis import is_taken
 from .state import State
 
 WHY = "earlier reasoning is bound to what stood before it then"
@@ -40,7 +41,9 @@ def outlived(state: State) -> ViewChanged | None:
 def moved_by(state: State, event: ViewChanged | Compacted) -> State:
     """After a change of the view: what was thought since the first message it touches has lost its ground."""
     if isinstance(event, Compacted) and event.through:
-        return moved_wholly(state)
+        model = state.settings.model
+        # Behind what its own provider made of what stood there, such a model takes its thoughts.
+        return state if model.abilities.bound_thinking and is_taken(event, model) else moved_wholly(state)
     touched = {change.message for change in event.changes if not change.plain}
     places = [at for at, message in enumerate(state.transcript.messages) if message.id in touched]
     return _moved(state, min(places)) if places else state

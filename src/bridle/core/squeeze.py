@@ -2,6 +2,8 @@
 
 from typing import Literal
 
+from ..values.model import Origin
+from ..values.parts import Opaque
 from ..values.value import Value
 
 
@@ -28,3 +30,10 @@ class Squeeze(Value):
     """Asked for a summary, the model called tools; it is to be kept from it."""
     summary: str = ""
     """What was written and is to be put in its place."""
+    native: bool = False
+    """The provider was asked to do it itself."""
+    plain: bool = False
+    """It could not, or what it made was no use; models write summaries from here on."""
+    made: tuple[Opaque, ...] = ()
+    maker: Origin | None = None
+    """What it made and is to be put in its place, and who it is."""

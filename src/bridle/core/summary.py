@@ -13,10 +13,11 @@ from msgspec.structs import replace
 
 from ..values.errors import Failure
 from ..values.event import ModelAsked, ModelReplied
-from ..values.message import Message, Stop
+from ..values.message import Message, Reply, Stop
 from ..values.model import Model
 from ..values.parts import Text
 from ..values.request import Request, ToolChoice
+from . import precis
 from .budget import plus
 from .context import assemble
 from .fallback import with_model
@@ -30,7 +31,9 @@ Pause the work here and write down what is needed to go on with it. What you wri
 the conversation above, except for the user's own messages and the latest steps, which stay as they are. \
 Do not call a tool; answer with the summary and nothing else.
 
-Say briefly, with names, numbers, paths and ids exactly as they are:
+Say"""
+MATTER = """\
+ briefly, with names, numbers, paths and ids exactly as they are:
 - what has been done, in order, and what came of it
 - what was found out and decided, and why
 - what failed or must not be repeated
@@ -69,25 +72,38 @@ def summary_words(state: State) -> int:
     return min(WORDS_MAX, int(WORDS_SHARE * state.settings.window_tokens))
 
 
+def matter(state: State) -> str:
+    """What a summary is to be about."""
+    wish = state.settings.compaction
+    more = f"\n\n{wish.words.strip()}" if wish is not None and wish.words.strip() else ""
+    return MATTER.format(words=summary_words(state)) + more
+
+
 def request_for(state: State, messages: tuple[Message, ...]) -> Request:
     """The question for a summary of these messages, which are the view or its beginning."""
-    wish, model = state.settings.compaction, summariser(state)
-    assert wish is not None
-    more = f"\n\n{wish.words.strip()}" if wish.words.strip() else ""
-    question = Message(
-        role="user", parts=(Text(text=ASK.format(words=summary_words(state)) + more),), at=state.now
-    )
+    model = summariser(state)
+    question = Message(role="user", parts=(Text(text=ASK + matter(state)),), at=state.now)
     asked = state
     if model.seat != state.settings.model.seat:
         asked = replace(asked_now_by(state, model.seat), run=replace(state.run, reasoning=""))
         view, _, _ = seen(state.transcript.messages, state.recorded, model)
-        messages = fitted(view[: len(messages)], model)
+        # Its view may be longer: what one provider made of old turns is nothing to another.
+        end = next((at + 1 for at, each in enumerate(view) if each.id == messages[-1].id), len(messages))
+        messages = fitted(view[:end], model)
         asked = replace(asked, settings=replace(asked.settings, chain=False))
     choice = state.settings.tool_choice
     forced = state.run.squeeze.uncalled or choice.mode in ("any", "tool")
     told = replace(asked, view=(*messages, question))
     request, _ = assemble(told, ToolChoice(mode="none") if forced else choice)
     return replace(request, output=None)
+
+
+def native_request_for(state: State, messages: tuple[Message, ...]) -> Request:
+    """The request for something short in place of these messages, which are the beginning of the view."""
+    told = replace(state, view=messages, settings=replace(state.settings, chain=False))
+    request, _ = assemble(told)
+    words = precis.ASK + matter(state)
+    return replace(request, output=None, compacts=True, summary_words=words)
 
 
 def overflowed(state: State, failure: Failure) -> Squeeze:
@@ -117,9 +133,12 @@ def summary_asked(state: State, event: ModelAsked, at: float) -> State:
         asked=event.summary_of,
         seat=event.seat,
         own=state.run.squeeze.own or not event.seat,
+        native=event.native,
+        plain=state.run.squeeze.plain or (state.run.squeeze.native and not event.native),
     )
     # Whoever steps in for another has its own number of tries.
-    tries = state.run.tries if squeeze.own == state.run.squeeze.own else 0
+    before = state.run.squeeze
+    tries = state.run.tries if (squeeze.own, squeeze.plain) == (before.own, before.plain) else 0
     run = replace(
         state.run, attempt=event.attempt, tries=tries + 1, failure=None, partial="", squeeze=squeeze
     )
@@ -129,14 +148,17 @@ def summary_asked(state: State, event: ModelAsked, at: float) -> State:
 def summarised(state: State, event: ModelReplied) -> State:
     """Paid for, and kept until it is put in its place; an answer without words was a try in vain."""
     reply, before = event.reply, state.run.squeeze
-    words = "" if reply.stop in UNUSABLE else reply.text.strip()
-    squeeze = replace(
-        before,
-        asked=event.summary_of,
-        summary=words,
-        failed=before.failed + (not words),
-        uncalled=before.uncalled or bool(reply.calls),
-    )
+    if before.native:
+        squeeze = _provided(state, reply)
+    else:
+        words = "" if reply.stop in UNUSABLE else reply.text.strip()
+        squeeze = replace(
+            before,
+            summary=words,
+            failed=before.failed + (not words),
+            uncalled=before.uncalled or bool(reply.calls),
+        )
+    squeeze = replace(squeeze, asked=event.summary_of, native=False)
     run = replace(
         state.run,
         spent=plus(state.run.spent, reply.usage, event.usd),
@@ -151,3 +173,15 @@ def summarised(state: State, event: ModelReplied) -> State:
     total = plus(state.total, reply.usage, event.usd)
     hits = answered_aside(asked_now_by(state, before.seat), reply, elsewhere=bool(before.seat))
     return replace(state, run=run, total=total, replies=state.replies + 1, hits=hits)
+
+
+def _provided(state: State, reply: Reply) -> Squeeze:
+    """What the provider made, if people's words are safe in it; else its words, or another try without it."""
+    squeeze, messages = state.run.squeeze, state.transcript.messages
+    made = precis.made_in(reply)
+    end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
+    said = [message for message in messages[:end] if message.id in state.prompts]
+    if made and precis.is_safe(made, said, state.settings.model):
+        return replace(squeeze, made=made, maker=reply.origin)
+    words = precis.words_in(made)
+    return replace(squeeze, summary=words, plain=not words)

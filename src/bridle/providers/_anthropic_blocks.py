@@ -49,6 +49,8 @@ _SOURCES: dict[str, set[str]] = {
 }
 
 
+COMPACTION = "compaction"
+"""The block that stands for what was said before it.  Its summary is in words, for whoever cannot take it."""
 _INSTEAD = "block of system"
 """Where the `native` of a text in the system keeps a block that is no text."""
 
@@ -80,6 +82,13 @@ def part_of(block: Block, arguments: str | None = None) -> Part:
         case "image" | "document":
             return _media(cast("MediaKind", kind), block, native) or _opaque(kind, block)
     return _opaque(kind, block)
+
+
+def is_taken(part: Opaque, *, signed: bool, unsigned: bool) -> bool:
+    """Whether a provider that takes summaries of these kinds takes this item; everything else it does."""
+    if part.kind != COMPACTION:
+        return True
+    return signed if loads(part.native).get("signature") else unsigned
 
 
 def block_of(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
@@ -259,7 +268,8 @@ def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
 
 
 def _opaque(kind: str, block: Block) -> Opaque:
-    return Opaque(kind=kind, native=dumps(block).decode())
+    text = _text(block.get("content")) if kind == COMPACTION else ""
+    return Opaque(kind=kind, native=dumps(block).decode(), text=text)
 
 
 def _beyond(kind: str, block: Mapping[str, Any]) -> str | None:

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
-from ..values.parts import Part
+from ..values.parts import Opaque, Part
 from ..values.usage import Usage
-from ._anthropic_blocks import FAMILY
+from ._anthropic_blocks import COMPACTION, FAMILY
 from ._json import mended, whole
 from ._terms import terms_of, wire_tier
 
-LENGTH_WORD = "max_tokens"
+LENGTH_WORD, COMPACTED = "max_tokens", "compaction"
 STOPS = {
     "end_turn": Stop.DONE,
     "stop_sequence": Stop.DONE,
@@ -28,7 +28,7 @@ STOPS = {
     "pause_turn": Stop.PAUSED,
     "refusal": Stop.REFUSED,
     "model_context_window_exceeded": Stop.CONTEXT,
-    "compaction": Stop.OTHER,
+    COMPACTED: Stop.PAUSED,
 }
 _WORDS = {
     Stop.DONE: "end_turn",
@@ -41,6 +41,13 @@ _WORDS = {
     Stop.MALFORMED: "end_turn",
     Stop.OTHER: "end_turn",
 }
+_ITERATION = (
+    "input_tokens",
+    "cache_creation_input_tokens",
+    "cache_read_input_tokens",
+    "cache_creation",
+    "output_tokens",
+)
 _DETAIL = re.compile(r"(\w+)(?: \((\w+)\))?(?:: (.*))?", re.DOTALL)
 """`word`, `word (category)`, `word: explanation`, `word (category): explanation`."""
 
@@ -105,6 +112,18 @@ def wire_usage(usage: Usage) -> dict[str, Any]:
     if usage.searches:
         counts["server_tool_use"] = {"web_search_requests": usage.searches}
     return counts
+
+
+def told_apart(reply: Reply, counts: dict[str, Any]) -> dict[str, Any]:
+    """The counts of a reply that begins with a summary: what that took is told in the list alone."""
+    if not any(isinstance(part, Opaque) and part.kind == COMPACTION for part in reply.parts):
+        return counts
+    whole = {name: counts[name] for name in _ITERATION if name in counts}
+    nothing = {name: 0 for name, value in whole.items() if isinstance(value, int)}
+    if wire_stop(reply)["stop_reason"] != COMPACTED:
+        return {**counts, "iterations": [{"type": COMPACTION, **nothing}, {"type": "message", **whole}]}
+    beside = {name: value for name, value in counts.items() if name not in _ITERATION}
+    return {**nothing, **beside, "iterations": [{"type": COMPACTION, **whole}]}
 
 
 def wire_stop(reply: Reply) -> dict[str, Any]:

@@ -36,11 +36,12 @@ from ..values.request import (
     ToolSpec,
 )
 from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, KINDS, SCHEMA, Block, instruction_of, part_of
+from ._anthropic_summary import BETA_HEADER, COMPACTS
 from ._anthropic_write import MARKABLE, MESSAGE_FIELDS
 from ._json import dumps, is_object, loads, members, whole
 from ._tool_schema import goes_out_as_it_is
 
-ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True)
+ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True, compaction=True)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
 
 _MESSAGES_PATH = re.compile(r".*/messages")
@@ -50,7 +51,7 @@ _ELSEWHERE = re.compile(
 )
 _CHOICES = frozenset({"auto", "any", "none", "tool"})
 _CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
-_HEADERS = ("anthropic-version", "anthropic-beta")
+_HEADERS = ("anthropic-version", BETA_HEADER)
 
 
 def read(request: HttpRequest) -> Request:
@@ -74,6 +75,7 @@ def read(request: HttpRequest) -> Request:
     extras = {name: value for name, value in raw.items() if name in body and name not in _TAKEN}
     thinking, output = _thinking(body, extras), _output(raw, body, extras)
     compared_to = _compared_to(body.get("diagnostics"), extras)
+    compacts, words = _compacts(body.get("compaction"), extras)
     choice = _tool_choice(body.get("tool_choice"))
     if choice is None:
         extras["tool_choice"] = raw["tool_choice"]
@@ -91,6 +93,8 @@ def read(request: HttpRequest) -> Request:
         marks=(*tool_marks, *system_marks, *line.marks, *_end_mark(body.get("cache_control"), extras)),
         compared_to=compared_to,
         stream=body.get("stream") is True or streams,
+        compacts=compacts,
+        summary_words=words,
         extras=tuple(
             Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
         ),
@@ -286,6 +290,23 @@ def _tool_choice(choice: object) -> ToolChoice | None:
         name=name if isinstance(name, str) else "",
         parallel=choice.get("disable_parallel_tool_use") is not True,
     )
+
+
+def _compacts(wanted: object, extras: dict[str, bytes]) -> tuple[bool, str]:
+    """Whether a summary is asked for, and in which words; what else is said about it stays an extra."""
+    if not isinstance(wanted, dict) or wanted.get("type") != COMPACTS["type"]:
+        return False, ""
+    told = wanted.get("instructions")
+    words = told.strip() if isinstance(told, str) else ""
+    rest = {
+        name: value
+        for name, value in wanted.items()
+        if name != "type" and value is not None and not (name == "instructions" and isinstance(told, str))
+    }
+    extras.pop("compaction", None)
+    if rest:
+        extras["compaction"] = dumps(rest)
+    return True, words
 
 
 def _thinking(body: dict[str, Any], extras: dict[str, bytes]) -> Thinking | None:

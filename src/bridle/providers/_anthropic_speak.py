@@ -13,8 +13,8 @@ from ..ports.codec import HttpReply
 from ..values.errors import MisuseError
 from ..values.message import Reply, Stop
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ._anthropic_blocks import Block, block_of
-from ._anthropic_ends import wire_stop, wire_usage
+from ._anthropic_blocks import COMPACTION, Block, block_of
+from ._anthropic_ends import told_apart, wire_stop, wire_usage
 from ._json import dumps, loads, mended
 
 _WORDS = re.compile(r"\s*\S+|\s+")
@@ -32,7 +32,7 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
         "model": reply.origin.model,
         "content": blocks,
         **wire_stop(reply),
-        "usage": wire_usage(reply.usage),
+        "usage": told_apart(reply, wire_usage(reply.usage)),
     }
     if not stream:
         return HttpReply(
@@ -73,7 +73,8 @@ def _native(native: str | None) -> Block:
 def _events(reply: Reply, message: Block) -> Iterator[Block]:
     usage = message["usage"]
     begun = {**usage, "output_tokens": min(usage["output_tokens"], 1)}
-    begun.pop("output_tokens_details", None)
+    for told_later in ("output_tokens_details", "iterations"):
+        begun.pop(told_later, None)
     start = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": begun}
     yield {"type": "message_start", "message": {**start, "stop_details": None}}
     yield {"type": "ping"}
@@ -113,6 +114,9 @@ def _in_pieces(part: Part, block: Block, stop: Stop) -> tuple[Block, list[Block]
             return {**block, "input": {}}, [
                 {"type": "input_json_delta", "partial_json": piece} for piece in pieces
             ]
+        case Opaque(kind=kind) if kind == COMPACTION and not block.get("signature"):
+            # One that was asked for comes whole; one that the provider made of its own accord does not.
+            return {**block, "content": None}, [{"type": "compaction_delta", "content": block.get("content")}]
     return block, []
 
 

@@ -25,7 +25,17 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint, Model, Origin
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
-from ._anthropic_blocks import FAMILY, Block, block_of, left_out, switched_at, with_references
+from ..values.value import Value
+from ._anthropic_blocks import (
+    COMPACTION,
+    FAMILY,
+    Block,
+    block_of,
+    is_taken,
+    left_out,
+    switched_at,
+    with_references,
+)
 from ._json import dumps, loads
 from ._kept import CONTINUE, KeptMessages, Turn
 
@@ -48,29 +58,37 @@ class _Written(NamedTuple):
     takes_mark: bool
 
 
+class Manner(Value):
+    """How messages are to be written, beside where they go."""
+
+    prefill: bool = True
+    """Whether they may end in words of the model."""
+    deferred: frozenset[str] = frozenset()
+    """Tools that results may refer to; a reference to any other is refused."""
+    signed: bool = True
+    """Whether a summary that was asked for is taken back as it came."""
+    unsigned: bool = False
+    """Whether one is that the provider made of its own accord."""
+
+
 class KeptLine(KeptMessages):
-    """The messages of one conversation, as they are written for models that end alike."""
+    """The messages of one conversation, as they are written in one manner."""
 
     def __init__(self) -> None:
-        self._prefill = True
-        self._deferred: frozenset[str] = frozenset()
-        super().__init__(lambda endpoint: MessageWriter(endpoint, self._deferred, prefill=self._prefill))
+        self._manner = Manner()
+        super().__init__(lambda endpoint: MessageWriter(endpoint, self._manner))
 
-    def written_for(self, model: Model, deferred: frozenset[str] = frozenset()) -> None:
-        if (model.abilities.prefill, deferred) != (self._prefill, self._deferred):
-            self._prefill, self._deferred = model.abilities.prefill, deferred
+    def written_for(self, model: Model, manner: Manner) -> None:
+        if manner != self._manner:
+            self._manner = manner
             self._restart()
         self.on(model.endpoint)
 
 
 class MessageWriter:
-    def __init__(
-        self, endpoint: Endpoint | None, deferred: frozenset[str] = frozenset(), *, prefill: bool
-    ) -> None:
-        """`deferred`: tools that results may refer to; a reference to any other is refused."""
-        self._deferred = deferred
+    def __init__(self, endpoint: Endpoint | None, manner: Manner) -> None:
+        self._manner = manner
         self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
-        self._prefill = prefill
         self._sent: dict[str, str] = {}
         self._used: set[str] = set()
         self._open: list[str] = []
@@ -125,7 +143,7 @@ class MessageWriter:
             merges=merges,
             owed=owed,
             pays=not alone,
-            at_end=b"" if self._prefill or goes_on else _GO_ON,
+            at_end=b"" if self._manner.prefill or goes_on else _GO_ON,
         )
 
     def _lost(self) -> _Written:
@@ -156,10 +174,14 @@ class MessageWriter:
                 self._open.remove(part.call_id)
             # Only users and tools may show anything on this wire.
             unshown = message.role == "assistant" and not own
-            told = Text(text=left_out(part)) if isinstance(part, Media) and unshown else part
+            told = self._sayable(part, own=own)
+            if isinstance(part, Media) and unshown:
+                told = Text(text=left_out(part))
             if (block := block_of(told, own=own, sent_id=self._id(told, own=own))) is not None:
                 if isinstance(part, ToolResult) and part.shows:
-                    block = with_references(block, [name for name in part.shows if name in self._deferred])
+                    block = with_references(
+                        block, [name for name in part.shows if name in self._manner.deferred]
+                    )
                 written.append(_encoded(told, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _THOUGHTS:
@@ -168,6 +190,13 @@ class MessageWriter:
         if not own and "tool_use" in kinds and "text" in kinds[kinds.index("tool_use") :]:
             return sorted(written, key=lambda block: block.kind == "tool_use")
         return sorted(written, key=lambda block: block.kind != "tool_result")
+
+    def _sayable(self, part: Part, *, own: bool) -> Part:
+        """What is said instead of an item that is not taken here."""
+        if not isinstance(part, Opaque) or not part.text:
+            return part
+        taken = own and is_taken(part, signed=self._manner.signed, unsigned=self._manner.unsigned)
+        return part if taken else Text(text=part.text)
 
     def _is_own(self, origin: Origin | None) -> bool:
         """Whether it came from here: what was sealed at one address goes back there, and nowhere else."""
@@ -218,7 +247,7 @@ def _legal(name: str) -> str:
 
 def _encoded(part: Part, block: Block | Raw) -> _Written:
     if isinstance(part, Opaque):
-        return _Written(part.kind, bytes(dumps(block)), takes_mark=part.kind == "compaction")
+        return _Written(part.kind, bytes(dumps(block)), takes_mark=part.kind == COMPACTION)
     assert isinstance(block, dict)
     kind = block["type"]
     return _Written(kind, dumps(block), takes_mark=kind in MARKABLE and "cache_control" not in block)

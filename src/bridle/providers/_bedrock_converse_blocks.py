@@ -99,6 +99,8 @@ def block_of(
             return {"toolUse": {**used, **_native(part, own=own)}}
         case ToolResult():
             return {"toolResult": _result(part, own=own, sent_id=sent_id, dialect=dialect)}
+        case Opaque(text=text) if text and not own:
+            return _text_block(Text(text=text), own=own, blank=blank)
         case Opaque(kind=kind, native=native):
             if own and not is_object(native):
                 raise MisuseError(f"an opaque part of kind {kind!r} holds no JSON object: it cannot be sent")

@@ -288,6 +288,8 @@ def _media_block(media: Media) -> Block:
 
 
 def _opaque_block(part: Opaque, kinship: Kinship) -> Raw | Block | None:
+    if kinship is Kinship.FOREIGN and part.text.strip():
+        return {"text": mended(part.text)}
     if kinship is Kinship.FOREIGN or part.kind in BESIDE:
         return None
     if not is_object(part.native):

@@ -62,6 +62,8 @@ def block_of(part: Text | Media | Opaque, dialect: Dialect, *, own: bool = False
     """A part of content, or None when it has nothing to say here.  `own`: it came from this very server."""
     if isinstance(part, Opaque):
         placed = own and part.kind not in UNPLACED and is_object(part.native)
+        if not own and part.text.strip():
+            return {"type": "text", "text": mended(part.text)}
         return raw(part.native) if placed else None
     kept = native_in(part).get("part", {}) if own else {}
     if isinstance(part, Text):

@@ -18,6 +18,8 @@ BREAKPOINT, OPTIONS, RETENTION, KEY = (
 )
 COMPARED = "comparison_response_id"
 POINT: dict[str, Any] = {"mode": "explicit"}
+UNKEPT: dict[str, Any] = {"mode": "explicit"}
+"""Nothing is kept but at breakpoints, and there are none."""
 EXTENDED: Ttl = "24h"
 """The only longer life that models without breakpoints offer."""
 _WRITTEN = b',"%b":%b' % (BREAKPOINT.encode(), dumps(POINT))

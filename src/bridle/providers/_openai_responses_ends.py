@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from ..values.message import Reply, Stop
 from ..values.model import Model, Origin
-from ..values.parts import ToolCall
+from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
-from ._json import whole
-from ._openai_responses_content import word
+from ._json import loads, whole
+from ._openai_responses_content import said, word
 from ._openai_responses_items import FAMILY, parts_of
 from ._terms import terms_of
 
@@ -35,6 +35,7 @@ _WORDS = {
     Stop.MALFORMED: "other",
     Stop.OTHER: "other",
 }
+COMPACTED, COMPACTION = "response.compaction", "compaction"
 _NOT_DONE = ("queued", "in_progress", "cancelled")
 _DETAIL = re.compile(r"incomplete: (\w+)")
 
@@ -45,7 +46,9 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
     reason = word(details.get("reason")) if isinstance(details, dict) else ""
     status = word(response.get("status")) or ("incomplete" if reason else "completed")
     parts, refused = parts_of(items, runnable=status not in _NOT_DONE)
-    if status in _NOT_DONE:
+    if response.get("object") == COMPACTED:
+        parts, stop, detail = tuple(map(_in_words, parts)), Stop.PAUSED, COMPACTION
+    elif status in _NOT_DONE:
         stop, detail = Stop.OTHER, status
     elif status == "incomplete":
         stop, detail = REASONS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
@@ -70,6 +73,20 @@ def _missed(told: object) -> str:
     """Why the prompt was not found; nothing when it was, or when that could not be told."""
     miss = isinstance(told, dict) and told.get("type") == "cache_miss"
     return word(told.get("reason")) if isinstance(told, dict) and miss else ""
+
+
+def is_compacted(reply: Reply) -> bool:
+    """Whether it is no answer, but what stands for a conversation."""
+    return reply.stop is Stop.PAUSED and reply.stop_detail == COMPACTION
+
+
+def _in_words(part: Part) -> Part:
+    """What people said is among the items of a conversation that was made short, for all to read."""
+    if not isinstance(part, Opaque) or part.kind != "message":
+        return part
+    pieces = said(loads(part.native).get("content"), "input_text") or []
+    texts = (word(piece.get("text")) for piece in pieces if isinstance(piece, dict))
+    return replace(part, text="\n".join(filter(None, texts)))
 
 
 def wire_end(reply: Reply) -> dict[str, Any]:

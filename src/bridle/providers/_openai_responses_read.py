@@ -24,6 +24,7 @@ from ..values.model import Abilities, Endpoint, Model, Origin
 from ..values.parts import Opaque, Outcome, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 from ._json import dumps, loads, members, whole
+from ._openai_prompts import OPTIONS, UNKEPT
 from ._openai_responses_content import Block, piece_of, said, word
 from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, SCHEMA, beyond, kind_of, opaque, parts_of
 from ._openai_responses_points import Points
@@ -37,7 +38,7 @@ SUMMARIES = {"auto": "auto", "concise": "concise", "detailed": "detailed", "summ
 STATEFUL = ("previous_response_id", "conversation")
 """Fields that name what the provider holds itself."""
 
-_RESPONSES_PATH = re.compile(r"(.*/)?responses")
+_RESPONSES_PATH = re.compile(r"(.*/)?responses(?P<compacts>/compact)?")
 _ENDINGS_OF_OUTPUTS = ("_output", "_response")
 _TOLD_ROLES = ("user", "system", "developer")
 _TOLD_BY_THE_DEVELOPER = {"additional_tools", "configuration_update", "compaction_trigger"}
@@ -51,7 +52,8 @@ _TAKEN = frozenset(
 
 
 def read(request: HttpRequest) -> Request:
-    if not _RESPONSES_PATH.fullmatch(request.path.partition("?")[0].rstrip("/")):
+    path = _RESPONSES_PATH.fullmatch(request.path.partition("?")[0].rstrip("/"))
+    if path is None:
         raise _refused("not_found", f"{request.path} takes no questions")
     try:
         raw = members(request.body)
@@ -63,12 +65,15 @@ def read(request: HttpRequest) -> Request:
     if not isinstance(model_id, str) or not (model_id or "prompt" in body):
         raise _refused("invalid", "Missing required parameter: 'model'.")
     extras = {name: value for name, value in body.items() if name not in _TAKEN}
+    if path["compacts"] and extras.get(OPTIONS) == UNKEPT:
+        del extras[OPTIONS]
     points = Points(extras)
     system, items = _system(body.get("instructions", ""), _items(body.get("input", [])), points)
     line = _Line(model_id, points)
     line.read(items)
     marks = points.every_mark()
-    _read_store(body, extras)
+    if not path["compacts"]:
+        _read_store(body, extras)
     thinking, output = _thinking(body, extras), _output(body, extras)
     tools = _tools(body.get("tools", []))
     return Request(
@@ -87,6 +92,7 @@ def read(request: HttpRequest) -> Request:
         cache_key=points.key,
         compared_to=points.compared_to,
         stream=body.get("stream") is True,
+        compacts=path["compacts"] is not None,
         extras=tuple(Extra(name=name, json=dumps(value).decode()) for name, value in extras.items()),
     )
 

@@ -11,13 +11,15 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
+from msgspec import Raw
+
 from ..ports.codec import HttpReply
 from ..values.errors import MisuseError
 from ..values.message import Reply, Stop
 from ..values.parts import Media, ToolCall, ToolResult
 from ._json import dumps, loads
 from ._openai_responses_content import Block
-from ._openai_responses_ends import wire_end, wire_usage
+from ._openai_responses_ends import COMPACTED, is_compacted, wire_end, wire_usage
 from ._openai_responses_items import items_of
 from ._terms import wire_tier
 
@@ -44,6 +46,8 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
         return call.wire_id or call.id or f"call_{identity[5:]}_{numbers[id(call)]}"
 
     items = items_of(reply.parts, own=True, refused=reply.stop is Stop.REFUSED, sent_id=call_id)
+    if is_compacted(reply):
+        return _compacted(identity, reply, items)
     response = _response(identity, reply)
     end = {**response, **wire_end(reply), "output": items, "usage": wire_usage(reply.usage)}
     if tier := wire_tier(reply.usage.terms):
@@ -58,6 +62,18 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
     return HttpReply(
         status=200, headers=(("content-type", "text/event-stream; charset=utf-8"),), frames=frames
     )
+
+
+def _compacted(identity: str, reply: Reply, items: list[Block | Raw]) -> HttpReply:
+    """A conversation made short; it never comes in pieces."""
+    told = {
+        "id": identity,
+        "object": COMPACTED,
+        "created_at": 0,
+        "output": items,
+        "usage": wire_usage(reply.usage),
+    }
+    return HttpReply(status=200, headers=(("content-type", "application/json"),), frames=(dumps(told),))
 
 
 def _response(identity: str, reply: Reply) -> Block:
@@ -122,6 +138,8 @@ def _in_pieces(item: Block) -> Iterator[Block]:
             for name, prefix in _THOUGHTS.items():
                 for number, part in enumerate(item.get(name, [])):
                     yield from _thought(name, prefix, number, part)
+        case "compaction":
+            yield {"type": "response.compaction.compacting"}
         case "function_call" | "custom_tool_call" as kind:
             inside, prefix = _ARGUMENTS[kind]
             said: str = item[inside]

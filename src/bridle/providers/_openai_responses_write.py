@@ -128,8 +128,9 @@ class ItemWriter:
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         own = self._is_own(message)
-        outputs = [part for part in message.parts if _is_output(part, message.role)]
-        rest = [part for part in message.parts if not _is_output(part, message.role)]
+        parts = message.parts if own else tuple(map(_in_words, message.parts))
+        outputs = [part for part in parts if _is_output(part, message.role)]
+        rest = [part for part in parts if not _is_output(part, message.role)]
         items = [item for part in outputs if (item := self._output(part, own=own)) is not None]
         items += self._brought(outputs)
         unanswered = list(self._open)
@@ -265,6 +266,11 @@ class ItemWriter:
         self._sent[call.id] = (chosen, OUTPUTS[CUSTOM_CALL if custom else CALL])
         self._open[call.id] = None
         return chosen
+
+
+def _in_words(part: Part) -> Part:
+    """What is said instead of an item that goes to nobody but its maker."""
+    return Text(text=part.text) if isinstance(part, Opaque) and part.text else part
 
 
 def _is_output(part: Part, role: str) -> bool:

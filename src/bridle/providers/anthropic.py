@@ -34,7 +34,14 @@ from ._anthropic_failures import speak_failure
 from ._anthropic_meaning import meaning
 from ._anthropic_read import read
 from ._anthropic_speak import speak
-from ._anthropic_write import KeptLine
+from ._anthropic_summary import (
+    BETA_HEADER,
+    betas,
+    compacts_by_itself,
+    wish_for_a_summary,
+    without_what_it_excludes,
+)
+from ._anthropic_write import KeptLine, Manner
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES
@@ -83,7 +90,14 @@ class AnthropicCodec:
         kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
         dialect = spoken_at(model.endpoint, DIALECT)
-        kept.written_for(model, frozenset(spec.name for spec in request.deferred))
+        request = without_what_it_excludes(request) if request.compacts else request
+        manner = Manner(
+            prefill=model.abilities.prefill or request.compacts,
+            deferred=frozenset(spec.name for spec in request.deferred),
+            signed=model.abilities.compaction,
+            unsigned=compacts_by_itself(request),
+        )
+        kept.written_for(model, manner)
         messages = placed(request.messages, taken=model.abilities.system_messages)
         kept.head(
             (
@@ -132,8 +146,10 @@ def _path(model_id: str, dialect: Dialect, *, stream: bool) -> str:
 
 
 def _headers(request: Request) -> tuple[tuple[str, str], ...]:
-    version = ("anthropic-version", VERSION_DEFAULT)
-    return tuple(dict((version, *json_headers(request))).items())
+    headers = dict((("anthropic-version", VERSION_DEFAULT), *json_headers(request)))
+    if wanted := betas(request, headers.get(BETA_HEADER, "")):
+        headers[BETA_HEADER] = wanted
+    return tuple(headers.items())
 
 
 def _head(request: Request, dialect: Dialect) -> bytes:
@@ -206,6 +222,8 @@ def _tail(request: Request, dialect: Dialect) -> bytes:
         fields["cache_control"] = _cache_control(mark.ttl)
     if request.compared_to and all(extra.name != "diagnostics" for extra in request.extras):
         fields["diagnostics"] = {"previous_message_id": request.compared_to}
+    if request.compacts:
+        fields["compaction"] = wish_for_a_summary(request)
     for extra in request.extras:
         _add(fields, extra)
     if dialect.body_version:

@@ -13,6 +13,9 @@ Three ways to keep a conversation, one stateless call:
     before the first message.
   - With the extra `conversation` only what came after this endpoint's last reply is sent.
 
+A conversation that is to be made short goes to a path of its own, without tools and without anything that
+shapes an answer.  What comes back is a list of items, sent as it came instead of what it was made of.
+
 Without either extra the same messages go out in full again, so falling back when the provider has
 forgotten its part is asking once more without it.
 
@@ -28,6 +31,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
@@ -39,7 +43,7 @@ from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
 from ._marks import system_ttls
 from ._names import SHORT
-from ._openai_prompts import kept_by, message_points, takes_points
+from ._openai_prompts import OPTIONS, UNKEPT, kept_by, message_points, takes_points
 from ._openai_responses_content import Block
 from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
@@ -53,7 +57,16 @@ from ._shell import json_headers, kept_here
 from ._tool_schema import restoring, schema_remarks, sendable
 from .schemas import is_strict_ready
 
-PATH = "/responses"
+PATH, COMPACT_PATH = "/responses", "/responses/compact"
+TAKEN_TO_COMPACT = (
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+    "image",
+)
+"""All that may be said beside a conversation that is to be made short."""
 OUTPUT_TOKENS_MIN = 16
 """Fewer are refused."""
 
@@ -93,6 +106,8 @@ class ResponsesCodec:
     def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
         """`digest` covers the whole body but its delivery, and costs only what is new to `kept`."""
         kept = kept_here(kept, KeptItems, self.keep)
+        if request.compacts:
+            request = replace(request, tools=(), marks=(), compared_to="", stream=False)
         extras = _extras(request)
         stored = _stored(extras)
         held = any(name in extras for name in STATEFUL)
@@ -115,14 +130,16 @@ class ResponsesCodec:
             (request.model.id, request.tools, request.system, system_ttls(request), spoken, follows),
             lambda: _head(request, spoken=spoken, follows=follows),
         )
+        compacts = request.compacts
         body, digest = kept.body_since(
             _start(request, extras),
             request.messages,
-            _tail(request, extras, stored=stored),
+            _short_tail(request, extras) if compacts else _tail(request, extras, stored=stored),
             message_points(request),
             ending=_ending(request, extras),
         )
-        return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
+        path = COMPACT_PATH if compacts else PATH
+        return HttpRequest(path=path, body=body, headers=json_headers(request), digest=digest)
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
@@ -248,6 +265,13 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
         if name not in ("store", _DELIVERY):
             _add(fields, name, value)
     return b"]," + dumps(fields)[1:-1]
+
+
+def _short_tail(request: Request, extras: Mapping[str, Any]) -> bytes:
+    """Without its tools nothing of the prompt was kept, and none is asked for again: keeping is not paid."""
+    fields = {OPTIONS: UNKEPT} if takes_points(request.model.abilities) else {}
+    fields |= {name: extras[name] for name in TAKEN_TO_COMPACT if name in extras}
+    return b"]" + (b"," + dumps(fields)[1:-1] if fields else b"")
 
 
 def _ending(request: Request, extras: Mapping[str, Any]) -> bytes:

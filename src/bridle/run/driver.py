@@ -264,6 +264,7 @@ class Driver:
                 marks=request.marks,
                 summary_of=aside,
                 seat="" if line.model.seat == self.state.settings.model.seat else line.model.seat,
+                native=request.compacts,
             )
         )
         self._exchange, self._asked_at = exchange, self.state.now

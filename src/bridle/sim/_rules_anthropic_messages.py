@@ -67,7 +67,7 @@ def _said(request: Asked) -> Iterator[Block]:
 
 def _trailing_space(request: Asked) -> Found | None:
     said = messages(request)
-    if not said or said[-1].get("role") != "assistant":
+    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
         return None
     last = (blocks(said[-1]) or [{}])[-1].get("text")
     return {} if isinstance(last, str) and last != last.rstrip() else None
@@ -241,6 +241,7 @@ MESSAGE_RULES = (
         also=(
             (to(PREFILLS, asked(messages=[user("Count"), assistant()])), ""),
             (to(PREFILLS, asked(messages=[user("Count"), assistant(text("One, "), text("two"))])), ""),
+            (asked(messages=[user("Count"), assistant("One, ")], compaction={"type": "summarize"}), ""),
         ),
     ),
     rule(

@@ -33,6 +33,7 @@ from .rules import Asked, Found, Rule
 
 SAMPLING = ("temperature", "top_p", "top_k")
 THINKING_TOKENS_MIN = 1024
+GONE_ON_WITH = ("server_tool_use", "compaction")
 INTERLEAVED = "interleaved-thinking"
 
 
@@ -140,10 +141,11 @@ def _prefill(request: Asked) -> Found | None:
     if request.abilities is None or request.abilities.prefill:
         return None
     said = messages(request)
-    if not said or said[-1].get("role") != "assistant":
+    # A summary is not gone on with, so it may end with anybody.
+    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
         return None
-    # A reply that broke off in the middle of the provider's own tools is sent back to be gone on with.
-    return None if any(block.get("type") == "server_tool_use" for block in blocks(said[-1])) else {}
+    # What broke off in the middle of the provider's own doings is sent back to be gone on with.
+    return None if any(block.get("type") in GONE_ON_WITH for block in blocks(said[-1])) else {}
 
 
 _FIRST = (
@@ -324,6 +326,8 @@ MODEL_RULES = (
             (asked(messages=[]), ""),
             (asked(messages=[user("Count"), assistant({"type": "server_tool_use"}, text("One"))]), ""),
             (asked(messages=[assistant({"type": "server_tool_use"}), user("Go on")]), ""),
+            (asked(messages=[user("Count"), assistant({"type": "compaction"})]), ""),
+            (asked(messages=[user("Count"), assistant("One")], compaction={"type": "summarize"}), ""),
         ),
     ),
 )

@@ -8,6 +8,7 @@ each wire spells out.  A signature is bound to
                      them stand, in order, or none
     the prefix       system, tools, and everything said before it but thoughts and cache marks;
                      only by models that are said to check it
+    the summary      of what came before it, made by the provider, does as well as the prefix does
     the line         which thought came before it.  Thoughts may be dropped from the beginning,
                      from the end, or all of them; not from the middle, and none comes back
 
@@ -64,6 +65,8 @@ class Line(Value):
     """What stands before the first message: system and tools."""
     said: tuple[Said, ...]
     checks_prefix: bool = False
+    stood_for: tuple[str, ...] = ()
+    """Traces of what the first block stands for, where thoughts that came after that are still taken."""
 
     def latest(self) -> int:
         """The place of the model's latest message."""
@@ -73,7 +76,7 @@ class Line(Value):
 def sealed_in(line: Line, reply: Reply) -> Reply:
     """The reply with its thoughts signed."""
     thoughts = [part for part in reply.parts if isinstance(part, Reasoning)]
-    prefix = _prefixes(line)[-1]
+    prefix = prefixes(line)[-1]
     before = [note for _, note, _ in _own(line)]
     last = str(before[-1].bound["self"]) if before else ""
     parts: list[Part] = []
@@ -133,14 +136,14 @@ def moved(line: Line) -> Found | None:
     """A thought behind other words than it was thought after, or behind another thought."""
     if not line.checks_prefix:
         return None
-    prefixes = _prefixes(line)
+    chains = chains_of(line)
     previous: Seal | None = None
     numbers = {id(block): number for number, block in enumerate(line.said)}
     for count, (block, note, _) in enumerate(_own(line)):
         number = numbers[id(block)]
         begins = next(place for place, other in enumerate(line.said) if other.message == block.message)
         # Replies that were gone on with stand in one message: each begins where its own words do.
-        if note.bound["prefix"] not in prefixes[begins : number + 1]:
+        if not any(note.bound["prefix"] in chain[begins : number + 1] for chain in chains):
             return {"at": block.place}
         if previous is not None and note.bound["before"] != previous.bound["self"]:
             return {"at": block.place}
@@ -164,13 +167,24 @@ def _is_mark(value: object) -> bool:
     return isinstance(value, Mapping) and bool(value) and value.keys() <= MARKS
 
 
-def _prefixes(line: Line) -> list[str]:
-    """The trace of everything before each block, and before the end."""
+def prefixes(line: Line, stood_for: str = "") -> list[str]:
+    """The trace of everything before each block, and before the end.
+
+    `stood_for` is taken for what the first block is, instead of that block.
+    """
     traces = [trace(plain(line.head))]
     for block in line.said:
         before = traces[-1]
-        traces.append(before if block.thought else trace([block.role, plain(block.value)], after=before))
+        if stood_for and len(traces) == 1:
+            traces.append(stood_for)
+        else:
+            traces.append(before if block.thought else trace([block.role, plain(block.value)], after=before))
     return traces
+
+
+def chains_of(line: Line) -> list[list[str]]:
+    """What may have stood before each block: what stands there, and what that stands for."""
+    return [prefixes(line), *(prefixes(line, stood_for) for stood_for in line.stood_for)]
 
 
 def _thoughts(line: Line) -> Iterator[tuple[Said, Thought]]:

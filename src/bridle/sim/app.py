@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -33,8 +34,9 @@ from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
-from .tokens import measured
+from .summary import as_read, compacted, weighed
 
+T = TypeVar("T")
 SCHEME = "sim"
 TABLES = "BRIDLE_MODELS"
 MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
@@ -79,6 +81,7 @@ def hear(outgoing: Outgoing) -> Heard:
     )
     if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
+        request = as_read(codec.family, request)
     manners = profile_of(codec.family, model, tables)
     return Heard(codec=codec, asked=asked, request=request, manners=manners, prompt=prompt)
 
@@ -102,8 +105,15 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
         return heard.codec.speak_failure(violation.failure)
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
-    reply = sealed(heard.codec.family, heard.asked, measured(request, brain(request), heard.counted))
+    said, family = answer_to(heard, request, brain), heard.codec.family
+    reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
+    reply = sealed(family, heard.asked, reply)
     return heard.codec.speak(reply, stream=request.stream)
+
+
+def answer_to(heard: Heard, request: Request, brain: Callable[[Request], T]) -> T | Reply:
+    """What the brain decides; a summary is the provider's own doing."""
+    return compacted(heard.codec.family, heard.asked, request) if request.compacts else brain(request)
 
 
 def _model(path: str, body: Mapping[str, object]) -> str:

@@ -10,6 +10,8 @@ take no room, and everything behind the first one dropped is new.
 
 A mark inside a tool's result is read as a mark on the whole result.
 
+A summary is as long as its words.  Before one that the provider made of its own accord nothing is read.
+
 A deferred tool takes no room at all, until a result refers to it: its definition is read there.
 """
 
@@ -42,7 +44,7 @@ RUNS = ("call", "result")
 """A run of calls, or of results, is one position."""
 MEDIA = {"image": PER_IMAGE, "document": PER_FILE}
 THOUGHTS = ("thinking", "redacted_thinking")
-UNMARKABLE = "thought"
+UNMARKABLE, COMPACTION = "thought", "compaction"
 SEARCH = "web_search"
 BILLING = "x-anthropic-billing-header:"
 """A line of system text that starts so is for the accountants: recorded prompts were read from the cache
@@ -50,7 +52,7 @@ though it differed from one to the next."""
 
 
 def read(body: Body, abilities: Abilities) -> Prompt:
-    said = [mapping(message) for message in listed(body.get("messages"))]
+    said = _since_summary([mapping(message) for message in listed(body.get("messages"))])
     roles = [word(message.get("role")) for message in said]
     later = {word(tool.get("name")): tool for tool in map(mapping, listed(body.get("tools"))) if _waits(tool)}
     messages = [
@@ -62,6 +64,17 @@ def read(body: Body, abilities: Abilities) -> Prompt:
     fixed = [*_tools(body), *_system(body)]
     blocks = placed([fixed, *messages], runs=RUNS)
     return Prompt(blocks=_marked_at_end(blocks, body.get("cache_control")), salts=_salts(body, abilities))
+
+
+def _since_summary(said: list[Body]) -> list[Body]:
+    """From the last summary on that came without being asked for; all of it, when there is none."""
+    for at in range(len(said) - 1, -1, -1):
+        content = _content(said[at].get("content"))
+        for inner in range(len(content) - 1, -1, -1):
+            block = content[inner]
+            if block.get("type") == COMPACTION and not block.get("signature") and block.get("content"):
+                return [{**said[at], "content": content[inner:]}, *said[at + 1 :]]
+    return said
 
 
 def account(headers: Mapping[str, str]) -> str:
@@ -128,6 +141,8 @@ def _block(section: Section, who: str, block: Body) -> Block:
         return call_block(who, block.get("name"), block.get("input"), mark=mark, key=block.get("id"))
     if kind == "tool_result":
         return _result(section, block)
+    if kind == COMPACTION:
+        return Block(section=section, kind=kind, key=who, text=word(block.get("content")), mark=mark)
     if kind in THOUGHTS:
         key = digest(block.get("signature") or block.get("data"))
         return Block(section=section, kind=UNMARKABLE, key=key, text=word(block.get("thinking")))

@@ -2,7 +2,7 @@
 
 The provider keeps the prompt of its own accord up to the end of what somebody else said:
 a message of the user, the last of a group of tool outputs, the last of the developer's
-messages at the front.
+messages at the front.  What stands for a conversation is as long as what it says.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,10 @@ from .prompt import (
     tool_block,
     word,
 )
+from .seals_openai_responses import words_in
 from .tokens import PER_MESSAGE
 
+COMPACTION = "compaction"
 DEVELOPERS = ("developer", "system")
 SETTINGS: dict[str, Setting] = {
     "parallel_tool_calls": (lambda body: body.get("parallel_tool_calls"), True),
@@ -41,7 +43,7 @@ SETTINGS: dict[str, Setting] = {
 
 def read(body: Body, abilities: Abilities) -> Prompt:
     given = body.get("input")
-    items = [{"role": "user", "content": given}] if isinstance(given, str) else listed(given)
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else _since_summary(listed(given))
     roles: list[str] = []
     messages: list[list[Block]] = []
     for item in map(mapping, items):
@@ -70,6 +72,14 @@ def read(body: Body, abilities: Abilities) -> Prompt:
 READER = Reader(read=read, account=account)
 
 
+def _since_summary(items: Sequence[object]) -> Sequence[object]:
+    """Of what came before the latest summary only what people said is read."""
+    at = max(
+        (place for place, item in enumerate(items) if mapping(item).get("type") == COMPACTION), default=0
+    )
+    return [*(item for item in items[:at] if mapping(item).get("role") == "user"), *items[at:]]
+
+
 def _item(item: Body, body: Body) -> tuple[str, list[Block]]:
     """Who is speaking, and what."""
     kind = word(item.get("type")) or "message"
@@ -86,6 +96,8 @@ def _item(item: Body, body: Body) -> tuple[str, list[Block]]:
         words = [word(mapping(piece).get("text")) for piece in listed(item.get("summary"))]
         key = digest(item.get("encrypted_content") or item.get("id"))
         return "model", [Block(section="messages", kind="thought", key=key, text="\n".join(words))]
+    if said := words_in(item):
+        return "model", [Block(section="messages", kind="summary", text=said)]
     bare = {name: value for name, value in item.items() if name not in ("id", "status")}
     return "model", [Block(section="messages", kind="other", text=shown(bare))]
 

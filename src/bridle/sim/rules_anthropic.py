@@ -1,7 +1,7 @@
 """What the Messages API refuses, in its own words.
 
 The order is the provider's as far as it is known: the envelope, each field by
-itself, tools, messages, and last what one model cannot do.  Tools and messages have
+itself, summaries, tools, messages, and last what one model cannot do.  Tools and messages have
 files of their own beside this one.
 
 What a model can do is never decided by its name: its abilities in the model table
@@ -10,6 +10,8 @@ say it.  A model nobody knows is refused as such before any of that is asked.
 
 from msgspec.structs import replace
 
+from ._rules_anthropic_compaction import COMPACTION_RULES
+from ._rules_anthropic_demand import DEMAND_RULES
 from ._rules_anthropic_marks import MARK_RULES
 from ._rules_anthropic_messages import MESSAGE_RULES
 from ._rules_anthropic_models import MODEL_RULES
@@ -191,4 +193,12 @@ ENVELOPE_RULES = (
     ),
 )
 
-RULES = (*ENVELOPE_RULES, *TOOL_RULES, *MESSAGE_RULES, *MARK_RULES, *MODEL_RULES)
+RULES = (
+    *ENVELOPE_RULES,
+    *DEMAND_RULES,
+    *COMPACTION_RULES,
+    *TOOL_RULES,
+    *MESSAGE_RULES,
+    *MARK_RULES,
+    *MODEL_RULES,
+)

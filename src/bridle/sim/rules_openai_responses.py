@@ -11,6 +11,7 @@ not judged here.
 from msgspec.structs import replace
 
 from ._rules_openai_prompts import prompt_rules
+from ._rules_openai_responses_compaction import COMPACTION_RULES
 from ._rules_openai_responses_items import ITEM_RULES
 from ._rules_openai_responses_settings import SETTING_RULES
 from ._rules_openai_responses_shape import PLAIN, asked, call, effort, output, reasons, text, to, user
@@ -274,6 +275,7 @@ RULES = (
     *TOOL_RULES,
     *SETTING_RULES,
     *PROMPT_RULES,
+    *COMPACTION_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
     *TALK_RULES,

@@ -6,11 +6,13 @@ that takes a beta header, and without it the very setting is refused.
 
 from collections.abc import Iterator
 
+import msgspec
 from msgspec.structs import replace
 
 from ..values.message import Reply, Stop
-from ..values.model import Origin
-from ..values.parts import Reasoning
+from ..values.model import Abilities, Origin
+from ..values.parts import Opaque, Reasoning
+from ._rules_anthropic_compaction import COMPACTION, ON_DEMAND, is_summary, under_preview
 from ._rules_anthropic_shape import (
     NEWEST,
     Block,
@@ -20,6 +22,7 @@ from ._rules_anthropic_shape import (
     field,
     mapping,
     messages,
+    placed_blocks,
     rule,
     text,
     thinking_type,
@@ -36,43 +39,84 @@ from ._seals_thoughts import (
     Line,
     Said,
     Thought,
+    chains_of,
     forged,
     modified,
     moved,
+    plain,
     sealed_in,
 )
 from .rules import Asked, Found, Rule
-from .seals import opened, seal, trace
+from .seals import Seal, opened, seal, trace
 
 FAMILY = "anthropic"
 CONTROLS = "thinking-binding-controls-2026-08-01"
-COMPACTION = "compaction"
 _HEADER = f" That setting requires the `{CONTROLS}` value in the `anthropic-beta` header."
 
 
 def sealed(request: Asked, reply: Reply) -> Reply:
-    return sealed_in(line_of(request), reply)
+    line, first = line_of(request), next(iter(reply.parts), None)
+    if isinstance(first, Opaque) and first.kind == COMPACTION:
+        # What is thought behind a summary has nothing else before it.
+        block = msgspec.json.decode(first.native, type=dict[str, object])
+        line = replace(line, said=(Said(place="", message=0, role="assistant", value=block),), stood_for=())
+    return sealed_in(line, reply)
 
 
 def summary_of(request: Asked, words: str) -> Block:
-    """A compaction block that stands for everything in the request."""
-    model = str(field(request, "model"))
-    return {
-        "type": COMPACTION,
-        "content": words,
-        "signature": seal(COMPACTION, FAMILY, model, words=trace(words)),
-    }
+    """A block that stands for everything in the request, bound to its words.
+
+    Thoughts that came after that are taken behind it as well: under the same head, in the next turn, and
+    if the model that made it checks such things.
+    """
+    line, said = line_of(request), messages(request)
+    ends = [chain[-1] for chain in chains_of(line)] if line.checks_prefix else []
+    signature = seal(
+        COMPACTION,
+        FAMILY,
+        line.model,
+        words=trace(words),
+        head=trace(plain(line.head)),
+        ends=" ".join(ends),
+        role=str(said[-1].get("role")) if said else "",
+    )
+    return {"type": COMPACTION, "content": words, "signature": signature}
 
 
 def line_of(request: Asked) -> Line:
     kept = [tool for tool in tools(request) if tool.get("defer_loading") is not True]
+    head = [blocks(request.body, "system"), kept]
     return Line(
         family=FAMILY,
         model=str(field(request, "model")),
-        head=[blocks(request.body, "system"), kept],
-        said=tuple(_said(request)),
+        head=head,
+        said=_since_summary(tuple(_said(request))),
         checks_prefix=request.abilities is not None and request.abilities.bound_thinking,
+        stood_for=_stood_for(request, head),
     )
+
+
+def _since_summary(said: tuple[Said, ...]) -> tuple[Said, ...]:
+    """Nothing is read before a summary that the provider made of its own accord."""
+    for at in range(len(said) - 1, -1, -1):
+        block = mapping(said[at].value)
+        if is_summary(block) and block.get("signature") is None:
+            return said[at:]
+    return said
+
+
+def _stood_for(request: Asked, head: object) -> tuple[str, ...]:
+    """What a summary in front stands for, when what follows may have followed that."""
+    said = messages(request)
+    first = next(iter(blocks(said[0])), {}) if said else {}
+    note = opened(first.get("signature")) if first.get("type") == COMPACTION else None
+    if note is None or note.kind != COMPACTION or not note.holds(head=trace(plain(head))):
+        return ()
+    # The block may share its message with what was said next.
+    follows = said[0] if len(blocks(said[0])) > 1 else said[1] if len(said) > 1 else {}
+    if follows.get("role") in (note.bound["role"], "system"):
+        return ()
+    return tuple(str(note.bound["ends"]).split())
 
 
 def _said(request: Asked) -> Iterator[Said]:
@@ -115,15 +159,22 @@ def _moved(request: Asked) -> Found | None:
     return found and {**found, "header": "" if _controls(request) else _HEADER}
 
 
-def _foreign_summary(request: Asked) -> Found | None:
-    for index, message in enumerate(messages(request)):
-        for inner, block in enumerate(blocks(message)):
-            if block.get("type") != COMPACTION or "signature" not in block:
-                continue
+def _signed_summaries(request: Asked) -> Iterator[tuple[str, Block, Seal | None]]:
+    for place, block in placed_blocks(request):
+        if block.get("type") == COMPACTION and block.get("signature") is not None:
             note = opened(block.get("signature"))
             own = note is not None and (note.kind, note.family) == (COMPACTION, FAMILY)
-            if note is None or not own or not note.holds(words=trace(block.get("content"))):
-                return {"at": f"messages.{index}.content.{inner}"}
+            yield place, block, note if own else None
+
+
+def _foreign_summary(request: Asked) -> Found | None:
+    return next(({"at": place} for place, _, note in _signed_summaries(request) if note is None), None)
+
+
+def _other_summary(request: Asked) -> Found | None:
+    for place, block, note in _signed_summaries(request):
+        if note is not None and not note.holds(words=trace(block.get("content"))):
+            return {"at": place}
     return None
 
 
@@ -153,6 +204,14 @@ def _talk(*content: object, words: str = "Hello") -> Asked:
     return asked(messages=[user(words), assistant(*content), user("Bye")])
 
 
+_SUMMARY = summary_of(to(_BOUND, _HELLO), "They greeted.")
+
+
+def _behind(block: Block, *said: Block, by: Abilities = NEWEST, **changes: object) -> Asked:
+    """What is said behind a summary."""
+    return to(by, under_preview(asked(messages=[assistant(block), *said], **changes), ON_DEMAND))
+
+
 def _longer(first: Block, *, again: bool = True) -> Asked:
     """A second thought that came after the first one, and a third after the second."""
     opening = [user("Hello"), assistant(_SIGNED, text("Hello")), user("More")]
@@ -172,6 +231,31 @@ def _longer(first: Block, *, again: bool = True) -> Asked:
         ]
     )
 
+
+def _moved_at(message: int) -> str:
+    return MOVED.format(at=f"messages.{message}.content.0") + _HEADER
+
+
+_REST = (assistant(_SIGNED, text("Hello")), user("Bye"))
+"""What came after what the summary stands for."""
+_AGAIN = summary_of(_behind(_SUMMARY, *_REST, by=_BOUND), "They greeted, and parted.")
+(_LAST,) = _thinks(_behind(_SUMMARY, *_REST, by=_BOUND), Reasoning(text="Part."))
+_KEPT = (
+    _behind(_SUMMARY, *_REST, by=_BOUND),
+    to(
+        _BOUND,
+        under_preview(asked(messages=[assistant(_SUMMARY, _SIGNED, text("Hello")), _REST[1]]), ON_DEMAND),
+    ),
+    _behind(_AGAIN, assistant(_LAST, text("Bye")), user("Now?"), by=_BOUND),
+)
+_HUMMED = to(_BOUND, asked(messages=[user("Hello"), assistant("Hm.")]))
+(_GONE_ON,) = _thinks(_HUMMED, _THOUGHT)
+_CUT_OFF = (
+    _behind(summary_of(_HELLO, "They greeted."), *_REST, by=_BOUND),
+    _behind(_SUMMARY, *_REST, by=_BOUND, system="Be brief."),
+    _behind(summary_of(_HUMMED, "Hm."), assistant(_GONE_ON, text("Hello")), user("Bye"), by=_BOUND),
+)
+"""Made by a model that checks nothing; behind another head; of a turn that the next one goes on with."""
 
 RULES: tuple[Rule, ...] = (
     rule(
@@ -224,16 +308,40 @@ RULES: tuple[Rule, ...] = (
         says=MOVED.format(at="messages.1.content.0") + _HEADER,
         also=(
             (_talk(_SIGNED, text("Hello"), words="Good day"), ""),
+            *((request, _moved_at(1)) for request in _CUT_OFF),
+            *((request, "") for request in _KEPT),
             (to(_BOUND, _longer(_SIGNED, again=False)), MOVED.format(at="messages.5.content.0") + _HEADER),
         ),
     ),
-    rule(
-        "sealed-compaction",
-        _foreign_summary,
-        "{at}: Invalid `signature` in `compaction` block",
-        evidence="K",
-        passes=asked(messages=[user(summary_of(_HELLO, "They greeted.")), user("Bye")]),
-        offends=asked(messages=[user({**summary_of(_HELLO, "They greeted."), "content": "They fought."})]),
-        says="messages.0.content.0: Invalid `signature` in `compaction` block",
+    replace(
+        rule(
+            "sealed-compaction",
+            _foreign_summary,
+            "{at}: Invalid `signature` in `compaction` block",
+            evidence="K",
+            passes=_behind(_SUMMARY, user("Bye")),
+            offends=_behind({**_SUMMARY, "signature": "c2ln"}, user("Bye")),
+            says="messages.0.content.0: Invalid `signature` in `compaction` block",
+            also=(
+                (
+                    _behind({**_SUMMARY, "signature": str(_SIGNED["signature"])}, user("Bye")),
+                    "messages.0.content.0: Invalid `signature` in `compaction` block",
+                ),
+            ),
+        ),
+        type="compaction_signature_invalid",
+    ),
+    replace(
+        rule(
+            "sealed-summary",
+            _other_summary,
+            "{at}: `content` of the `compaction` block differs from the text its `signature` recorded",
+            evidence="K",
+            passes=_behind({**_SUMMARY, "cache_control": {"type": "ephemeral"}}, user("Bye")),
+            offends=_behind({**_SUMMARY, "content": "They fought."}, user("Bye")),
+            says="messages.0.content.0: `content` of the `compaction` block differs from the text its"
+            " `signature` recorded",
+        ),
+        type="compaction_content_mismatch",
     ),
 )

@@ -8,7 +8,7 @@ place of that reasoning in the same reply, so that one can be asked for without 
 
 import hmac
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,8 @@ from ..values.model import Abilities
 from ..values.parts import Part, Reasoning, Text, ToolCall
 from .rules import Asked, Found, Rule
 from .seals import KEY, opened, seal, trace
+
+Json = dict[str, object]
 
 FAMILY = "openai_responses"
 REASONING, COMPACTION = "reasoning", "compaction"
@@ -73,13 +75,19 @@ def sealed(request: Asked, reply: Reply) -> Reply:
     return replace(reply, parts=tuple(said))
 
 
-def summary(model: str, id_: str) -> dict[str, object]:
-    """The item that stands for a whole conversation."""
-    blob = seal(COMPACTION, FAMILY, model, id=id_)
+def summary_of(model: str, id_: str, words: str = "") -> Json:
+    """The item that stands for a whole conversation, and holds what nobody else can read."""
+    blob = seal(COMPACTION, FAMILY, model, id=id_, says=words)
     return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
 
 
-def _sealed_items(request: Asked) -> Iterator[dict[str, object]]:
+def words_in(item: Mapping[str, object]) -> str:
+    """What such an item says; nothing when it was not sealed here."""
+    note = opened(item.get("encrypted_content")) if item.get("type") == COMPACTION else None
+    return str(note.bound.get("says", "")) if note is not None else ""
+
+
+def _sealed_items(request: Asked) -> Iterator[Json]:
     for item in _items(request):
         if item.get("type") in (REASONING, COMPACTION) and isinstance(item.get("encrypted_content"), str):
             yield item
@@ -127,16 +135,16 @@ def _check(token: str) -> str:
     return hmac.digest(KEY, token.encode(), "sha256").hex()[:8]
 
 
-def _items(request: Asked) -> Iterator[dict[str, object]]:
+def _items(request: Asked) -> Iterator[Json]:
     given = request.body.get("input")
     yield from (item for item in (given if isinstance(given, list) else ()) if isinstance(item, dict))
 
 
-def _json(members: dict[str, object]) -> str:
+def _json(members: Json) -> str:
     return msgspec.json.encode(members).decode()
 
 
-def _asked(*items: dict[str, object]) -> Asked:
+def _asked(*items: Json) -> Asked:
     return Asked(
         path="/v1/responses",
         headers={},
@@ -147,20 +155,20 @@ def _asked(*items: dict[str, object]) -> Asked:
 
 _REPLY = "0" * 32
 _ITS_ID = Place(_REPLY, 0, NONE).id("rs")
-_THOUGHT: dict[str, object] = {
+_THOUGHT: Json = {
     "type": REASONING,
     "id": _ITS_ID,
     "summary": [],
     "encrypted_content": seal(REASONING, FAMILY, "some-model", id=_ITS_ID),
 }
-_CALL: dict[str, object] = {
+_CALL: Json = {
     "type": "function_call",
     "id": Place(_REPLY, 1, 0).id("fc"),
     "call_id": "call_1",
     "name": "look",
     "arguments": "{}",
 }
-_OUTPUT: dict[str, object] = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
+_OUTPUT: Json = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
 _FOREIGN = seal(REASONING, "another", "some-model", id=_ITS_ID)
 
 RULES: tuple[Rule, ...] = (
@@ -173,7 +181,7 @@ RULES: tuple[Rule, ...] = (
         offends=_asked({**_THOUGHT, "encrypted_content": _FOREIGN}, _CALL, _OUTPUT),
         says=_UNREADABLE.format(which=f"for item {_ITS_ID}"),
         type="invalid_encrypted_content",
-        also=((_asked(summary("some-model", "cmp_1")), ""),),
+        also=((_asked(summary_of("some-model", "cmp_1")), ""),),
     ),
     Rule(
         id="sealed-id",

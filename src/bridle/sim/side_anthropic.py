@@ -65,6 +65,10 @@ def _about(model: Model) -> Json:
                 "supported": bool(abilities.efforts),
                 **{level: {"supported": True} for level in abilities.efforts},
             },
+            "compaction": {
+                "supported": abilities.compaction,
+                "summarize": {"supported": abilities.compaction},
+            },
             "image_input": {"supported": abilities.images},
             "pdf_input": {"supported": abilities.documents},
             "structured_outputs": {"supported": abilities.structured_output == "native"},

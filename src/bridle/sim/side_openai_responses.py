@@ -24,7 +24,6 @@ from ._side_openai_conversations import (
     prefix_of,
 )
 from .keeping import Keeping, KeptReply
-from .seals_openai_responses import summary
 from .side import Door, House, Json, Knock, Side
 
 ECHOED = (
@@ -33,6 +32,8 @@ ECHOED = (
 )  # fmt: skip
 """What a response repeats of its request."""
 ECHO_DEFAULTS: Json = {"store": True, "temperature": 1.0, "top_p": 1.0, "truncation": "disabled"}
+RESPONSE = "response"
+"""What an answer is; a conversation that was made short is none, and nobody keeps it."""
 SSE = re.compile(rb"event: [^\n]*\ndata: (.*)\n\n", re.DOTALL)
 NAMELESS = re.compile(rb'"item_id":"item_(\d+)"')
 PIECES = (
@@ -75,6 +76,8 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
         echo["conversation"] = {"id": conversation}
     if len(reply.frames) == 1:
         whole = msgspec.json.decode(reply.frames[0], type=dict[str, object])
+        if whole.get("object") != RESPONSE:
+            return reply
         return replace(reply, frames=(msgspec.json.encode({**_named(whole), **echo}),))
     name = str((_told_in(reply.frames[0]) or {}).get("id"))
     return replace(reply, frames=tuple(_echoing(frame, echo, name) for frame in reply.frames))
@@ -83,7 +86,7 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
 def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None:
     """Keep the answer to this request, if it may be."""
     response = _response_in(reply)
-    if response is None:
+    if response is None or response.get("object") != RESPONSE:
         return
     conversation = conversation_of(body)
     held = keeping.conversations.get(conversation) if conversation else None
@@ -101,7 +104,7 @@ def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None
 
 def _kept_as(keeping: Keeping, item: Json) -> Json:
     """With an id; but what was sealed has one inside, and another would break the seal."""
-    return item if item.get("type") == "reasoning" else keeping.named(item, prefix_of(item))
+    return item if item.get("type") in ("reasoning", "compaction") else keeping.named(item, prefix_of(item))
 
 
 def count(house: House, knock: Knock) -> Json | Failure:
@@ -139,32 +142,6 @@ def given_items(house: House, knock: Knock) -> Json | Failure:
     ids = [item.get("id") for item in items]
     first, last = (ids[0], ids[-1]) if ids else (None, None)
     return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
-
-
-def compact(house: House, knock: Knock) -> Json | Failure:
-    """What people said stays; everything else becomes one sealed item."""
-    body = unfolded(house.keeping, knock.body)
-    request = body if isinstance(body, Failure) else house.read("/v1/responses", dict(body), knock.headers)
-    if isinstance(request, Failure):
-        return request
-    assert not isinstance(body, Failure)
-    items = listed(body.get("input"))
-    said = [item for item in items if item.get("role") == "user"]
-    sealed = summary(str(body.get("model")), house.keeping.new_id("cmp"))
-    counted = house.count(request)
-    return {
-        "id": house.keeping.new_id("resp"),
-        "object": "response.compaction",
-        "created_at": int(knock.now),
-        "output": [*(house.keeping.named(item, prefix_of(item)) for item in said), sealed],
-        "usage": {
-            "input_tokens": counted,
-            "input_tokens_details": {"cached_tokens": 0},
-            "output_tokens": len(items),
-            "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": counted + len(items),
-        },
-    }
 
 
 def _filled(body: Mapping[str, object], before: Sequence[Json], leans_on: str) -> Json:
@@ -237,7 +214,6 @@ def _invalid(message: str, code: str) -> Failure:
 
 DOORS = (
     Door(method="POST", pattern=re.compile(r".*/responses/input_tokens"), open=count),
-    Door(method="POST", pattern=re.compile(r".*/responses/compact"), open=compact),
     Door(method="GET", pattern=re.compile(r".*/responses/(?P<id>[^/]+)/input_items"), open=given_items),
     Door(method="POST", pattern=re.compile(r".*/responses/(?P<id>[^/]+)/cancel"), open=cancel),
     Door(method="GET", pattern=re.compile(r".*/responses/(?P<id>[^/]+)"), open=retrieve),

@@ -32,7 +32,7 @@ from ..values.message import Reply
 from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
-from .app import SCHEME, Heard, families_at, hear, models, objection
+from .app import SCHEME, Heard, answer_to, families_at, hear, models, objection
 from .brain import perform
 from .cache import Cache, Layout
 from .faults import Plan, Planned
@@ -42,8 +42,9 @@ from .prompt import reader_of
 from .rules import profile_names
 from .seals import sealed
 from .side import House, Knock, find_door, plain, query_of, side_of
+from .summary import weighed
 from .telling import Diary, Told, retold, teller_of
-from .tokens import measured, prompt_tokens
+from .tokens import prompt_tokens
 from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
 OK = 200
@@ -201,7 +202,7 @@ class Simulator:
     def _reply(
         self, heard: Heard, request: Request, outgoing: Outgoing, body: Mapping[str, object]
     ) -> Timeline:
-        decided = turn_of(self.brain(request))
+        decided = turn_of(answer_to(heard, request, self.brain))
         if isinstance(decided, Failure):
             return _whole(heard.codec.speak_failure(decided))
         trouble = self._trouble(request, decided.troubles)
@@ -235,10 +236,11 @@ class Simulator:
     ) -> tuple[Reply, HttpReply]:
         """The reply as it is measured, and on the wire with what is told of the cache."""
         usage = self.cache.weighed(layout, self.clock.now()) if layout else None
-        reply = measured(request, turn.reply, usage)
+        family = heard.codec.family
+        reply, made = weighed(family, heard.asked, request, turn.reply, usage, heard.prompt)
         if turn.usage is not None:
             reply = replace(reply, usage=turn.usage)
-        reply = sealed(heard.codec.family, heard.asked, reply)
+        reply = sealed(family, heard.asked, reply)
         spoken = heard.codec.speak(reply, stream=request.stream)
         teller = teller_of(heard.codec.family)
         if layout is None or usage is None or teller is None:
@@ -246,7 +248,7 @@ class Simulator:
         earlier = teller.compared(heard.asked.body)
         miss = self.diary.compare(earlier, layout) if earlier else None
         self.diary.write(reply.id, layout)
-        told = Told(usage=usage, way=request.model.abilities.cache, miss=miss)
+        told = Told(usage=usage, way=request.model.abilities.cache, miss=miss, summary=made)
         return reply, replace(spoken, frames=retold(spoken.frames, teller, told))
 
     def _strike(self, incident: Incident) -> Timeline | None:

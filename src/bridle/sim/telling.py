@@ -39,6 +39,8 @@ class Told(Value):
     way: str
     miss: Miss | None = None
     """None when nobody asked."""
+    summary: Usage | None = None
+    """What it took to shorten the conversation first; None when that was not done."""
 
 
 class Teller(Value):
@@ -119,7 +121,7 @@ def _miss(earlier: Remembered, now: Remembered) -> Miss:
 
 def retold(frames: tuple[bytes, ...], teller: Teller, told: Told) -> tuple[bytes, ...]:
     """The frames of an answer with what there is to tell in them.  Mostly there is nothing."""
-    if told.miss is None and told.way != "hits":
+    if told.miss is None and told.summary is None and told.way != "hits":
         return frames
     return tuple(_retold(frame, teller, told) for frame in frames)
 

@@ -74,11 +74,20 @@ def measured(request: Request, reply: Reply, prompt: Usage | None = None) -> Rep
     usage = prompt if prompt is not None else Usage(input=prompt_tokens(request))
     parts, stop, detail = reply.parts, reply.stop, reply.stop_detail
     room, why = _room(request, usage.prompt)
+    if request.compacts:
+        # It is as long as what it says, in whatever form; half of it stands for nothing.
+        enough = room is None or reply.usage.output <= room
+        usage = replace(usage, output=reply.usage.output)
+        return replace(reply, usage=usage) if enough else replace(_silent(reply, why), usage=usage)
     if room is not None and _total(parts) > room:
         parts, stop, detail = _shortened(parts, room), why, ""
     reasoning = _total(part for part in parts if isinstance(part, Reasoning))
     usage = replace(usage, output=_total(parts), reasoning=reasoning)
     return replace(reply, parts=parts, stop=stop, stop_detail=detail, usage=usage)
+
+
+def _silent(reply: Reply, stop: Stop) -> Reply:
+    return replace(reply, parts=(), stop=stop, stop_detail="")
 
 
 def _room(request: Request, prompt: int) -> tuple[int | None, Stop]:
@@ -126,7 +135,7 @@ def _part_tokens(part: Part) -> int:
         case Media():
             return PER_IMAGE if part.kind == "image" else PER_FILE
         case Opaque():
-            return count(part.native)
+            return counted(part.text or part.native)
 
 
 def _shortened(parts: tuple[Part, ...], allowance: int) -> tuple[Part, ...]:

@@ -20,7 +20,7 @@ STOPS = {
     "pause_turn": "paused",
     "refusal": "refused",
     "model_context_window_exceeded": "context",
-    "compaction": "other",
+    "compaction": "paused",
 }
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _UNANNOUNCED = ("text", "thinking")

@@ -17,6 +17,8 @@ class Compaction(Value):
     """How many of the newest pictures from tools stay."""
     model: Model | str | None = None
     """Who writes the summary of old turns; None for whoever the run is with, who has read them already."""
+    native: bool = True
+    """Whether the provider makes old turns short itself where it can, and nobody else is named for it."""
     words: str = ""
     """What the summary has to take care of, besides what is asked for anyway."""
 

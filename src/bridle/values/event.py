@@ -124,6 +124,8 @@ class ModelAsked(Quiet, tag="model_asked"):
     """The last message of those that a summary is asked for; empty when the conversation is to go on."""
     seat: str = ""
     """Who was asked for it, where that is not the model of the settings."""
+    native: bool = False
+    """It is asked for in the form that only its provider takes back."""
 
 
 class ModelReplied(Quiet, tag="model_replied"):

@@ -85,6 +85,8 @@ class Abilities(Value):
     """The thinking mode of a request that does not say."""
     effort_default: str = ""
 
+    compaction: bool = False
+    """Whether the provider makes something short of a conversation by itself, and takes it in its place."""
     cuts_prompts: bool = False
     """Whether a prompt that is too long may lose its beginning without a word about it."""
 

@@ -57,6 +57,8 @@ class Opaque(Value, tag="opaque"):
 
     kind: str
     native: str
+    text: str = ""
+    """The same in words, where it has any: said instead to everybody who does not take the item."""
 
 
 class ToolResult(Value, tag="tool_result"):

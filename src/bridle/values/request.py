@@ -115,4 +115,9 @@ class Request(Value):
     """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""
     chained_to: str = ""
     """The provider's id of the reply up to which it has everything; empty to send it all."""
+    compacts: bool = False
+    """Asks for no answer, but for something short that stands for the whole conversation from then on, made
+    by the provider and in a form it takes back: only where it can do that (`Abilities.compaction`)."""
+    summary_words: str = ""
+    """How that is to be done, in words of ours; for providers that listen to such words."""
     extras: tuple[Extra, ...] = ()
