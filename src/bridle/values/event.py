@@ -25,6 +25,8 @@ from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
 from .lineage import Forked as Forked
+from .lost import Repaired as Repaired
+from .lost import Unknown as Unknown
 from .memory import MemoryLoaded, NoteRemoved, NoteWritten
 from .message import Message, Reply
 from .model import Model
@@ -229,22 +231,6 @@ class RunEnded(Quiet, tag="run_ended"):
     usd: Decimal | None = None
     discarded: tuple[str, ...] = ()
     """Tools that were started early, for that reply."""
-
-
-class Repaired(Quiet, tag="repaired"):
-    """The log could not be read as it is; what was put right in reading it, written down once."""
-
-    items: tuple[str, ...]
-    """What, one sentence each, with the numbers of the records."""
-    lost: bool = False
-    """Records are gone: nobody knows what was done in them."""
-
-
-class Unknown(Quiet, tag="unknown"):
-    """What this version cannot read, because a newer one wrote it.  Its bytes are on its record."""
-
-    kind: str = ""
-    """What it calls itself."""
 
 
 Event = (
