@@ -535,7 +535,9 @@ def test_the_difference_can_be_read_side_by_side_and_one_below_the_other(family,
     assert re.search(r"^m4 assistant · claude-sonnet-5-5 +\| m4 you$", capsys.readouterr().out, re.MULTILINE)
     assert command(["diff", family, "by-train", "--unified"]) == 0
     below = capsys.readouterr().out
-    assert '- m4 assistant · claude-sonnet-5-5\n-   pay({"amount": 7})\n+ m4 you\n' in below
+    assert '- m4 assistant · claude-sonnet-5-5\n-   pay({"amount":7})\n+ m4 you\n' in below.replace(
+        '": ', '":'
+    )
     assert command(["diff", family, "by-train", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["messages"] == 3
@@ -555,7 +557,7 @@ def test_the_places_of_a_session_and_forking_at_one(family, capsys):
     assert command(["fork", family, "--at", "m2", "--as", "u"]) == 0
     out = capsys.readouterr().out
     assert f"not from record {places['m2']['record']}" in out
-    assert 'c2_0 pay({"amount": 7}) ok' in out
+    assert 'c2_0 pay({"amount":7}) ok' in out.replace('": ', '":')
     assert command(["run", "--session", "t", "!say on", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["text"] == "on"
     assert command(["log", "t", "--tree", "--json"]) == 0

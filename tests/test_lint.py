@@ -95,6 +95,8 @@ OFFENDING = {
 CLEAN = {
     "clock": [
         'agent = Agent("sim:", instructions="Be kind.")\nagent.run_sync(f"It is {datetime.now()}.")',
+        'agent = Agent("sim:", instructions="Be kind.", facts=lambda: {"time": str(datetime.now())})',
+        'agent = Agent("sim:", instructions="Be kind.", facts={"run": str(uuid.uuid4()), "day": str(date.today())})',
         '@tool\ndef now() -> str:\n    "The time."\n    return str(datetime.now())\nagent = Agent("sim:", tools=[now])',
         'agent = Agent("sim:", instructions=f"Since {datetime(2024, 5, 1)}, {time.strftime(\'%Y\', time.gmtime(0))}")',
         'started = time.time()\nagent = Agent("sim:", instructions="Be kind.", budget=None)\nprint(started)',

@@ -5,7 +5,7 @@ Rules above ten are found by loading the agents again in other circumstances; th
 
 from typing import NamedTuple
 
-IN_THE_TURN = 'say it in the turn: `agent.run(f"… {fact}")`; behind the prefix it costs its own few tokens'
+IN_THE_TURN = "make it a fact of the turn, `Agent(facts=lambda: {…})`, or say it in the prompt"
 
 
 class Rule(NamedTuple):
