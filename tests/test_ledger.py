@@ -170,7 +170,7 @@ TALK = st.lists(
 
 
 @given(TALK, st.booleans(), st.booleans())
-@settings(max_examples=25 * CAMPAIGN)
+@settings(max_examples=15 * CAMPAIGN)
 def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
     """Whatever was called, whatever failed, inside tools too, and in whichever store that is kept."""
     store = MemoryStore()
