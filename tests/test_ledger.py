@@ -170,7 +170,7 @@ TALK = st.lists(
 
 
 @given(TALK, st.booleans(), st.booleans())
-@settings(max_examples=25 * CAMPAIGN)
+@settings(max_examples=15 * CAMPAIGN)
 def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
     """Whatever was called, whatever failed, inside tools too, and in whichever store that is kept."""
     store = MemoryStore()
@@ -247,3 +247,19 @@ def test_a_table_is_eighty_columns_wide(tmp_path, capsys):
     for by in (*KEYS, "tool"):
         assert main(["cost", "--store", path, "--by", by]) == 0
         assert max(map(len, capsys.readouterr().out.splitlines())) <= 80, by
+
+
+def test_what_a_fork_shares_is_spent_once():
+    store = MemoryStore()
+    agent = Agent("sim:", store=store)
+
+    async def fork():
+        first = await agent.run("!say one", "s")
+        await agent.fork("s", new="other")
+        second = await agent.run("!say two", "other")
+        return first, second, await of_every_session(store), await with_inner(store, "other")
+
+    first, second, everything, other = asyncio.run(fork())
+    assert [entry.session for entry in everything] == ["other", "s"]
+    assert float(total(everything).usd) == pytest.approx(first.cost + second.cost)
+    assert float(total(other).usd) == pytest.approx(first.cost + second.cost)

@@ -167,8 +167,9 @@ async def of_every_session(store: Store) -> list[Entry]:
     drawn: list[Entry] = []
     for info in await listed(store, EVERY_SESSION):
         records = await _records(store, info.id)
-        booked += entries(info.id, records)
-        drawn += charges(info.id, records)
+        # What a fork shares with its parent was spent once, and is the parent's.
+        booked += [entry for entry in entries(info.id, records) if entry.seq > info.forked_at]
+        drawn += [entry for entry in charges(info.id, records) if entry.seq > info.forked_at]
     return [*booked, *_out_of_reach(drawn, booked)]
 
 

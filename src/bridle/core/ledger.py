@@ -67,6 +67,8 @@ class Entry(Value):
     tenant: str = ""
     caller: str = ""
     agent: str = ""
+    seq: int = 0
+    """The record that says so."""
     id: str = ""
     """Of the call, where something was set aside for it."""
     tool_calls: int = 0
@@ -106,6 +108,7 @@ def charges(session: str, records: Sequence[Record]) -> tuple[Entry, ...]:
                     tenant=state.run.tenant,
                     caller=state.run.caller,
                     agent=ELSEWHERE,
+                    seq=record.seq,
                     id=event.id,
                     outcome="answered" if event.steps else "failed",
                     usage=event.usage,
@@ -129,14 +132,14 @@ def added_up(each: Iterable[Entry]) -> Spent:
 class _Reader:
     def __init__(self, session: str) -> None:
         self._session = session
-        self._reading = Reading()
+        self._reading, self._seq = Reading(), 0
         self._runs = 0
         self._open: Entry | None = None
         self._entries: list[Entry] = []
         self._sizes: dict[str, tuple[Message, dict[str, int]]] = {}
 
     def read(self, record: Record) -> None:
-        event = record.event
+        event, self._seq = record.event, record.seq
         match event:
             case e.Prompted():
                 self._runs += 1
@@ -179,6 +182,7 @@ class _Reader:
             tenant=run.tenant,
             caller=run.caller,
             agent=agent_name(self._state.settings),
+            seq=self._seq,
             id=id_,
         )
 

@@ -25,7 +25,7 @@ from msgspec.structs import replace
 from ..core.account import Account, Fit, amount_of, calls_used, crowded, evidence, left_of, offer, paid
 from ..ports.clock import Clock
 from ..ports.store import Store
-from ..values.errors import Conflict
+from ..values.errors import Conflict, Corrupt
 from ..values.event import Event
 from ..values.pooled import Amount, Carried, Reserved, Settled, budget_line
 from ..values.record import GENESIS, Record, seal
@@ -165,8 +165,12 @@ class Till:
         return found
 
     async def _evidence(self, reserved: Reserved) -> Settled:
-        own = await self._store.read(reserved.session)
-        return evidence(reserved, own, await self._store.read(reserved.by) if reserved.by else ())
+        try:
+            own = await self._store.read(reserved.session)
+            return evidence(reserved, own, await self._store.read(reserved.by) if reserved.by else ())
+        except Corrupt:
+            # That session's trouble is not to be everybody's; what it may have spent counts as spent.
+            return Settled(id=reserved.id, amount=reserved.amount, how="presumed")
 
 
 class Drawer:
