@@ -9,19 +9,31 @@ A test fails in which
     a prefix moved             and no event of the session says so
 
 What happened in all of them is one line at the end of the run.
+
+Scripts are played on all wires in turn, each file's on its own; `BRIDLE_SCRIPT_MODEL` puts all of them on one.
 """
 
 import os
 from collections import Counter
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 import listening
+from bridle.testing.script import MODEL
 from witness import Account
 
 HERE = Path(__file__).parent
 SHOWN_MAX = 3
+WIRES = (
+    "sim:anthropic/claude-sonnet-5-5",
+    "sim:openai/gpt-6.1-sol",
+    "sim:openai-chat/gpt-6.1-sol",
+    "sim:gemini/gemini-3.8-flash",
+    "sim:bedrock/anthropic.claude-sonnet-5-5",
+)
+CHOSEN = os.environ.get(MODEL)
 
 NOBODY = "the address is one where nobody answers: what is said of that is the test"
 MEDDLED = "somebody in between changes what is sent on its way: what the simulator heard is not what was sent"
@@ -95,8 +107,24 @@ def told_by_programs(tmp_path_factory):
         yield path
 
 
+def wire_of(file):
+    """The model that plays the scripts of a test file; always the same one."""
+    return CHOSEN or WIRES[crc32(file.encode()) % len(WIRES)]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector):
+    """Scripts that a file plays when it is imported are played on its wire too."""
+    if not isinstance(collector, pytest.Module):
+        return (yield)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MODEL, wire_of(collector.path.name))
+        return (yield)
+
+
 @pytest.fixture(autouse=True)
-def accounted(request, told_by_programs):
+def accounted(request, monkeypatch, told_by_programs):
+    monkeypatch.setenv(MODEL, wire_of(request.node.path.name))
     _NOW[0] = Account()
     request.node.told_by_programs = told_by_programs
 

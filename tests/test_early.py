@@ -132,7 +132,8 @@ def test_what_ran_for_a_refused_reply_is_discarded_and_told():
 
     async def main():
         refused = replace(calls(("look", {"at": 1})), stop=Stop.REFUSED)
-        seen = await streamed(Agent(scripted(refused), tools=[look], clock=FakeClock()))
+        line = scripted(refused, model="sim:")  # where a refusal may come after a call
+        seen = await streamed(Agent(line, tools=[look], clock=FakeClock()))
         (ended,) = [item for item in seen if isinstance(item, e.RunEnded)]
         assert (ended.stop, ended.discarded) == ("refused", ("look",))
         assert not any(isinstance(item, e.ToolStarted | e.ToolFinished) for item in seen)

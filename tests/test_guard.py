@@ -5,11 +5,14 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from zlib import crc32
 
 import pytest
 
 import guard
 import listening
+from bridle.providers.catalogue import known
+from bridle.run.line import locate
 
 HERE = Path(__file__).parent
 PLANTED = '''
@@ -161,6 +164,13 @@ def test_whoever_makes_bytes_of_his_own_is_listed_by_kind():
         for kind, (sign, _) in guard.BYTES.items()
     }
     assert found == {kind: set(files.split()) for kind, (_, files) in guard.BYTES.items()}
+
+
+def test_scripts_are_played_on_every_wire():
+    files = [path.name for path in HERE.glob("test_*.py") if "scripted(" in path.read_text()]
+    assert {guard.WIRES[crc32(file.encode()) % len(guard.WIRES)] for file in files} == set(guard.WIRES)
+    families = {locate(model).endpoint.family for model in guard.WIRES}
+    assert families == {model.endpoint.family for model in known({})}
 
 
 def test_whoever_sends_elsewhere_is_there():

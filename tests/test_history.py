@@ -96,7 +96,7 @@ def test_what_is_broken_is_repaired_and_told():
 
 
 def test_a_session_goes_on_from_a_history():
-    line, store = scripted("unused", "unused", "five, I said"), MemoryStore()
+    line, store = scripted("unused", "unused", "five, I said", model="sim:"), MemoryStore()
     agent = Agent(line, store=store)
     history = import_history("anthropic", ANTHROPIC)
     result = agent.run_sync("Once more?", session="s", history=history)

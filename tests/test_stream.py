@@ -23,7 +23,8 @@ def hanging(entered):
 
 def test_every_event_answers_to_text():
     async def main():
-        agent = Agent(scripted(calls(("ghost", {}), text="Hm. "), "It is done."))
+        # Without tools, which not every wire lets a model call all the same.
+        agent = Agent(scripted(calls(("ghost", {}), text="Hm. "), "It is done.", model="sim:"))
         events = [event async for event in agent.stream("?")]
         assert "".join(event.text for event in events) == "Hm. It is done."
         assert [type(event) for event in events][-2:] == [e.RunEnded, FinalAnswer]

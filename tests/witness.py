@@ -23,7 +23,7 @@ import msgspec
 from listening import short
 
 LISTS = ("messages", "input", "contents")
-HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "toolConfig", "cachedContent")
+HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "cachedContent")
 CHAINED = ("previous_response_id", "conversation")
 """Where a provider is told to go on from what it kept, its prompt does not stand in the request."""
 BARE = "/responses/compact"
@@ -98,6 +98,10 @@ def prefix_of(body):
         return (hash(body),)
     if any(name in members for name in CHAINED):
         return None
+    if "toolConfig" in members:
+        members.update(
+            _raw(members["toolConfig"])
+        )  # where one wire has its tools, beside which of them to call
     pieces = [bare(members[name]) for name in HEAD if name in members]
     for name in LISTS:
         for item in listed(members.get(name)):

@@ -24,6 +24,8 @@ Json = dict[str, object]
 
 FAMILY = "openai_responses"
 REASONING, COMPACTION = "reasoning", "compaction"
+DELIVERY = ("stream", "stream_options")
+"""How an answer comes is no part of what it says."""
 NONE = 0xFF
 """The place of reasoning where there was none."""
 _ID = re.compile(r"(?:fc|msg|rs)_([0-9a-f]{32})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{8})")
@@ -51,8 +53,9 @@ class Place(NamedTuple):
 
 
 def sealed(request: Asked, reply: Reply) -> Reply:
-    # The whole request names the reply: the same one is answered in the same bytes.
-    mark = trace(request.body) + trace(request.body, after="once more")
+    # The whole request names the reply: the same one is answered in the same bytes, streamed or not.
+    asked = {name: value for name, value in request.body.items() if name not in DELIVERY}
+    mark = trace(asked) + trace(asked, after="once more")
     model = str(request.body.get("model"))
     said: list[Part] = []
     thought, in_message = NONE, False
