@@ -2,12 +2,14 @@
 
 import asyncio
 import os
+import re
 from itertools import pairwise
 
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Compaction, SharedBudget
+from bridle import Agent, Budget, Compaction, SharedBudget, Thinking, tool
+from bridle.cli.main import main
 from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import examined
 from bridle.core.handoff import blamable
@@ -16,6 +18,7 @@ from bridle.core.loop import apply
 from bridle.core.weighing import filled, gate
 from bridle.providers.catalogue import find
 from bridle.run.lineage import fork_session
+from bridle.stores import open_store
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls
@@ -538,3 +541,59 @@ def test_a_shared_budget_sets_the_price_of_a_summary_aside():
     assert asked
     assert all(event.reserved is not None for event in asked)
     assert float(pool.spent.usd) == pytest.approx(result.cost)
+
+
+def test_thinking_that_has_an_allowance_keeps_it_so_that_the_summary_reads_the_cache():
+    thinking = Thinking(mode="enabled", budget_tokens=2_000)
+    walk = Walk(
+        "sim:anthropic/claude-haiku-4-5",
+        brain=walker(think=True),
+        thinking=thinking,
+        instructions="Walk slowly. " * 2_000,
+        context_tokens=30_000,
+    )
+    assert walk.run(40).stop == "done"
+    asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summary_of]
+    assert asked
+    assert all(event.max_tokens > 2_000 for event in asked)
+    summaries = [
+        event.reply.usage
+        for event in walk.events
+        if getattr(event, "summary_of", "") and hasattr(event, "reply")
+    ]
+    assert all(usage.cache_read > 0.9 * usage.prompt for usage in summaries)
+
+
+@pytest.mark.parametrize("model", ["anthropic", "openai_responses", "gemini"])
+def test_tools_that_were_shown_later_stay_when_the_turns_that_showed_them_are_gone(model):
+    others = []
+    for number in range(6):
+
+        @tool(name=f"spare_{number}", effect="read")
+        def spare(at: int) -> str:
+            """Do something else."""
+            return f"spare {at}"
+
+        others.append(spare)
+    walk = Walk(FAMILIES[model], tools=[*others, look_at()], tools_shown_max=3)
+    result = walk.run(30)
+    assert (result.stop, result.text) == ("done", "I went through 30 places."), result.reason
+    assert len(walk.compactions) >= 2
+    assert "look" in walk.state.shown
+    ran = [event for event in walk.events if isinstance(event, e.ToolStarted)]
+    assert len(ran) >= 30
+
+
+def test_the_log_tells_it_in_one_line(capsys, tmp_path):
+    store = open_store(tmp_path / "log.db")
+    walk = Walk(ANTHROPIC, store=store)
+    walk.run(12)
+    asyncio.run(store.close())
+    assert main(["show", "s", "--store", str(tmp_path / "log.db")]) == 0
+    told = capsys.readouterr().out
+    (line,) = [line for line in told.splitlines() if " compact " in line]
+    assert re.search(
+        r"turns: everything up to m\d+ is a summary; [\d,]+ -> [\d,]+ tokens, [\d,]+ of them", line
+    )
+    assert re.search(r"\$0\.00\d+: the next prompt would fill", line)
+    assert re.search(r"summary +I have walked up to place", told)

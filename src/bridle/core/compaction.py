@@ -25,6 +25,7 @@ from ..values.parts import Part, Text, ToolResult
 from ..values.request import Request
 from ..values.value import Value
 from . import precis
+from .context import roomed
 from .effects import Compact, End
 from .excerpt import READ_RESULT
 from .gathering import old_chunks, own_words
@@ -57,7 +58,7 @@ GROWTH_SHARE = 0.05
 TOKENS_PER_WORD = 2
 """Of a summary, with some to spare: it is full of names and numbers."""
 REPLY_TOKENS_MAX = 8_000
-"""Room for a summary with the thinking before it."""
+"""Room for a summary, and for thinking where nothing is said about that."""
 SUMMARY_SHARE = 0.125
 PIECE_SHARE = 0.5
 """Of the window: how much is summarised at a time, when all of it does not fit."""
@@ -208,7 +209,7 @@ def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted |
 def _wanted(state: State, request: Request, end: int) -> SummaryWanted:
     room = min(request.max_tokens or REPLY_TOKENS_MAX, _reply_tokens(state))
     through = state.transcript.messages[end - 1].id
-    return SummaryWanted(request=replace(request, max_tokens=room), through=through)
+    return SummaryWanted(request=roomed(request, room), through=through)
 
 
 def _is_worth(state: State, end: int, *, hard: bool) -> bool:
@@ -240,6 +241,12 @@ def _finished(view: tuple[Message, ...]) -> tuple[Message, ...]:
 
 
 def _reply_tokens(state: State) -> int:
+    """For the summary and the thinking before it, which is as much as ever: less would be another prompt."""
+    thinking = state.settings.thinking
+    return _summary_tokens(state) + ((thinking.budget_tokens or 0) if thinking is not None else 0)
+
+
+def _summary_tokens(state: State) -> int:
     window = min(state.settings.window_tokens, summariser(state).abilities.context_tokens)
     return max(1, min(REPLY_TOKENS_MAX, int(window * SUMMARY_SHARE)))
 
@@ -274,7 +281,7 @@ def _with_summary(state: State) -> Compacted:
     """The summary in its place, and as much more as is still needed."""
     squeeze, messages = state.run.squeeze, state.transcript.messages
     end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
-    words = (squeeze.summary or precis.words_in(squeeze.made))[: _reply_tokens(state) * CHARACTERS_PER_TOKEN]
+    words = (squeeze.summary or precis.words_in(squeeze.made))[: _summary_tokens(state) * CHARACTERS_PER_TOKEN]
     event = Compacted(
         how=("turns",),
         why=_why(state),
