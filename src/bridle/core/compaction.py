@@ -281,7 +281,9 @@ def _with_summary(state: State) -> Compacted:
     """The summary in its place, and as much more as is still needed."""
     squeeze, messages = state.run.squeeze, state.transcript.messages
     end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
-    words = (squeeze.summary or precis.words_in(squeeze.made))[: _summary_tokens(state) * CHARACTERS_PER_TOKEN]
+    words = (squeeze.summary or precis.words_in(squeeze.made))[
+        : _summary_tokens(state) * CHARACTERS_PER_TOKEN
+    ]
     event = Compacted(
         how=("turns",),
         why=_why(state),
