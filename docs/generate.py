@@ -19,11 +19,11 @@ from typing import get_args
 from bridle.cli.linting.rules import RULES as LINTED
 from bridle.core import breaker, retry
 from bridle.core.alarms import ALARMS
-from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import MISSES, VERDICTS
 from bridle.core.layers import LAYERS, STABILITIES
 from bridle.core.loop import TRANSITIONS
 from bridle.core.settling import RULES as SETTLED
+from bridle.core.strategies import STRATEGIES
 from bridle.core.verdicts import FAILURES, OUTCOMES, STOPS, STORES, Row
 from bridle.providers._tables import load_tables
 from bridle.providers.catalogue import known

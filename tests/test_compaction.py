@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from bridle import Agent, Budget, Compaction, SharedBudget, Thinking, tool
 from bridle.cli.main import main
-from bridle.core.compaction import STRATEGIES
 from bridle.core.forensics import examined
 from bridle.core.handoff import blamable
 from bridle.core.ledger import added_up, entries
 from bridle.core.loop import apply
+from bridle.core.strategies import STRATEGIES
 from bridle.core.weighing import filled, gate
 from bridle.providers.catalogue import find
 from bridle.run.lineage import fork_session

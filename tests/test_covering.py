@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from bridle.core.compaction import tail_start
 from bridle.core.dispatch import numbered
 from bridle.core.effects import AskModel, ChangeView, Compact, End
 from bridle.core.loop import apply, next_effects
 from bridle.core.shrinking import LONG_CHARACTERS
 from bridle.core.state import State
+from bridle.core.strategies import tail_start
 from bridle.values import event as e
 from bridle.values.compaction import Compaction
 from bridle.values.errors import Failure
@@ -174,8 +174,10 @@ def test_what_a_provider_made_of_the_turns_goes_to_nobody_else():
     event = e.Compacted(
         how=("turns",), why="", through="m2", summary="in words", native=(sealed,), origin=ORIGIN
     )
+    able = replace(state.settings.model, abilities=replace(state.settings.model.abilities, compaction=True))
+    state = apply(state, e.Configured(settings=replace(state.settings, model=able)), 4.0, "w")
     after = apply(state, event, 5.0, "x")
     assert after.view[0].parts == (sealed,)
-    there = replace(after.settings.model, endpoint=Endpoint(name="there", family="scripted"))
+    there = replace(able, endpoint=Endpoint(name="there", family="scripted"))
     moved = apply(after, e.ModelSwitched(model=there, why="tired"), 6.0, "y")
     assert moved.view[0].parts == (Text(text="in words"),)

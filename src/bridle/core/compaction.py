@@ -1,7 +1,7 @@
 """Make a conversation shorter before it no longer fits: when, what, and how far.
 
 Looked at before every request, in the midst of a run as well as at its beginning.  Nothing is done below
-the gate (`weighing.gate`).  Above it the strategies of `STRATEGIES` are tried in their order until the
+the gate (`weighing.gate`).  Above it the strategies (strategies.py) are tried in their order until the
 prompt is down to the target, all in one recorded event: each change of what was sent before makes the
 provider read it anew, so it is done seldom and thoroughly, and the event says what that costs.
 
@@ -14,27 +14,22 @@ Rule 4: a summary is written from what was said, before anything shrinks, while 
 Rule 5: two tries in vain are the end of the run, with the names of what cannot shrink.
 """
 
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
-
 from msgspec.structs import replace
 
-from ..values.event import Change, Compacted
+from ..values.event import Compacted
 from ..values.message import Message
-from ..values.parts import Part, Text, ToolResult
 from ..values.request import Request
 from ..values.value import Value
 from . import precis
 from .context import roomed
 from .effects import Compact, End
-from .excerpt import READ_RESULT
 from .gathering import old_chunks, own_words
-from .handoff import old_pictures, seen, viewed, without_reasoning
+from .handoff import seen, viewed
 from .memory import outdated
 from .rebinding import moved_by
 from .saying import text_tokens
-from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_text, verbose_text
 from .state import Phase, State
+from .strategies import STRATEGIES, tail_start
 from .stuck import stuck
 from .summary import ASK, HEADING, LABEL, LEAD, native_request_for, request_for, summariser, summary_words
 from .weighing import (
@@ -46,6 +41,7 @@ from .weighing import (
     message_weight,
     price_anew,
     scaled,
+    share,
     weight,
 )
 
@@ -85,20 +81,20 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
     if squeeze.failed >= TRIES_MAX or squeeze.pieces > PIECES_MAX:
         return stuck(state)
     hard = now > limit(state)
-    if squeeze.failed and not hard and now - squeeze.tried_tokens < _share(state, GROWTH_SHARE):
+    if squeeze.failed and not hard and now - squeeze.tried_tokens < share(state, GROWTH_SHARE):
         return None
     smaller = _shrunk(state)
     gain = now - smaller.after_tokens
-    if smaller.changes and smaller.after_tokens <= _share(state, wish.to):
+    if smaller.changes and smaller.after_tokens <= share(state, wish.to):
         return Compact(event=smaller)
     whole = _sendable(state)
     # Not if a summary would have to be asked for right behind it: that would be read anew twice.
-    if not whole and gain >= _share(state, WORTH_SHARE) and smaller.after_tokens <= gate(state):
+    if not whole and gain >= share(state, WORTH_SHARE) and smaller.after_tokens <= gate(state):
         return Compact(event=smaller)
     wanted = _summary_wanted(state, whole=whole, hard=hard)
     if wanted is not None:
         return wanted
-    if smaller.changes and (hard or gain >= _share(state, WORTH_SHARE)):
+    if smaller.changes and (hard or gain >= share(state, WORTH_SHARE)):
         return Compact(event=smaller)
     return stuck(state) if least(state) > state.settings.window_tokens else None
 
@@ -131,35 +127,13 @@ def compacted(state: State, event: Compacted, at: float, proof: str) -> State:
     return outdated(shorter, SHORTER)
 
 
-def _share(state: State, share: float) -> int:
-    return int(share * state.settings.window_tokens)
-
-
-def tail_start(state: State) -> int:
-    """The first message of the transcript that is new enough to stay as it is.
-
-    Never one with results: the call they belong to stays with them.
-    """
-    wish, messages = state.settings.compaction, state.transcript.messages
-    assert wish is not None
-    whole, room = weight(state, state.view), _share(state, wish.keep)
-    start, taken = len(messages), 0
-    for at in range(len(messages) - 1, state.covered - 1, -1):
-        taken += message_weight(state, messages[at])
-        if start < len(messages) and scaled(state, taken, whole) > room:
-            break
-        if messages[at].role != "tool":
-            start = at
-    return start
-
-
 def _shrunk(state: State, summary: Compacted | None = None) -> Compacted:
     """The view without what can go without a summary, as far down as it goes or has to."""
     assert state.settings.compaction is not None
     event = summary or Compacted(how=(), why="")
     event = _weighed(state, replace(event, before_tokens=filled(state)))
     for strategy in STRATEGIES:
-        if strategy.find is None or event.after_tokens <= _share(state, state.settings.compaction.to):
+        if strategy.find is None or event.after_tokens <= share(state, state.settings.compaction.to):
             continue
         if strategy.hard and event.after_tokens <= limit(state):
             continue
@@ -221,7 +195,7 @@ def _is_worth(state: State, end: int, *, hard: bool) -> bool:
     said = sum(message_weight(state, each) for each in prompts)
     old = sum(message_weight(state, message) for message in _told(state, end))
     gain = scaled(state, old - said, weight(state, state.view)) - TOKENS_PER_WORD * summary_words(state)
-    return gain >= (_share(state, WORTH_SHARE) if not hard else 1)
+    return gain >= (share(state, WORTH_SHARE) if not hard else 1)
 
 
 def _told(state: State, end: int) -> tuple[Message, ...]:
@@ -300,103 +274,3 @@ def _with_summary(state: State) -> Compacted:
     )
     # What stands behind it stays as it is: it is taken for what followed the turns, or its reasoning is not.
     return _weighed(state, event) if squeeze.made else _shrunk(state, event)
-
-
-def _old_pictures(state: State) -> Iterator[Change]:
-    assert state.settings.compaction is not None
-    pictures = tuple(old_pictures(state))
-    kept = state.settings.compaction.pictures
-    yield from pictures[: len(pictures) - kept]
-
-
-def _old_results(state: State) -> Iterator[Change]:
-    readable = READ_RESULT in state.settings.hidden
-    for message in state.transcript.messages[state.covered : tail_start(state)]:
-        for at, inner, text in _texts(message):
-            if inner >= 0 and len(text) > VERBOSE_CHARACTERS and (message.id, at, inner) not in state.changed:
-                words = verbose_text(text, state.wholes, readable=readable)
-                yield Change(message=message.id, part=at, inner=inner, words=words)
-
-
-def _old_chunks(state: State) -> Iterator[Change]:
-    yield from old_chunks(state, tail_start(state))
-
-
-def _old_reasoning(state: State) -> Iterator[Change]:
-    """Of turns that are over: in the midst of one, providers want it back beside its calls."""
-    if state.settings.model.endpoint.reasoning not in ("signed", "may_echo") or not state.prompts:
-        return
-    messages = state.transcript.messages
-    end = next((at for at, each in enumerate(messages) if each.id == state.prompts[-1]), 0)
-    changes = tuple(without_reasoning(state, messages[state.covered : min(end, tail_start(state))]))
-    if not all(change.plain for change in changes):
-        yield from changes
-
-
-def _long_texts(state: State) -> Iterator[Change]:
-    """Everywhere, but in what was said last by a person and in what the model said."""
-    for at_message, message in enumerate(state.transcript.messages):
-        sent = at_message >= state.covered or message.id in state.prompts
-        if not sent or message.role == "assistant" or message.id in state.prompts[-1:]:
-            continue
-        for at, inner, text in _texts(message):
-            if len(text) > LONG_CHARACTERS and (message.id, at, inner) not in state.changed:
-                yield Change(message=message.id, part=at, inner=inner, words=long_text(text))
-
-
-def _texts(message: Message) -> Iterator[tuple[int, int, str]]:
-    for at, part in enumerate(message.parts):
-        inside: tuple[tuple[int, Part], ...] = ((-1, part),)
-        if isinstance(part, ToolResult):
-            inside = tuple(enumerate(part.parts))
-        for inner, each in inside:
-            if isinstance(each, Text):
-                yield at, inner, each.text
-
-
-class Strategy(NamedTuple):
-    name: str
-    what: str
-    stays: str
-    find: Callable[[State], Iterator[Change]] | None
-    """The changes it comes to; None for what a model has to be asked for."""
-    hard: bool = False
-    """Only for what does not fit otherwise."""
-
-
-STRATEGIES: tuple[Strategy, ...] = (
-    Strategy("pictures", "old pictures from tools become a line", "the newest (`pictures`)", _old_pictures),
-    Strategy(
-        "results",
-        f"old tool results of more than {VERBOSE_CHARACTERS:,} characters become their beginning and end,"
-        " with the handle of the whole where the store has it",
-        "the newest messages (`keep`)",
-        _old_results,
-    ),
-    Strategy(
-        "chunks",
-        "what was looked up for earlier prompts is left out",
-        "what the latest prompt and the newest messages (`keep`) have beside them",
-        _old_chunks,
-    ),
-    Strategy(
-        "reasoning",
-        "reasoning of earlier turns is left out, where the provider allows that",
-        "all of the current turn",
-        _old_reasoning,
-    ),
-    Strategy(
-        "texts",
-        f"texts of more than {LONG_CHARACTERS:,} characters become their beginning and end; only when it"
-        " does not fit otherwise",
-        "the latest prompt, and what the model said",
-        _long_texts,
-        hard=True,
-    ),
-    Strategy(
-        "turns",
-        "old turns give way to a summary, which a model is asked for",
-        "what people said, and the newest messages (`keep`)",
-        None,
-    ),
-)

@@ -27,6 +27,11 @@ REPLY_SHARE = 0.2
 CHARACTERS_PER_TOKEN = 4
 
 
+def share(state: State, part: float) -> int:
+    """So much of the window."""
+    return int(part * state.settings.window_tokens)
+
+
 def filled(state: State) -> int:
     estimate = max(0, state.prompt_tokens - state.slack_tokens)
     return max(estimate, state.settings.window_tokens + 1) if state.run.squeeze.overflow else estimate
