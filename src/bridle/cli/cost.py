@@ -77,7 +77,7 @@ class Row(msgspec.Struct):
             self.lost += 1
             return
         self.usd = _sum(self.usd, usd)
-        if entry.outcome != "answered":
+        if entry.outcome not in ("answered", "stored"):
             self.failed += entry.outcome == "failed"
             self.cancelled += entry.outcome == "cancelled"
             self.wasted_usd = _sum(self.wasted_usd, usd)
