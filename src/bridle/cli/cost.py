@@ -72,7 +72,7 @@ class Row(msgspec.Struct):
     """What of it was for attempts that failed or were cancelled."""
 
     def add(self, entry: Entry, usd: Decimal | None, usage: Usage, tokens: int) -> None:
-        self.calls += 1
+        self.calls += entry.outcome != "stored"
         if entry.outcome == "lost":
             self.lost += 1
             return
