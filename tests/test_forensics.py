@@ -19,6 +19,7 @@ from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values import event as e
+from bridle.values.cached import CacheDegraded
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Text, ToolCall
@@ -219,7 +220,7 @@ def replace_description():
 
 
 def alarms(world):
-    return [record.event for record in world.records() if isinstance(record.event, e.CacheDegraded)]
+    return [record.event for record in world.records() if isinstance(record.event, CacheDegraded)]
 
 
 def test_a_cache_that_stopped_working_is_told_once_an_episode():

@@ -13,6 +13,7 @@ from bridle.core.loop import TRANSITIONS, apply, next_effects
 from bridle.core.state import Phase, State
 from bridle.core.verdicts import FAILURES
 from bridle.values import event as e
+from bridle.values.cached import CacheDegraded, PromptDropped, PromptKept
 from bridle.values.errors import Failure, MisuseError
 from bridle.values.memory import Note
 from bridle.values.message import Reply, Stop
@@ -139,7 +140,9 @@ ONE_OF_EACH = (
     e.NoteRemoved(id="t1"),
     e.ToolsShown(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
-    e.CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),
+    CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),
+    PromptKept(name="n", seat="s", front="f", tokens=1, seconds=1.0, until=1.0),
+    PromptDropped(name="n", why=""),
     e.Resumed(),
     e.ModelAsked(step=1, attempt=1, digest=""),
     e.ModelReplied(reply=says("x")),

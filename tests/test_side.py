@@ -1,4 +1,4 @@
-"""Beside the main endpoints: models, counting, and what the Responses API keeps."""
+"""Beside the main endpoints: models, counting, what the Responses API keeps, prompts kept by name."""
 
 import asyncio
 import json
@@ -6,7 +6,9 @@ import json
 import pytest
 
 from bridle.ports.transport import Outgoing
+from bridle.sim._side_gemini_named import stored_token_seconds
 from bridle.sim.simulator import Simulator
+from bridle.testing import FakeClock
 from sim_families import MODELS, outgoing, put, question, told
 
 GPT, CLAUDE, GEMINI = (MODELS[family].id for family in ("openai_responses", "anthropic", "gemini"))
@@ -169,3 +171,74 @@ def test_a_door_nobody_has_is_not_found():
     simulator = Simulator()
     assert knock(simulator, "GET", "/v1/nothing")[0] == 404
     assert len(simulator.refusals) == 1
+
+
+FRONT = {"systemInstruction": {"parts": [{"text": "Look before you leap. " * 2_000}]}}
+FLASH = "gemini-3.8-flash"
+KEPT = "/v1beta/cachedContents"
+
+
+def generate(simulator, name, *headers, model=FLASH, **more):
+    body = {"contents": [{"role": "user", "parts": [{"text": "Say yes."}]}], "cachedContent": name, **more}
+    return knock(simulator, "POST", f"/v1beta/models/{model}:generateContent", body, *headers)
+
+
+@pytest.mark.refusals
+def test_a_prompt_kept_by_name_is_read_until_its_time_is_up():
+    clock = FakeClock()
+    simulator = Simulator(clock=clock)
+    status, kept = knock(simulator, "POST", KEPT, {"model": f"models/{FLASH}", **FRONT, "ttl": "600s"})
+    tokens = kept["usageMetadata"]["totalTokenCount"]
+    assert status == 200
+    assert tokens > 4_096
+    usage = generate(simulator, kept["name"])[1]["usageMetadata"]
+    assert usage["cachedContentTokenCount"] == tokens
+    assert usage["promptTokenCount"] > tokens
+    url = f"/v1beta/{kept['name']}"
+    clock.advance(500)
+    longer = knock(simulator, "PATCH", f"{url}?updateMask=ttl", {"ttl": "600s"})[1]
+    assert longer["expireTime"] > kept["expireTime"]
+    clock.advance(500)
+    assert knock(simulator, "GET", url)[1] == longer
+    assert [each["name"] for each in knock(simulator, "GET", KEPT)[1]["cachedContents"]] == [kept["name"]]
+    assert stored_token_seconds(simulator.keeping, clock.now()) == tokens * 1_000
+    clock.advance(101)
+    gone = generate(simulator, kept["name"])
+    assert (gone[0], gone[1]["error"]["status"]) == (403, "PERMISSION_DENIED")
+    assert "CachedContent not found" in gone[1]["error"]["message"]
+    assert knock(simulator, "GET", KEPT)[1] == {"cachedContents": []}
+    assert knock(simulator, "DELETE", url)[0] == 403
+
+
+@pytest.mark.refusals
+def test_a_named_prompt_is_one_account_s_one_model_s_and_said_once():
+    simulator = Simulator(clock=FakeClock())
+    mine, other = ("x-goog-api-key", "mine"), ("x-goog-api-key", "other")
+    name = knock(simulator, "POST", KEPT, {"model": f"models/{FLASH}", **FRONT}, mine)[1]["name"]
+    assert generate(simulator, name, mine)[0] == 200
+    assert generate(simulator, name, other)[0] == 403
+    assert "has to be the same" in str(generate(simulator, name, mine, model="gemini-2.5-flash")[1])
+    assert "move those values to CachedContent" in str(generate(simulator, name, mine, **FRONT)[1])
+    assert "Invalid CachedContent name" in str(generate(simulator, "1234567890", mine)[1])
+    assert knock(simulator, "DELETE", f"/v1beta/{name}", None, mine) == (200, {})
+    assert generate(simulator, name, mine)[0] == 403
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("body", "status", "words"),
+    [
+        ({"model": "models/gemini-4-argon", **FRONT}, 404, "not supported for createCachedContent"),
+        ({"model": "models/nobody", **FRONT}, 404, "not found"),
+        ({"model": f"models/{FLASH}"}, 400, "too small. total_token_count=4, min_total_token_count=4096"),
+        (
+            {"model": f"models/{FLASH}", **FRONT, "ttl": "an hour"},
+            400,
+            "Invalid value at 'cached_content.ttl'",
+        ),
+    ],
+)
+def test_not_everything_can_be_kept_by_name(body, status, words):
+    answered = knock(Simulator(clock=FakeClock()), "POST", KEPT, body)
+    assert answered[0] == status
+    assert words in answered[1]["error"]["message"]

@@ -6,7 +6,7 @@ they are listened to and three things are judged, by means that share nothing wi
     sent elsewhere   a request that no strict simulator heard
     refused          a request that the simulated provider turned away
     moved            a request that does not begin as the last one of its session did, to the byte, and
-                     nothing in the session's log says so (`PrefixMoved`).  A summary is asked for aside
+                     nothing in the session's log says so (`SAID`).  A summary is asked for aside
                      (`ModelAsked.summary_of`): of how much of it is up to the harness, and the
                      conversation goes on from where it was
 
@@ -24,6 +24,8 @@ from listening import short
 
 LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "cachedContent")
+SAID = ("PrefixMoved", "PromptKept", "PromptDropped")
+"""What begins otherwise from here on: because it moved, or because a name stands for it, or no longer does."""
 CHAINED = ("previous_response_id", "conversation")
 """Where a provider is told to go on from what it kept, its prompt does not stand in the request."""
 BARE = "/responses/compact"
@@ -55,7 +57,7 @@ class Account:
 
     def _recorded(self, before, now, event, digest, aside=""):
         last, told = self._logs.pop(before, (None, False))
-        if event == "PrefixMoved":
+        if event in SAID:
             told = True
             self.told += 1
         self._logs[now] = (last, told)

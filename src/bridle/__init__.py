@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from .transports.deadlines import Deadlines as Deadlines
     from .values.approval import PendingApproval as PendingApproval
     from .values.approval import Verdict as Verdict
+    from .values.cached import CacheDegraded as CacheDegraded
+    from .values.cached import PromptDropped as PromptDropped
+    from .values.cached import PromptKept as PromptKept
     from .values.compaction import Compaction as Compaction
     from .values.compensation import Compensation as Compensation
     from .values.delta import AttemptRestarted as AttemptRestarted
@@ -58,7 +61,6 @@ if TYPE_CHECKING:
     from .values.errors import Unusable as Unusable
     from .values.event import ApprovalAnswered as ApprovalAnswered
     from .values.event import ApprovalAsked as ApprovalAsked
-    from .values.event import CacheDegraded as CacheDegraded
     from .values.event import Compacted as Compacted
     from .values.event import CompensationFinished as CompensationFinished
     from .values.event import CompensationStarted as CompensationStarted
@@ -146,6 +148,7 @@ _HOMES = {
     "tools.typed": ("TypedTool",),
     "transports.deadlines": ("Deadlines",),
     "values.approval": ("PendingApproval", "Verdict"),
+    "values.cached": ("CacheDegraded", "PromptDropped", "PromptKept"),
     "values.compaction": ("Compaction",),
     "values.compensation": ("Compensation",),
     "values.delta": (
@@ -156,7 +159,7 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "CacheDegraded", "Compacted", "CompensationFinished",
+        "ApprovalAnswered", "ApprovalAsked", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
         "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded",
         "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",

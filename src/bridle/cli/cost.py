@@ -72,12 +72,12 @@ class Row(msgspec.Struct):
     """What of it was for attempts that failed or were cancelled."""
 
     def add(self, entry: Entry, usd: Decimal | None, usage: Usage, tokens: int) -> None:
-        self.calls += 1
+        self.calls += entry.outcome != "stored"
         if entry.outcome == "lost":
             self.lost += 1
             return
         self.usd = _sum(self.usd, usd)
-        if entry.outcome != "answered":
+        if entry.outcome not in ("answered", "stored"):
             self.failed += entry.outcome == "failed"
             self.cancelled += entry.outcome == "cancelled"
             self.wasted_usd = _sum(self.wasted_usd, usd)

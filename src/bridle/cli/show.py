@@ -9,6 +9,7 @@ from ..core.comparing import ending
 from ..core.spent import Spent
 from ..run.approving import approval_id
 from ..values import event as e
+from ..values.cached import CacheDegraded, PrefixMoved, PromptDropped, PromptKept
 from ..values.errors import MisuseError
 from ..values.memory import MemoryLoaded, NoteRemoved, NoteWritten
 from ..values.parts import Media, Text, ToolCall
@@ -18,6 +19,7 @@ from ..values.retrieval import ContextGathered
 from ..values.subrun import SubrunCharged, SubrunStarted
 from ..watchers.console import brief, clean, counts, dollars, duration
 from ..watchers.jsonl import line
+from .cachelines import cache_line
 from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
 
@@ -108,10 +110,8 @@ class Telling:
                 cost = f", {anew} of the prompt read anew" if anew else ""
                 told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
                 return [("tools", told)]
-            case e.PrefixMoved(layer=layer, block=block, why=why, anew_tokens=anew):
-                return [("prefix", f"moved: {layer}, from {block} on: {why} (up to {anew} tokens read anew)")]
-            case e.CacheDegraded() as alarm:
-                return [("cache", degraded(alarm))]
+            case PrefixMoved() | CacheDegraded() | PromptKept() | PromptDropped() as cached:
+                return [cache_line(cached)]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:
@@ -221,16 +221,6 @@ class Telling:
 
     def _dim(self, words: str) -> str:
         return f"\x1b[2m{words}\x1b[0m" if self._colour else words
-
-
-def degraded(alarm: e.CacheDegraded) -> str:
-    before = "" if alarm.rate_before is None else f", {alarm.rate_before:.0%} before"
-    why = f"{alarm.verdict} ({alarm.why})" if alarm.why else alarm.verdict
-    lost = dollars(None if alarm.usd is None else float(alarm.usd))
-    return (
-        f"hit rate {alarm.rate:.0%} over {alarm.calls} calls{before}: {why};"
-        f" {alarm.missed_tokens:,} tokens missed, {lost}"
-    )
 
 
 def _undoing(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:

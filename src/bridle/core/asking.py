@@ -26,6 +26,7 @@ from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
 from .rebinding import outlived
 from .retry import GivenUp, Wait, next_try
 from .state import State
+from .storing import kept_as, storing
 
 
 def ask_or_end(state: State) -> Effect:
@@ -64,6 +65,11 @@ def ask_or_end(state: State) -> Effect:
     if shorter is not None and not isinstance(shorter, SummaryWanted):
         return shorter
     request, notes = (shorter.request, ()) if shorter else assemble(state)
+    if shorter is None:
+        keeping = storing(state, request)
+        if keeping is not None:
+            return keeping
+        request = replace(request, kept_as=kept_as(state, request))
     failure = state.run.failure
     return AskModel(
         request=request,

@@ -6,6 +6,7 @@ driver can tell what it is already doing from what is new.
 
 from typing import Literal
 
+from ..values.cached import PromptKept
 from ..values.errors import FailureKind
 from ..values.event import Change, Compacted, Question, RunStop, WaitSource
 from ..values.model import Model
@@ -192,6 +193,32 @@ class SwitchModel(Value):
         return "switch"
 
 
+class KeepPrompt(Value):
+    """Have the provider keep tools and instructions by name, or keep them for longer."""
+
+    request: Request
+    """What they are in front of."""
+    seconds: float
+    front: str
+    kept: PromptKept | None = None
+    """What is to be kept for longer; None to have it made."""
+
+    @property
+    def name(self) -> str:
+        return f"keep:{self.kept.name if self.kept else self.front}"
+
+
+class DropPrompt(Value):
+    kept: PromptKept
+    why: str
+    gone: bool = False
+    """The provider has dropped it already."""
+
+    @property
+    def name(self) -> str:
+        return f"drop:{self.kept.name}"
+
+
 class End(Value):
     stop: RunStop
     reason: str = ""
@@ -216,5 +243,7 @@ Effect = (
     | LoadMemory
     | Gather
     | SwitchModel
+    | KeepPrompt
+    | DropPrompt
     | End
 )

@@ -7,6 +7,7 @@ everything else, so live alarms and this report cannot disagree.
 from collections.abc import Iterable
 
 from ..values import event as e
+from ..values.cached import CacheDegraded
 from ..values.record import Record
 from .hits import MISSES, VERDICTS, CacheCall, CacheSum, summed
 from .mending import states
@@ -28,5 +29,5 @@ def alarmed(records: Iterable[Record]) -> tuple[CacheCall, ...]:
     return tuple(
         state.hits.recent[-1]
         for record, state in states(records)
-        if isinstance(record.event, e.CacheDegraded) and state.hits.recent
+        if isinstance(record.event, CacheDegraded) and state.hits.recent
     )

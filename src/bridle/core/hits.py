@@ -69,6 +69,8 @@ class Sent(Value):
     messages: int
     kept_seconds: float
     choice: ToolChoice
+    named_tokens: int = 0
+    """What of it stood there under a name."""
     usage: Usage = Usage()
 
 

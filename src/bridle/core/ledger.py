@@ -22,6 +22,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from ..values import event as e
+from ..values.cached import PromptKept
 from ..values.message import Message
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
@@ -37,7 +38,8 @@ from .spent import Spent
 from .state import State
 from .summary import asked_now_by
 
-Outcome = Literal["answered", "failed", "cancelled", "lost"]
+Outcome = Literal["answered", "failed", "cancelled", "lost", "stored"]
+"""`stored` is no call: tools and instructions that a provider keeps by name, for money."""
 CONVERSATION = "(conversation)"
 ELSEWHERE = "(elsewhere)"
 """Of a call whose log is in another store."""
@@ -160,6 +162,8 @@ class _Reader:
                 self._broke_off("cancelled" if usage is not None else "lost", usage, usd)
             case e.Resumed():
                 self._lose()
+            case PromptKept(tokens=tokens, created=created, usd=usd):
+                self._book("stored", Usage(input=tokens) if created else Usage(), usd, ())
         self._reading.take(record)
 
     def done(self) -> list[Entry]:

@@ -23,7 +23,6 @@ from ..values.message import Message, Stop
 from ..values.parts import Text
 from ..values.settings import Settings
 from ..values.subrun import SubrunCharged, SubrunStarted
-from .alarms import cache_degraded
 from .asking import ask_or_end
 from .budget import charged, plus
 from .calls import (
@@ -55,6 +54,7 @@ from .rebinding import moved_by, moved_wholly, outlived
 from .remembering import REMEMBERED
 from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
+from .storing import CACHED
 from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
 from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
@@ -346,7 +346,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.ApprovalAnswered): approval_answered,
     (Phase.WAITING, e.RunEnded): _ended,
     **REMEMBERED,
-    **{(phase, e.CacheDegraded): cache_degraded for phase in Phase},
+    **CACHED,
     **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
     **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},
     **{(phase, e.Forked): forked for phase in Phase},

@@ -107,10 +107,12 @@ def kept_seconds(settings: Settings, view: tuple[Message, ...], marks: tuple[Mar
 
 
 def long_marks(settings: Settings, view: tuple[Message, ...]) -> bool:
-    """Whether the next request may ask for its prompt to be kept for an hour, which is dearer."""
-    if any('"1h"' in extra.json for extra in settings.extras):
+    """Whether the next request may ask for its prompt to be kept for longer than usual, which is dearer."""
+    abilities = settings.model.abilities
+    if any(f'"{ttl}"' in extra.json for ttl in abilities.cache_ttls[1:] for extra in settings.extras):
         return True
-    return bool(settings.model.abilities.cache_marks) and lifetime(settings, view) == "1h"
+    usual = abilities.cache in UNMARKED or lifetime(settings, view) == abilities.cache_ttls[0]
+    return bool(abilities.cache_marks) and not usual
 
 
 def last_end(view: tuple[Message, ...]) -> int:

@@ -17,7 +17,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..values import event as e
-from ..values.cached import PrefixMoved, Verdict
+from ..values.cached import PrefixMoved, PromptKept, Verdict
 from ..values.message import Reply
 from ..values.model import Model
 from ..values.usage import MILLION, Usage
@@ -47,6 +47,7 @@ def sent(state: State, event: e.ModelAsked, at: float) -> Hits:
         messages=len(state.view),
         kept_seconds=kept_seconds(state.settings, state.view, event.marks),
         choice=event.tool_choice,
+        named_tokens=state.named.tokens if event.kept_as and isinstance(state.named, PromptKept) else 0,
     )
     return replace(state.hits, out=out)
 
@@ -114,6 +115,8 @@ def _verdict(state: State, hits: Hits, out: Sent, reply: Reply) -> tuple[Verdict
         return "unreported", "whether this model keeps prompts is not known", 0
     if usage.incomplete or not usage.prompt:
         return "unreported", "", 0
+    if out.named_tokens:
+        return _of_named(out.named_tokens, usage)
     if before is None:
         return "cold", "", 0
     if before.usage.incomplete or not before.usage.prompt:
@@ -126,6 +129,13 @@ def _verdict(state: State, hits: Hits, out: Sent, reply: Reply) -> tuple[Verdict
     if expected - usage.cache_read <= max(SLACK_TOKENS, expected // SLACK_PARTS):
         return "hit", "", expected
     return *_cause(state, before, out, reply, hits.moved), expected
+
+
+def _of_named(tokens: int, usage: Usage) -> tuple[Verdict, str, int]:
+    """What is kept by name is there, whatever the call before it was."""
+    if tokens - usage.cache_read <= max(SLACK_TOKENS, tokens // SLACK_PARTS):
+        return "hit", "", tokens
+    return "provider", "it was kept by name", tokens
 
 
 def _cause(state: State, before: Sent, out: Sent, reply: Reply, moved: PrefixMoved | None) -> Cause:

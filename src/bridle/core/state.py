@@ -7,6 +7,7 @@ folded again at any time.  `run` is the part that starts afresh with every promp
 from enum import StrEnum
 from typing import Literal
 
+from ..values.cached import PromptDropped, PromptKept
 from ..values.compensation import Compensation
 from ..values.errors import Failure, FailureKind
 from ..values.event import Compacted, PrefixMoved, RunStop, Spot, ViewChanged
@@ -146,6 +147,7 @@ class State(Value):
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
     hits: Hits = Hits()
+    named: PromptKept | PromptDropped | None = None
     asked: Asked | None = None
     """None before the first request, and when it is known already that the next one begins otherwise."""
     run: Run = Run()

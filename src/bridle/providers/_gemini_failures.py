@@ -57,6 +57,7 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
     "reasoning_refused": (400, "INVALID_ARGUMENT"),
     "too_large": (413, "INVALID_ARGUMENT"),
     "unauthorized": (403, "PERMISSION_DENIED"),
+    "forgotten": (403, "PERMISSION_DENIED"),
     "not_found": (404, "NOT_FOUND"),
     "rate_limited": (429, "RESOURCE_EXHAUSTED"),
     "quota": (429, "RESOURCE_EXHAUSTED"),
@@ -66,7 +67,10 @@ _WIRE: dict[FailureKind, tuple[int, str]] = {
 }
 _KEY = re.compile(r"api key (?:not (?:valid|found)|expired|invalid)", re.IGNORECASE)
 _LARGE = re.compile(r"payload size exceeds|request (body|entity|size).*(too large|exceeds)", re.IGNORECASE)
+_NAMED = re.compile(r"CachedContent (?:not found|.* (?:expired|not found))|Invalid CachedContent name")
+"""What was kept by name is there no more; only its wording tells it from a wrong key."""
 _BY_WORDING: Wordings = {
+    "forgotten": _NAMED.search,
     "reasoning_refused": is_about_reasoning,
     "context": is_overflow,
     "too_large": _LARGE.search,
@@ -76,6 +80,7 @@ _BY_WORDING: Wordings = {
 _LEADS: dict[FailureKind, str] = {
     "context": "The input token count exceeds the maximum number of tokens allowed",
     "reasoning_refused": "Invalid thought signature",
+    "forgotten": "CachedContent not found (or permission denied)",
 }
 """What only the wording says on this wire."""
 _DAILY = re.compile(r"per_?day", re.IGNORECASE)
@@ -98,7 +103,9 @@ def failure_from(error: Mapping[str, Any], status: int) -> Failure:
     kind = _KINDS.get(name)
     if kind is None or (kind == "invalid" and said >= 400):
         kind = kind_of_status(said)
-    if kind == "invalid":
+    if kind in ("unauthorized", "not_found") and _NAMED.search(message):
+        kind = "forgotten"
+    elif kind == "invalid":
         kind = reworded(kind, _BY_WORDING, message)
     elif kind == "rate_limited" and any(map(_is_daily, _details(error, "QuotaFailure"))):
         kind = "quota"

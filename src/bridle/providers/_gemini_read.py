@@ -52,6 +52,9 @@ def read(request: HttpRequest) -> Request:
     for index, content in enumerate(contents):
         line.add(index, content)
     extras = {name: value for name, value in fields.items() if name in body and name not in _TAKEN}
+    kept_as = body.get("cachedContent")
+    if isinstance(kept_as, str):
+        del extras["cachedContent"]
     config = _Config(body.get("generationConfig"), fields.get("generationConfig", b"{}"))
     choice = _choice(body.get("toolConfig"), extras)
     request_read = Request(
@@ -69,6 +72,7 @@ def read(request: HttpRequest) -> Request:
             top_k=config.whole("topK"),
             stop_sequences=config.words("stopSequences"),
         ),
+        kept_as=kept_as if isinstance(kept_as, str) else "",
         stream=streams,
     )
     if config.rest:

@@ -27,6 +27,7 @@ import msgspec
 from msgspec import Raw
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
+from ..ports.prompts import Named
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import Abilities, Model
@@ -35,6 +36,7 @@ from ._dialect import spoken_at
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
 from ._gemini_meaning import meaning
+from ._gemini_named import creation, extension, named, removal
 from ._gemini_parts import CONTINUED_BY, FAMILY, Block, instruction_block
 from ._gemini_read import read
 from ._gemini_speak import speak
@@ -76,7 +78,7 @@ class GeminiCodec:
         model = request.model
         kept.on_model(model)
         # What is kept in the provider's cache must not be sent again, and is refused when it is.
-        cached = any(extra.name == CACHE for extra in request.extras)
+        cached = bool(request.kept_as) or any(extra.name == CACHE for extra in request.extras)
         kept.head((request.tools, request.system, cached), lambda: _head(request, cached=cached))
         messages, token = continuation(request.messages, model)
         body, digest = kept.body(answered(messages), _tail(request, token, cached=cached))
@@ -104,6 +106,18 @@ class GeminiCodec:
     def speak_failure(self, failure: Failure) -> HttpReply:
         return speak_failure(failure)
 
+    def keep_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
+        return creation(_place(request.model.id)[1:], _front(request), seconds, label)
+
+    def keep_longer(self, name: str, seconds: float) -> HttpRequest:
+        return extension(name, seconds)
+
+    def drop_prompt(self, name: str) -> HttpRequest:
+        return removal(name)
+
+    def named(self, status: int, headers: Mapping[str, str], body: bytes) -> Named:
+        return named(status, headers, body)
+
     def meaning(self, request: HttpRequest) -> object:
         """The request with everything removed that the provider does not tell apart."""
         return meaning(request)
@@ -115,14 +129,20 @@ def _place(model_id: str) -> str:
     return "/" + quote(named, safe="/-._~@")
 
 
-def _head(request: Request, *, cached: bool) -> bytes:
-    head: Block = {}
+def _front(request: Request) -> Block:
+    """What stands before the conversation."""
+    front: Block = {}
     system = [block for text in request.system if (block := instruction_block(text)) is not None]
-    if system and not cached:
-        head["systemInstruction"] = {"parts": system}
-    if not cached and (tools := tools_of(request.tools)):
+    if system:
+        front["systemInstruction"] = {"parts": system}
+    if tools := tools_of(request.tools):
         _check_kinds(request.model, tools)
-        head["tools"] = tools
+        front["tools"] = tools
+    return front
+
+
+def _head(request: Request, *, cached: bool) -> bytes:
+    head = {} if cached else _front(request)
     return dumps(head)[:-1] + (b"," if head else b"") + b'"contents":['
 
 
@@ -144,6 +164,8 @@ def _tail(request: Request, token: str, *, cached: bool) -> bytes:
         fields["generationConfig"] = config
     if token:
         fields[CONTINUED_BY] = token
+    if request.kept_as:
+        fields[CACHE] = request.kept_as
     for extra in request.extras:
         _add(fields, extra)
     return b"]" + (b"," + dumps(fields)[1:] if fields else b"}")

@@ -21,11 +21,13 @@ from ..core.dispatch import numbered
 from ..core.effects import (
     AskModel,
     AwaitAnswers,
+    DropPrompt,
     Effect,
     End,
     Excuse,
     FindTools,
     Gather,
+    KeepPrompt,
     LoadMemory,
     ProbeTool,
     RunTool,
@@ -62,6 +64,7 @@ from .inside import Allowance, here
 from .keeping import Keeping
 from .line import Line
 from .loading import WHOLE, keep, load
+from .prompts import store_prompt
 from .recall import Recall
 from .reserving import Held, Pool, Purses, set_aside
 
@@ -211,6 +214,8 @@ class Driver:
                 await self._hands.find(effect, self.state)
             case LoadMemory() | Gather():
                 await self._recall.perform(effect)
+            case KeepPrompt() | DropPrompt():
+                await store_prompt(effect, self._lines, self.state, self._clock, self.record, self._purses)
             case End(stop=stop, reason=reason):
                 # A refused reply may have started tools too.
                 discarded = await self._hands.ahead.discard()
@@ -262,6 +267,7 @@ class Driver:
                 wait_source=effect.wait_source,
                 reserved=held.reservation,
                 marks=request.marks,
+                kept_as=request.kept_as,
                 summary_of=aside,
                 seat="" if line.model.seat == self.state.settings.model.seat else line.model.seat,
                 native=request.compacts,

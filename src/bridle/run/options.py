@@ -43,6 +43,8 @@ class Options(TypedDict, total=False):
     """Where keys are taken: `agent` lets tenants read what they share, `tenant` keeps them apart."""
     cache_shards: int
     """One for every fifteen calls a minute that a tenant's sessions make together, where keys are taken."""
+    cache_by_name: bool
+    """Let a provider that sells storage keep tools and instructions by name, where that pays."""
     prefix: PrefixRule
     """`strict` ends a run before a prompt whose beginning has changed is paid for anew."""
     compaction: Compaction | None

@@ -41,8 +41,26 @@ class KeptConversation(Value):
     items: tuple[Json, ...] = ()
 
 
+class KeptPrompt(Value):
+    """The front of a prompt, under a name, for whoever made it and one model."""
+
+    name: str
+    account: str
+    model: str
+    front: Json
+    """The members of a request it stands for."""
+    tokens: int
+    created_at: float
+    updated_at: float
+    until: float
+    label: str = ""
+    stored: float = 0.0
+    """Token seconds that were paid for before it was last kept for longer."""
+
+
 class Keeping:
     def __init__(self) -> None:
+        self.prompts: dict[str, KeptPrompt] = {}
         self.replies: dict[str, KeptReply] = {}
         self.conversations: dict[str, KeptConversation] = {}
         self._made = 0
@@ -56,6 +74,11 @@ class Keeping:
         self.conversations[conversation.id] = conversation
         if len(self.conversations) > KEPT_MAX:
             del self.conversations[next(iter(self.conversations))]
+
+    def name_prompt(self, prompt: KeptPrompt) -> None:
+        self.prompts[prompt.name] = prompt
+        if len(self.prompts) > KEPT_MAX:
+            del self.prompts[next(iter(self.prompts))]
 
     def new_id(self, prefix: str) -> str:
         self._made += 1

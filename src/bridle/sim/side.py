@@ -36,6 +36,14 @@ class Knock(Value):
     now: float
 
 
+class Caller(Value):
+    """Who leans on what is kept, and when."""
+
+    headers: Mapping[str, str]
+    path: str
+    now: float
+
+
 class House(Value):
     """What is behind the doors."""
 
@@ -69,8 +77,12 @@ class Side(Value):
     """Everything of a family but its main endpoint."""
 
     doors: tuple[Door, ...] = ()
-    unfolded: Callable[[Keeping, Mapping[str, object]], "Mapping[str, object] | Failure"] | None = None
+    unfolded: Callable[[Keeping, Mapping[str, object], Caller], "Mapping[str, object] | Failure"] | None = (
+        None
+    )
     """The request with everything in it that it leans on; the very same when it leans on nothing."""
+    named_tokens: Callable[[Keeping, Mapping[str, object]], int] = lambda keeping, body: 0
+    """How much of the prompt of a request is kept under a name it gives."""
     dressed: Callable[[HttpReply, Mapping[str, object], Mapping[str, str]], HttpReply] = _as_it_is
     """The answer as this body and this query want it."""
     kept: Callable[[Keeping, Mapping[str, object], HttpReply], None] | None = None

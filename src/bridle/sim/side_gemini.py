@@ -1,4 +1,4 @@
-"""Beside generateContent: counting tokens, the list of models, and streams that are lists.
+"""Beside generateContent: counting tokens, the models, prompts kept by name, and streams that are lists.
 
 Asked for a stream without `alt=sse`, the provider sends one JSON array, item by item.
 """
@@ -13,12 +13,15 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
+from ._side_gemini_named import create, drop, every, named_tokens, prolong, show, unfolded
 from .side import Door, House, Json, Knock, Side
 
 KEY = "x-goog-api-key"
 SSE_DATA = b"data: "
 METHODS = ("generateContent", "countTokens")
+NAMING = "createCachedContent"
 FAMILIES = ("gemini",)
+ONE_KEPT = r".*/v1beta\w*/cachedContents/(?P<id>[^/:]+)"
 
 
 def count(house: House, knock: Knock) -> Json | Failure:
@@ -65,7 +68,7 @@ def _about(model: Model) -> Json:
         "displayName": model.id.replace("-", " ").title(),
         "inputTokenLimit": model.abilities.context_tokens,
         "outputTokenLimit": model.abilities.output_tokens,
-        "supportedGenerationMethods": list(METHODS),
+        "supportedGenerationMethods": [*METHODS, *([NAMING] if model.abilities.cache_named else [])],
         "thinking": bool(model.abilities.thinking),
     }
 
@@ -74,8 +77,13 @@ DOORS = (
     Door(method="POST", pattern=re.compile(r".*/models/(?P<model>[^/:]+):countTokens"), open=count),
     Door(method="GET", pattern=re.compile(r".*/v1beta\w*/models"), open=models),
     Door(method="GET", pattern=re.compile(r".*/v1beta\w*/models/(?P<model>[^/:]+)"), open=model),
+    Door(method="POST", pattern=re.compile(r".*/v1beta\w*/cachedContents"), open=create),
+    Door(method="GET", pattern=re.compile(r".*/v1beta\w*/cachedContents"), open=every),
+    Door(method="GET", pattern=re.compile(rf"{ONE_KEPT}"), open=show),
+    Door(method="PATCH", pattern=re.compile(rf"{ONE_KEPT}"), open=prolong),
+    Door(method="DELETE", pattern=re.compile(rf"{ONE_KEPT}"), open=drop),
     Door(method="GET", pattern=re.compile(r".*/v1/models"), open=models, header=KEY),
     Door(method="GET", pattern=re.compile(r".*/v1/models/(?P<model>[^/:]+)"), open=model, header=KEY),
 )
 
-SIDE = Side(doors=DOORS, dressed=dressed)
+SIDE = Side(doors=DOORS, unfolded=unfolded, dressed=dressed, named_tokens=named_tokens)

@@ -24,7 +24,7 @@ from ._side_openai_conversations import (
     prefix_of,
 )
 from .keeping import Keeping, KeptReply
-from .side import Door, House, Json, Knock, Side
+from .side import Caller, Door, House, Json, Knock, Side
 
 ECHOED = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id",
@@ -46,7 +46,9 @@ TOLD = (b"event: response.created\n", b"event: response.in_progress\n")
 ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
 
-def unfolded(keeping: Keeping, body: Mapping[str, object]) -> Mapping[str, object] | Failure:
+def unfolded(
+    keeping: Keeping, body: Mapping[str, object], caller: Caller | None = None
+) -> Mapping[str, object] | Failure:
     """The request with everything in it that it leans on."""
     previous, conversation = body.get("previous_response_id"), conversation_of(body)
     if previous and conversation:

@@ -41,7 +41,7 @@ from .keeping import Keeping
 from .prompt import reader_of
 from .rules import profile_names
 from .seals import sealed
-from .side import House, Knock, find_door, plain, query_of, side_of
+from .side import Caller, House, Knock, find_door, plain, query_of, side_of
 from .summary import weighed
 from .telling import Diary, Told, retold, teller_of
 from .tokens import prompt_tokens
@@ -137,7 +137,8 @@ class Simulator:
         body = heard.asked.body
         unfolded = side_of(heard.codec.family).unfolded
         if unfolded is not None:
-            whole = unfolded(self.keeping, body)
+            caller = Caller(headers=heard.asked.headers, path=heard.asked.path, now=self.clock.now())
+            whole = unfolded(self.keeping, body, caller)
             if isinstance(whole, Failure):
                 return self._refuse(heard, whole)
             if whole is not body:
@@ -209,13 +210,13 @@ class Simulator:
         if isinstance(trouble, Failure):
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
-        layout = self._laid_out(heard, request)
-        reply, spoken = self._spoken(heard, request, decided, layout)
+        layout, named = self._laid_out(heard, request), side.named_tokens(self.keeping, body)
+        reply, spoken = self._spoken(heard, request, decided, layout, named)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
             Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
         )
-        if layout is not None and (struck is None or struck.status == OK):
+        if layout is not None and not named and (struck is None or struck.status == OK):
             # Only an answer that begins has its prompt cached.
             self.cache.keep(layout, self.clock.now())
         if struck is not None:
@@ -232,10 +233,15 @@ class Simulator:
         return Layout(heard.prompt, account, model.abilities, model.id)
 
     def _spoken(
-        self, heard: Heard, request: Request, turn: Turn, layout: Layout | None
+        self, heard: Heard, request: Request, turn: Turn, layout: Layout | None, named: int
     ) -> tuple[Reply, HttpReply]:
-        """The reply as it is measured, and on the wire with what is told of the cache."""
+        """The reply as it is measured, and on the wire with what is told of the cache.
+
+        What is behind a named prompt is neither looked up nor kept: nobody says that it is.
+        """
         usage = self.cache.weighed(layout, self.clock.now()) if layout else None
+        if layout is not None and named:
+            usage = Usage(input=layout.prompt.tokens - named, cache_read=named)
         family = heard.codec.family
         reply, made = weighed(family, heard.asked, request, turn.reply, usage, heard.prompt)
         if turn.usage is not None:

@@ -1,6 +1,6 @@
 """What happened to the prompts that a provider keeps, as events; `event.py` has all the others.
 
-Both name something that costs money and breaks nothing: a run goes on after either.
+All are about money and break nothing: a run goes on after each of them.
 """
 
 from decimal import Decimal
@@ -46,3 +46,33 @@ class CacheDegraded(Quiet, tag="cache_degraded"):
     missed_tokens: int = 0
     usd: Decimal | None = None
     """What they cost more than they would have; None when no price is known."""
+
+
+class PromptKept(Quiet, tag="prompt_kept"):
+    """The provider keeps tools and instructions by name, or goes on keeping them, and is paid for it."""
+
+    name: str
+    seat: str
+    """The only model (`Model.seat`) that can read it."""
+    front: str
+    """Digest of what is kept."""
+    tokens: int
+    seconds: float
+    """How long from here on."""
+    until: float
+    created: bool = True
+    """Whether it was made, and read as any prompt; else it is only kept for longer."""
+    usd: Decimal | None = None
+
+
+class PromptDropped(Quiet, tag="prompt_dropped"):
+    """The provider keeps it no longer; or never did, when it has no name."""
+
+    name: str
+    why: str
+    seat: str = ""
+    front: str = ""
+    """Who would not keep what: it is not tried again."""
+
+
+CacheEvent = PrefixMoved | CacheDegraded | PromptKept | PromptDropped

@@ -20,6 +20,7 @@ from .approval import ApprovalAnswered as ApprovalAnswered
 from .approval import ApprovalAsked as ApprovalAsked
 from .approval import Question as Question
 from .cached import CacheDegraded as CacheDegraded
+from .cached import CacheEvent
 from .cached import PrefixMoved as PrefixMoved
 from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
@@ -122,6 +123,7 @@ class ModelAsked(Quiet, tag="model_asked"):
     reserved: Reservation | None = None  # of a budget that is shared
     marks: tuple[Mark, ...] = ()
     """Up to where the provider was asked to keep the prompt, and for how long."""
+    kept_as: str = ""
     summary_of: str = ""
     """The last message of those that a summary is asked for; empty when the conversation is to go on."""
     seat: str = ""
@@ -245,8 +247,7 @@ Event = (
     | ViewChanged
     | Compacted
     | ToolsShown
-    | PrefixMoved
-    | CacheDegraded
+    | CacheEvent
     | Resumed
     | ModelAsked
     | ModelReplied

@@ -71,6 +71,8 @@ class Abilities(Value):
     """Whether prompts can be kept apart under a key of ours."""
     cache_ttls: tuple[Ttl, ...] = ("5m", "1h")
     """How long a request may ask for its prompt to be kept, from the shortest, which is the usual one."""
+    cache_named: bool = False
+    """Whether a prompt can be kept by name, for as long as is paid for."""
     cache_explained: bool = False
     """Whether the provider says why it did not find a prompt, when told which answer to compare it with."""
     cache_minimum_tokens: int = 0

@@ -108,6 +108,8 @@ class Request(Value):
     marks: tuple[Mark, ...] = ()
     cache_key: str = ""
     """What the provider keeps the prompt under, apart from those of others; empty where it takes no key."""
+    kept_as: str = ""
+    """The name under which the provider keeps the tools and the system prompt, which are then not sent."""
     compared_to: str = ""
     """The provider's id of a reply whose prompt this one should begin with, to be told why it does not."""
     stream: bool = True

@@ -80,6 +80,8 @@ class Settings(Value):
     cache_by: CacheBy = "tenant"
     cache_shards: int = 1
     """In how many lots the sessions of a tenant are kept apart, where one lot has too many calls a minute."""
+    cache_by_name: bool = False
+    """Let a provider that sells storage keep tools and instructions by name, where that pays."""
     prefix: PrefixRule = "report"
     compaction: Compaction | None = Compaction()
     """When and how far conversations are made shorter; None for never."""

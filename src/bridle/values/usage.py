@@ -78,6 +78,8 @@ class Rates(Value):
     cache_write_1h: Decimal | None
     """None when nobody says what it costs."""
     above_prompt_tokens: int = 0
+    storage: Decimal | None = None
+    """For every million tokens that are kept by name, and every hour; None when nobody says."""
     valid_from: float | None = None
     valid_until: float | None = None
     """From when on they no longer hold.  What holds then is unknown, unless a later card says so."""
@@ -103,6 +105,7 @@ class Rates(Value):
             cache_read=self.cache_read * factor,
             cache_write=self.cache_write * factor,
             cache_write_1h=None if self.cache_write_1h is None else self.cache_write_1h * factor,
+            storage=None if self.storage is None else self.storage * factor,
         )
 
     def or_dearer(self, other: "Rates") -> "Rates":

@@ -12,6 +12,7 @@ import re
 from typing import TextIO
 
 from ..values import event as e
+from ..values.cached import CacheDegraded
 from ..values.delta import AttemptRestarted, Delta, ReasoningDelta, TextDelta
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
@@ -84,7 +85,7 @@ class Console:
                     self.note(f"· put right in the log: {item}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
-            case e.CacheDegraded(rate=rate, calls=calls, verdict=verdict, usd=usd):
+            case CacheDegraded(rate=rate, calls=calls, verdict=verdict, usd=usd):
                 lost = dollars(None if usd is None else float(usd))
                 self.note(
                     f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
