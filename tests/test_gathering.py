@@ -402,7 +402,7 @@ def test_a_talk_that_becomes_too_long_loses_old_pages_before_old_words():
     assert "Page 8." in said
     assert "Page 0." not in said
     assert GONE in said
-    assert len(state.chunked) == 9
+    assert len(state.notebook.chunked) == 9
     originals = "\n".join(message.text for message in state.transcript.messages)
     assert "Page 0." in originals
 

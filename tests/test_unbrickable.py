@@ -118,7 +118,8 @@ class Life:
             store=self.store,
             clock=self.clock,
             chance=lambda: 0.5,
-            budget=Budget(usd=usd, steps=8, seconds=500.0),
+            # Scripts that were never answered are acted out at the end, one behind the other.
+            budget=Budget(usd=usd, steps=8 if usd == "0.50" else 40, seconds=500.0),
             context_tokens=window,
             **self.remembering(),
         )

@@ -68,7 +68,9 @@ def context_gathered(state: State, event: ContextGathered, at: float, proof: str
         prompt_tokens=max(1, state.prompt_tokens - parts_tokens(message.parts) - MESSAGE_TOKENS),
     )
     complete = said(bare, replace(message, parts=parts))
-    return replace(complete, chunked=(*state.chunked, message.id)) if before else complete
+    if not before:
+        return complete
+    return replace(complete, notebook=replace(state.notebook, chunked=(*state.notebook.chunked, message.id)))
 
 
 def begun(state: State, parts: tuple[Text | Media, ...]) -> Turn:
@@ -83,7 +85,7 @@ def again(turn: Turn) -> Turn:
 
 def old_chunks(state: State, end: int) -> Iterator[Change]:
     """What was found for prompts before that message has been read and answered; not that of the latest."""
-    old = {*state.chunked} - {*state.prompts[-1:]}
+    old = {*state.notebook.chunked} - {*state.prompts[-1:]}
     for message in state.transcript.messages[:end]:
         if message.id in old and (message.id, 0, -1) not in state.changed:
             yield Change(message=message.id, part=0, words=GONE)
@@ -91,7 +93,7 @@ def old_chunks(state: State, end: int) -> Iterator[Change]:
 
 def own_words(state: State, message: Message) -> Message:
     """What a person said, without what was found for it."""
-    return replace(message, parts=message.parts[1:]) if message.id in state.chunked else message
+    return replace(message, parts=message.parts[1:]) if message.id in state.notebook.chunked else message
 
 
 def beside(event: ContextGathered) -> tuple[tuple[Part, ...], tuple[Part, ...]]:

@@ -1,4 +1,6 @@
-"""What a line of records adds up to in notes, and what a session shows of notes: values only (memory.py)."""
+"""What a line of records adds up to in notes, what a session shows of them, and which of its prompts have
+something beside them: values only (memory.py, gathering.py).
+"""
 
 from ..values.memory import MemoryLoaded, Note
 from ..values.value import Value
@@ -13,5 +15,7 @@ class Notebook(Value):
     """What stands in front of the conversation."""
     text: str = ""
     """That, in the words it is sent in."""
+    chunked: tuple[str, ...] = ()
+    """Messages of people that begin with what was found for them."""
     stale: str = ""
     """Why it is to be loaded again before the next request."""

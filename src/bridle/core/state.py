@@ -124,8 +124,6 @@ class State(Value):
     """How many messages of the transcript a summary stands for in the view."""
     prompts: tuple[str, ...] = ()
     """The messages that people said."""
-    chunked: tuple[str, ...] = ()
-    """Those of them that begin with what was found for them."""
     changed: frozenset[Spot] = frozenset()
     """What of the transcript is changed in the view."""
     moved: tuple[tuple[int, int], ...] = ()

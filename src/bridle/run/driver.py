@@ -95,8 +95,7 @@ class Driver:
     ) -> None:
         """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
         `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
-        at hand; `search` finds tools that are not shown; `pool` is the budget shared with others;
-        `gatherer` looks up what stands beside a prompt."""
+        at hand; `search` finds hidden tools, `gatherer` what belongs to a prompt; `pool` is shared money."""
         self.session = session
         self.state = State()
         self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
