@@ -91,8 +91,7 @@ def test_streamed_and_whole_runs_leave_the_same_log():
         logs, seen = [], []
         for stream in (False, True):
             store = MemoryStore()
-            # On a wire that says in a stream what it says at once; not all do (a seal may come by itself).
-            subject = agent(World(), store, model="sim:")
+            subject = agent(World(), store, model="sim:")  # not every wire streams the same parts
             if stream:
                 async for event in subject.stream("hello", session="s"):
                     seen.append(event)

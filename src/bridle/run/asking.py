@@ -1,8 +1,7 @@
 """One request, out and back: encode, send, decode.
 
-This is the only place that knows both the key and the answer, so it is where a provider
-that repeats our key in its error is kept from putting it into a log.  Whatever is sent raises Python's
-audit event `bridle.asked` first.
+Only this place knows both the key and the answer, so it keeps a provider that repeats our key in its
+error from putting it into a log.  What is sent raises Python's audit event `bridle.asked` first.
 """
 
 import re
