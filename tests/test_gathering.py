@@ -76,7 +76,7 @@ def test_chunks_come_before_the_words_and_facts_behind_them():
         "True at the time of this message:\ntime: noon\nid: 7",
     ]
     assert library.queries == [Query(text="Where is Paris?", session="s", tenant="acme", caller="ada")]
-    agent.run_sync("And Rome?", session="s")
+    agent.run_sync("And Rome?", session="s", tenant="acme")
     assert [event.facts[0] for event in gathered(store)] == [("time", "noon"), ("time", "one")]
     assert [event.chunks for event in gathered(store)] == [PAGES, PAGES]
     assert not any(isinstance(event, e.PrefixMoved) for event in events(store))

@@ -54,20 +54,9 @@ def moves(store, session="s"):
     return [event for event in events(store, session) if isinstance(event, e.PrefixMoved)]
 
 
-def agent(store, *replies, memory=Memory(), **given):  # noqa: B008
-    line = scripted(*replies)
-    made = Agent(line, store=store, instructions="Be kind.", memory=memory, **given)
-    made.script = line.transport  # type: ignore[attr-defined]
-    return made
-
-
-class Overheard:
-    def __init__(self, line):
-        self._inner, self.bodies = line.transport, []
-
-    def open(self, outgoing):
-        self.bodies.append(outgoing.body)
-        return self._inner.open(outgoing)
+def agent(store, *replies, memory=Memory(), model="", **given):  # noqa: B008
+    line = scripted(*replies, model=model)
+    return Agent(line, store=store, instructions="Be kind.", memory=memory, **given)
 
 
 def noting(words, scope="always"):
@@ -401,7 +390,8 @@ def test_a_session_cut_off_anywhere_goes_on_as_if_it_had_not_been():
 def test_streamed_is_whole():
     def remembering(store):
         asyncio.run(Notes(store, clock=FakeClock()).add(FRIDAYS))
-        return agent(store, noting("Two."), "Done.", clock=FakeClock())
+        # On a wire that says in a stream what it says at once.
+        return agent(store, noting("Two."), "Done.", clock=FakeClock(), model="sim:")
 
     whole, streamed = MemoryStore(), MemoryStore()
     remembering(whole).run_sync("go", session="s")
