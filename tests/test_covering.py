@@ -61,9 +61,9 @@ def conversations(draw):
     return tuple(messages)
 
 
-def begun(messages, window, keep, bound):
+def begun(messages, window, keep, bound, *, able=False):
     endpoint = Endpoint(name="here", family="scripted", reasoning="signed")
-    abilities = Abilities(context_tokens=window, bound_thinking=bound)
+    abilities = Abilities(context_tokens=window, bound_thinking=bound, compaction=able)
     wish = Settings(
         model=Model(id="m", endpoint=endpoint, abilities=abilities),
         tools=(ToolSpec(name="look"),),
@@ -170,6 +170,7 @@ def test_what_a_provider_made_of_the_turns_goes_to_nobody_else():
         100_000,
         0.1,
         bound=False,
+        able=True,
     )
     event = e.Compacted(
         how=("turns",), why="", through="m2", summary="in words", native=(sealed,), origin=ORIGIN

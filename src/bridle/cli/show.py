@@ -257,7 +257,8 @@ def _words(parts: Sequence[Text | Media]) -> str:
 
 def _shortened(event: e.Compacted) -> list[tuple[str, str]]:
     """What became shorter, by how much, and what that costs in cache."""
-    turns = f"everything up to {event.through} is a summary" if event.through else ""
+    maker = " that the provider made" if event.native else ""
+    turns = f"everything up to {event.through} is a summary{maker}" if event.through else ""
     parts = f"{len(event.changes)} parts" if event.changes else ""
     what = " and ".join(filter(None, (turns, parts)))
     cost = f", {dollars(float(event.usd))}" if event.usd is not None else ""

@@ -169,9 +169,9 @@ def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted |
     if state.phase is Phase.JUDGING:
         return None  # in the midst of a reply that was paused nobody else can be heard
     end = tail_start(state)
-    native = precis.cut(state.transcript.messages, end, state.covered) if precis.able(state) else 0
-    if _is_worth(state, native, hard=hard) and _fits(state, _told(state, native)):
-        return _wanted(state, native_request_for(state, _told(state, native)), native)
+    for native in precis.cuts(state, end) if precis.able(state) else ():
+        if _is_worth(state, native, hard=hard) and _fits(state, _told(state, native)):
+            return _wanted(state, native_request_for(state, _told(state, native)), native)
     if not whole:
         end = min(end, _piece_end(state))
     if not _is_worth(state, end, hard=hard):

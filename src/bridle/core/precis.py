@@ -38,6 +38,13 @@ def able(state: State) -> bool:
     return not squeeze.plain and not squeeze.overflow and not squeeze.pieces
 
 
+def cuts(state: State, end: int) -> tuple[int, ...]:
+    """Where old turns may end, the better place first: the prompt that is worked on stays, if it can."""
+    messages = state.transcript.messages
+    latest = next((at for at, each in enumerate(messages) if each.id in state.prompts[-1:]), end)
+    return tuple(cut(messages, place, state.covered) for place in (min(latest, end), end))
+
+
 def cut(messages: Sequence[Message], end: int, least: int) -> int:
     """Where old turns may end, at this place or before it; `least` when nowhere.
 

@@ -35,14 +35,14 @@ STRICT = (
 def moved(state: State, request: Request, *, aside: bool = False) -> PrefixMoved | None:
     """What of the last request's prefix this one does not begin with; None when all is as it was.
 
-    What is asked `aside` has a question behind the conversation, or behind the beginning of it; whoever
-    else than the run's model is asked had no prefix.
+    What is asked `aside` is the conversation or the beginning of it, mostly with a question behind it;
+    whoever else than the run's model is asked had no prefix.
     """
     asked = state.asked
     if asked is None or (aside and request.model.seat != state.settings.model.seat):
         return None
     if aside:
-        told = request.messages[:-1]
+        told = request.messages if request.compacts else request.messages[:-1]
         asked, request = replace(asked, view=asked.view[: len(told)]), replace(request, messages=told)
     fair = state.prompt_tokens - state.slack_tokens
     for layer, block, cause, why in _differences(state, asked, request):

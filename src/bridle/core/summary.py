@@ -21,6 +21,7 @@ from . import precis
 from .budget import plus
 from .context import assemble
 from .fallback import with_model
+from .gathering import own_words
 from .handoff import fitted, seen
 from .misses import answered_aside, sent
 from .squeeze import Squeeze
@@ -180,7 +181,7 @@ def _provided(state: State, reply: Reply) -> Squeeze:
     squeeze, messages = state.run.squeeze, state.transcript.messages
     made = precis.made_in(reply)
     end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.asked)
-    said = [message for message in messages[:end] if message.id in state.prompts]
+    said = [own_words(state, message) for message in messages[:end] if message.id in state.prompts]
     if made and precis.is_safe(made, said, state.settings.model):
         return replace(squeeze, made=made, maker=reply.origin)
     words = precis.words_in(made)
