@@ -134,14 +134,15 @@ def test_what_a_refusal_is_about(message, listed, found):
     ["sim:anthropic/claude-sonnet-5-5", "sim:openai_responses/gpt-6.1-sol", "sim:gemini/gemini-3.5-flash"],
 )
 @pytest.mark.refusals
-def test_a_text_that_does_not_fit_is_shortened_and_the_session_goes_on(model):
+def test_a_prompt_that_does_not_fit_ends_the_run_and_the_session_goes_on(model):
     provider = ProviderSim(clock=FakeClock(), refusals=True)
     agent = Agent(provider.model(model), store=MemoryStore(), clock=FakeClock())
     agent.run_sync("!say first", session="s")
     long = "word " * 1_200_000
     result = agent.run_sync([long, "!say second"], session="s")
-    assert (result.stop, result.text) == ("done", "second"), result.reason
+    assert result.stop == "context"
+    assert "the prompt m3" in result.reason
     assert result.messages[2].parts[0].text == long
-    (change,) = [event for event in log(agent) if isinstance(event, e.ViewChanged)]
-    assert "characters were left out here" in change.changes[0].words
-    assert agent.run_sync("!say third", session="s").text == "third"
+    assert agent.run_sync("!say third", session="s").text.endswith("third")
+    (short,) = [event for event in log(agent) if isinstance(event, e.Compacted)]
+    assert "characters were left out here" in short.changes[0].words

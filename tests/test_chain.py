@@ -97,7 +97,8 @@ def test_without_chaining_everything_is_sent_and_nothing_kept():
     keeper = Keeper()
     agent(keeper, MemoryStore()).run_sync("one")
     assert all(body["store"] is False for body in keeper.bodies)
-    assert len(keeper.bodies[1]["input"]) == 3
+    roles = [item.get("role", item["type"]) for item in keeper.bodies[1]["input"]]
+    assert roles == ["developer", "user", "function_call", "function_call_output"]
 
 
 def test_a_lost_chain_is_sent_again_without_ids_and_with_its_proof():
