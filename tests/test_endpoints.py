@@ -232,7 +232,11 @@ def test_the_same_model_may_do_other_things_elsewhere():
     direct, chat = find("openai:gpt-5.5", environ={}), find("openai-chat:gpt-5.5", environ={})
     assert direct.abilities.effort_with_tools
     assert replace(chat.abilities, cache_ttls=direct.abilities.cache_ttls) == replace(
-        direct.abilities, effort_with_tools=False, deferred_tools=False, cache_explained=False
+        direct.abilities,
+        effort_with_tools=False,
+        deferred_tools=False,
+        cache_explained=False,
+        compaction=False,
     )
     assert chat.price == direct.price
 

@@ -72,7 +72,7 @@ def test_fifty_steps_read_nearly_all_that_could_be_read(model: str, shape: str) 
 )
 def test_fifty_steps_with_summaries_on_the_way_do_too(model: str) -> None:
     row = BENCH["measured"](model, "compact", 50)
-    assert row["steps"] > 52
+    assert row["steps"] >= 52, "there were summaries"
     assert row["share"] >= 0.95, row
 
 
