@@ -196,6 +196,8 @@ def _uncounted(rule: Rule, message: str) -> str:
 
 def _has(rule: Rule, status: int, message: str) -> bool:
     blanks = re.split(r"\{\w+\}", rule.wording)
+    if not any(blanks):  # nothing but a blank: its words are those of its example
+        return (rule.status, rule.says) == (status, message)
     words = ".*".join(re.escape(part.replace("{{", "{").replace("}}", "}")) for part in blanks)
     return rule.status == status and re.fullmatch(words, message, re.DOTALL) is not None
 

@@ -11,20 +11,22 @@ from collections.abc import Iterator
 from ..values.value import Value
 from ._rules_gemini_shape import (
     BUDGETS,
-    Block,
     asked,
     config,
     configured,
     declarations,
     leveled,
     listed,
-    mapping,
     member,
     rule,
     snake,
     taking,
-    to,
     tool,
+)
+from ._rules_reading import (
+    Block,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 

@@ -4,7 +4,6 @@ import re
 
 from ._rules_gemini_shape import (
     BUDGETS,
-    Block,
     asked,
     choice,
     chosen,
@@ -14,9 +13,12 @@ from ._rules_gemini_shape import (
     listed,
     member,
     rule,
-    to,
     tool,
     tools,
+)
+from ._rules_reading import (
+    Block,
+    to,
 )
 from .rules import Asked, Found
 

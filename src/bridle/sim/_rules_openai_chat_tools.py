@@ -3,20 +3,17 @@
 from collections.abc import Iterator, Mapping
 
 from ._rules_openai_chat_messages import NAME
-from ._rules_openai_chat_shape import asked, messages, shaped, tool, tools, user
+from ._rules_openai_chat_shape import SHAPES, asked, messages, shaped, tool, tools, user
 from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
-    Example,
-    fewer,
+    rule,
+)
+from ._rules_reading import (
     field,
     mapping,
-    matching,
-    one_of,
-    required,
-    rule,
-    shorter,
-    some,
-    typed,
+)
+from ._rules_shapes import (
+    Row,
 )
 from .rules import Asked, Found
 
@@ -70,76 +67,84 @@ _BARE = (
 )
 
 TOOL_RULES = (
-    typed(
-        "tools-type",
+    SHAPES.typed(
         "tools",
-        ("an array", "null"),
-        "an array of objects",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools="look"),
-            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
+        "array|null",
+        asked(tools=[tool()]),
+        asked(tools="look"),
+        Row(
+            id="tools-type",
+            evidence="S",
+            says="Invalid type for 'tools': expected an array of objects, but got a string instead.",
         ),
     ),
-    some(
-        "tools-some",
+    SHAPES.some(
         "tools",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[]),
-            "Invalid 'tools': empty array. Expected an array with minimum length 1,"
+        asked(tools=[tool()]),
+        Row(
+            id="tools-some",
+            evidence="S",
+            says="Invalid 'tools': empty array. Expected an array with minimum length 1,"
             " but got an empty array instead.",
         ),
+        refuses=asked(tools=[]),
     ),
-    fewer(
-        "tools-most",
+    SHAPES.fewer(
         "tools",
         128,
-        Example(
-            asked(tools=[tool(f"t{n}") for n in range(128)]),
-            asked(tools=[tool(f"t{n}") for n in range(129)]),
-            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
+        asked(tools=[tool(f"t{n}") for n in range(128)]),
+        asked(tools=[tool(f"t{n}") for n in range(129)]),
+        Row(
+            id="tools-most",
+            evidence="S",
+            says="Invalid 'tools': array too long. Expected an array with maximum length 128,"
             " but got an array with length 129 instead.",
         ),
     ),
-    required(
-        "tool-function-required",
+    SHAPES.required(
         "tools[].function",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[{"type": "function", "name": "look"}]),
-            "Missing required parameter: 'tools[0].function'.",
+        asked(tools=[tool()]),
+        Row(
+            id="tool-function-required",
+            only=lambda item: item.get("type") == "function",
+            evidence="S",
+            says="Missing required parameter: 'tools[0].function'.",
         ),
-        which=lambda item: item.get("type") == "function",
+        refuses=asked(tools=[{"type": "function", "name": "look"}]),
     ),
-    required(
-        "tool-name-required",
+    SHAPES.required(
         "tools[].function.name",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[tool(), tool(None)]),
-            "Missing required parameter: 'tools[1].function.name'.",
+        asked(tools=[tool()]),
+        Row(
+            id="tool-name-required",
+            evidence="S",
+            says="Missing required parameter: 'tools[1].function.name'.",
         ),
+        refuses=asked(tools=[tool(), tool(None)]),
     ),
-    matching(
-        "tool-name",
+    SHAPES.matching(
         "tools[].function.name",
         NAME,
-        Example(
-            asked(tools=[tool("look-up_2")]),
-            asked(tools=[tool("look up")]),
-            "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches"
+        asked(tools=[tool("look-up_2")]),
+        asked(tools=[tool("look up")]),
+        Row(
+            id="tool-name",
+            evidence="S",
+            says="Invalid 'tools[0].function.name': string does not match pattern. Expected a string"
+            " that matches"
             " the pattern '^[a-zA-Z0-9_-]+$'.",
         ),
     ),
-    shorter(
-        "tool-name-length",
+    SHAPES.shorter(
         "tools[].function.name",
         64,
-        Example(
-            asked(tools=[tool("t" * 64)]),
-            asked(tools=[tool("t" * 65)]),
-            "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64,"
+        asked(tools=[tool("t" * 64)]),
+        asked(tools=[tool("t" * 65)]),
+        Row(
+            id="tool-name-length",
+            evidence="S",
+            says="Invalid 'tools[0].function.name': string too long. Expected a string with maximum"
+            " length 64,"
             " but got a string with length 65 instead.",
         ),
     ),
@@ -151,14 +156,15 @@ TOOL_RULES = (
         _with_tool,
         also={"closed": _BARE},
     ),
-    one_of(
-        "choice-word",
+    SHAPES.one_of(
         "tool_choice",
         ("none", "auto", "required"),
-        Example(
-            asked(tools=[tool()], tool_choice="required"),
-            asked(tools=[tool()], tool_choice="any"),
-            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
+        asked(tools=[tool()], tool_choice="required"),
+        asked(tools=[tool()], tool_choice="any"),
+        Row(
+            id="choice-word",
+            evidence="S",
+            says="Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
         ),
     ),
     rule(
@@ -178,14 +184,15 @@ TOOL_RULES = (
         passes=asked(tools=[tool()], parallel_tool_calls=False),
         offends=asked(parallel_tool_calls=False),
     ),
-    required(
-        "choice-name-required",
+    SHAPES.required(
         "tool_choice.function.name",
-        Example(
-            asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
-            asked(tools=[tool()], tool_choice={"type": "function", "function": {}}),
-            "Missing required parameter: 'tool_choice.function.name'.",
+        asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
+        Row(
+            id="choice-name-required",
+            evidence="S",
+            says="Missing required parameter: 'tool_choice.function.name'.",
         ),
+        refuses=asked(tools=[tool()], tool_choice={"type": "function", "function": {}}),
     ),
     rule(
         "choice-known",
@@ -200,43 +207,47 @@ TOOL_RULES = (
 )
 
 FORMAT_RULES = (
-    required(
-        "format-type-required",
+    SHAPES.required(
         "response_format.type",
-        Example(
-            asked(response_format={"type": "text"}),
-            asked(response_format={}),
-            "Missing required parameter: 'response_format.type'.",
+        asked(response_format={"type": "text"}),
+        Row(
+            id="format-type-required",
+            evidence="S",
+            says="Missing required parameter: 'response_format.type'.",
         ),
+        refuses=asked(response_format={}),
     ),
-    one_of(
-        "format-type",
+    SHAPES.one_of(
         "response_format.type",
         ("json_object", "json_schema", "text"),
-        Example(
-            asked(response_format={"type": "text"}),
-            asked(response_format={"type": "json"}),
-            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
+        asked(response_format={"type": "text"}),
+        asked(response_format={"type": "json"}),
+        Row(
+            id="format-type",
+            evidence="S",
+            says="Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
         ),
     ),
-    required(
-        "format-shape-required",
+    SHAPES.required(
         "response_format.json_schema",
-        Example(
-            asked(**shaped()),
-            asked(response_format={"type": "json_schema"}),
-            "Missing required parameter: 'response_format.json_schema'.",
+        asked(**shaped()),
+        Row(
+            id="format-shape-required",
+            only=lambda shape: shape.get("type") == "json_schema",
+            evidence="S",
+            says="Missing required parameter: 'response_format.json_schema'.",
         ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        refuses=asked(response_format={"type": "json_schema"}),
     ),
-    required(
-        "format-name-required",
+    SHAPES.required(
         "response_format.json_schema.name",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(name=None)),
-            "Missing required parameter: 'response_format.json_schema.name'.",
+        asked(**shaped()),
+        Row(
+            id="format-name-required",
+            evidence="S",
+            says="Missing required parameter: 'response_format.json_schema.name'.",
         ),
+        refuses=asked(**shaped(name=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
     rule(

@@ -2,7 +2,13 @@
 
 from ._rules_openai_responses_items import is_call, is_message, is_output
 from ._rules_openai_responses_shape import asked, call, items, output, thought, user
-from ._rules_openai_shape import Block, field, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Block,
+    field,
+)
 from .rules import Asked, Found
 
 PREFIXES = {

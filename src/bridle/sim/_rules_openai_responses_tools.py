@@ -2,21 +2,19 @@
 
 from collections.abc import Iterator, Mapping
 
-from ._rules_openai_responses_shape import asked, shaped, text, tool, tools, user
+from ._rules_openai_responses_shape import SHAPES, asked, shaped, text, tool, tools, user
 from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
     Block,
-    Example,
-    fewer,
     field,
     listed,
     mapping,
-    matching,
-    one_of,
-    required,
-    rule,
-    shorter,
-    typed,
+)
+from ._rules_shapes import (
+    Row,
 )
 from .rules import Asked, Found
 
@@ -91,79 +89,80 @@ _FIND = {"type": "function", "name": "find"}
 _LATER = {"type": "additional_tools", "role": "developer", "tools": [tool("find")]}
 
 TOOL_RULES = (
-    fewer(
-        "tools-most",
+    SHAPES.fewer(
         "tools",
         128,
-        Example(
-            asked(tools=[tool(f"t{n}") for n in range(128)]),
-            asked(tools=[tool(f"t{n}") for n in range(129)]),
-            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
+        asked(tools=[tool(f"t{n}") for n in range(128)]),
+        asked(tools=[tool(f"t{n}") for n in range(129)]),
+        Row(
+            id="tools-most",
+            evidence="S",
+            says="Invalid 'tools': array too long. Expected an array with maximum length 128,"
             " but got an array with length 129 instead.",
         ),
     ),
-    typed(
-        "tools-type",
+    SHAPES.typed(
         "tools",
-        ("an array", "null"),
-        "an array of objects",
-        Example(
-            asked(tools=[]),
-            asked(tools="look"),
-            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
+        "array|null",
+        asked(tools=[]),
+        asked(tools="look"),
+        Row(
+            id="tools-type",
+            evidence="S",
+            says="Invalid type for 'tools': expected an array of objects, but got a string instead.",
         ),
     ),
-    required(
-        "tool-type-required",
+    SHAPES.required(
         "tools[].type",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
-            "Missing required parameter: 'tools[1].type'.",
-        ),
+        asked(tools=[tool()]),
+        Row(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
+        refuses=asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
     ),
-    required(
-        "tool-name-required",
+    SHAPES.required(
         "tools[].name",
-        Example(
-            asked(tools=[tool(), {"type": "web_search"}]),
-            asked(tools=[{"type": "function", "function": {"name": "look"}}]),
-            "Missing required parameter: 'tools[0].name'.",
+        asked(tools=[tool(), {"type": "web_search"}]),
+        Row(
+            id="tool-name-required",
+            only=_is_named,
+            evidence="S",
+            says="Missing required parameter: 'tools[0].name'.",
         ),
-        which=_is_named,
+        refuses=asked(tools=[{"type": "function", "function": {"name": "look"}}]),
     ),
-    matching(
-        "tool-name",
+    SHAPES.matching(
         "tools[].name",
         "^[a-zA-Z0-9_-]+$",
-        Example(
-            asked(tools=[tool("look-up_2")]),
-            asked(tools=[tool("look.up")]),
-            "Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the"
+        asked(tools=[tool("look-up_2")]),
+        asked(tools=[tool("look.up")]),
+        Row(
+            id="tool-name",
+            evidence="S",
+            says="Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the"
             " pattern '^[a-zA-Z0-9_-]+$'.",
         ),
     ),
-    shorter(
-        "tool-name-length",
+    SHAPES.shorter(
         "tools[].name",
         128,
-        Example(
-            asked(tools=[tool("t" * 128)]),
-            asked(tools=[tool("t" * 129)]),
-            "Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
+        asked(tools=[tool("t" * 128)]),
+        asked(tools=[tool("t" * 129)]),
+        Row(
+            id="tool-name-length",
+            evidence="D",
+            says="Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
             " but got a string with length 129 instead.",
         ),
-        evidence="D",
     ),
     *demands("tool-schema", "function", "invalid_function_parameters", _functions, _with_tool),
-    one_of(
-        "choice-word",
+    SHAPES.one_of(
         "tool_choice",
         ("none", "auto", "required"),
-        Example(
-            asked(tools=[tool()], tool_choice="required"),
-            asked(tools=[tool()], tool_choice="any"),
-            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
+        asked(tools=[tool()], tool_choice="required"),
+        asked(tools=[tool()], tool_choice="any"),
+        Row(
+            id="choice-word",
+            evidence="S",
+            says="Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
         ),
     ),
     rule(
@@ -205,45 +204,49 @@ TOOL_RULES = (
 )
 
 FORMAT_RULES = (
-    one_of(
-        "format-type",
+    SHAPES.one_of(
         "text.format.type",
         ("json_object", "json_schema", "text"),
-        Example(
-            asked(text={"format": {"type": "text"}}),
-            asked(text={"format": {"type": "json"}}),
-            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
+        asked(text={"format": {"type": "text"}}),
+        asked(text={"format": {"type": "json"}}),
+        Row(
+            id="format-type",
+            evidence="S",
+            says="Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
         ),
     ),
-    required(
-        "format-name-required",
+    SHAPES.required(
         "text.format.name",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(name=None)),
-            "Missing required parameter: 'text.format.name'.",
+        asked(**shaped()),
+        Row(
+            id="format-name-required",
+            only=lambda shape: shape.get("type") == "json_schema",
+            evidence="S",
+            says="Missing required parameter: 'text.format.name'.",
         ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        refuses=asked(**shaped(name=None)),
     ),
-    required(
-        "format-schema-required",
+    SHAPES.required(
         "text.format.schema",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(schema=None)),
-            "Missing required parameter: 'text.format.schema'.",
+        asked(**shaped()),
+        Row(
+            id="format-schema-required",
+            only=lambda shape: shape.get("type") == "json_schema",
+            evidence="S",
+            says="Missing required parameter: 'text.format.schema'.",
         ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        refuses=asked(**shaped(schema=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
-    one_of(
-        "verbosity",
+    SHAPES.one_of(
         "text.verbosity",
         ("low", "medium", "high"),
-        Example(
-            asked(text={"verbosity": "low"}),
-            asked(text={"verbosity": "tiny"}),
-            "Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
+        asked(text={"verbosity": "low"}),
+        asked(text={"verbosity": "tiny"}),
+        Row(
+            id="verbosity",
+            evidence="S",
+            says="Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
         ),
     ),
     rule(

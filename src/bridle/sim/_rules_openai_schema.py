@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ._rules_openai_shape import Also, Block, listed, mapping, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Also,
+    Block,
+    listed,
+    mapping,
+)
 from .rules import Asked, Found, Rule
 
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
