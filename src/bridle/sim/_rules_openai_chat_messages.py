@@ -20,6 +20,7 @@ from ._rules_openai_chat_shape import (
 from ._rules_openai_shape import (
     rule,
 )
+from ._rules_openai_tools import NAME
 from ._rules_reading import (
     Block,
 )
@@ -30,7 +31,6 @@ from .rules import Asked, Found
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
-NAME = "^[a-zA-Z0-9_-]+$"
 
 
 class Turn(NamedTuple):

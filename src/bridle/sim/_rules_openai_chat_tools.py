@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 
-from ._rules_openai_chat_messages import NAME
 from ._rules_openai_chat_shape import SHAPES, asked, messages, shaped, tool, tools, user
 from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
     rule,
 )
+from ._rules_openai_tools import chosen, formatted, named, offered, wanted
 from ._rules_reading import (
     field,
     mapping,
@@ -67,40 +67,8 @@ _BARE = (
 )
 
 TOOL_RULES = (
-    SHAPES.typed(
-        "tools",
-        "array|null",
-        asked(tools=[tool()]),
-        asked(tools="look"),
-        Row(
-            id="tools-type",
-            evidence="S",
-            says="Invalid type for 'tools': expected an array of objects, but got a string instead.",
-        ),
-    ),
-    SHAPES.some(
-        "tools",
-        asked(tools=[tool()]),
-        Row(
-            id="tools-some",
-            evidence="S",
-            says="Invalid 'tools': empty array. Expected an array with minimum length 1,"
-            " but got an empty array instead.",
-        ),
-        refuses=asked(tools=[]),
-    ),
-    SHAPES.fewer(
-        "tools",
-        128,
-        asked(tools=[tool(f"t{n}") for n in range(128)]),
-        asked(tools=[tool(f"t{n}") for n in range(129)]),
-        Row(
-            id="tools-most",
-            evidence="S",
-            says="Invalid 'tools': array too long. Expected an array with maximum length 128,"
-            " but got an array with length 129 instead.",
-        ),
-    ),
+    *offered(SHAPES, tool, "an array of objects", "S"),
+    SHAPES.some("tools", [tool()], Row(evidence="S")),
     SHAPES.required(
         "tools[].function",
         asked(tools=[tool()]),
@@ -122,19 +90,7 @@ TOOL_RULES = (
         ),
         refuses=asked(tools=[tool(), tool(None)]),
     ),
-    SHAPES.matching(
-        "tools[].function.name",
-        NAME,
-        asked(tools=[tool("look-up_2")]),
-        asked(tools=[tool("look up")]),
-        Row(
-            id="tool-name",
-            evidence="S",
-            says="Invalid 'tools[0].function.name': string does not match pattern. Expected a string"
-            " that matches"
-            " the pattern '^[a-zA-Z0-9_-]+$'.",
-        ),
-    ),
+    named(SHAPES, "tools[].function.name", tool),
     SHAPES.shorter(
         "tools[].function.name",
         64,
@@ -156,17 +112,7 @@ TOOL_RULES = (
         _with_tool,
         also={"closed": _BARE},
     ),
-    SHAPES.one_of(
-        "tool_choice",
-        ("none", "auto", "required"),
-        asked(tools=[tool()], tool_choice="required"),
-        asked(tools=[tool()], tool_choice="any"),
-        Row(
-            id="choice-word",
-            evidence="S",
-            says="Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
-        ),
-    ),
+    chosen(SHAPES, tool),
     rule(
         "choice-without-tools",
         _choice_alone,
@@ -217,37 +163,20 @@ FORMAT_RULES = (
         ),
         refuses=asked(response_format={}),
     ),
-    SHAPES.one_of(
-        "response_format.type",
-        ("json_object", "json_schema", "text"),
-        asked(response_format={"type": "text"}),
-        asked(response_format={"type": "json"}),
-        Row(
-            id="format-type",
-            evidence="S",
-            says="Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
-        ),
-    ),
-    SHAPES.required(
+    formatted(SHAPES, "response_format"),
+    wanted(
+        SHAPES,
         "response_format.json_schema",
+        "format-shape-required",
         asked(**shaped()),
-        Row(
-            id="format-shape-required",
-            only=lambda shape: shape.get("type") == "json_schema",
-            evidence="S",
-            says="Missing required parameter: 'response_format.json_schema'.",
-        ),
-        refuses=asked(response_format={"type": "json_schema"}),
+        asked(response_format={"type": "json_schema"}),
     ),
-    SHAPES.required(
+    wanted(
+        SHAPES,
         "response_format.json_schema.name",
+        "format-name-required",
         asked(**shaped()),
-        Row(
-            id="format-name-required",
-            evidence="S",
-            says="Missing required parameter: 'response_format.json_schema.name'.",
-        ),
-        refuses=asked(**shaped(name=None)),
+        asked(**shaped(name=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
     rule(

@@ -7,6 +7,7 @@ from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
     rule,
 )
+from ._rules_openai_tools import chosen, formatted, named, offered, wanted
 from ._rules_reading import (
     Block,
     field,
@@ -89,29 +90,7 @@ _FIND = {"type": "function", "name": "find"}
 _LATER = {"type": "additional_tools", "role": "developer", "tools": [tool("find")]}
 
 TOOL_RULES = (
-    SHAPES.fewer(
-        "tools",
-        128,
-        asked(tools=[tool(f"t{n}") for n in range(128)]),
-        asked(tools=[tool(f"t{n}") for n in range(129)]),
-        Row(
-            id="tools-most",
-            evidence="S",
-            says="Invalid 'tools': array too long. Expected an array with maximum length 128,"
-            " but got an array with length 129 instead.",
-        ),
-    ),
-    SHAPES.typed(
-        "tools",
-        "array|null",
-        asked(tools=[]),
-        asked(tools="look"),
-        Row(
-            id="tools-type",
-            evidence="S",
-            says="Invalid type for 'tools': expected an array of objects, but got a string instead.",
-        ),
-    ),
+    *offered(SHAPES, tool, "an array of tools", "F"),
     SHAPES.required(
         "tools[].type",
         asked(tools=[tool()]),
@@ -129,18 +108,7 @@ TOOL_RULES = (
         ),
         refuses=asked(tools=[{"type": "function", "function": {"name": "look"}}]),
     ),
-    SHAPES.matching(
-        "tools[].name",
-        "^[a-zA-Z0-9_-]+$",
-        asked(tools=[tool("look-up_2")]),
-        asked(tools=[tool("look.up")]),
-        Row(
-            id="tool-name",
-            evidence="S",
-            says="Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the"
-            " pattern '^[a-zA-Z0-9_-]+$'.",
-        ),
-    ),
+    named(SHAPES, "tools[].name", tool),
     SHAPES.shorter(
         "tools[].name",
         128,
@@ -154,17 +122,7 @@ TOOL_RULES = (
         ),
     ),
     *demands("tool-schema", "function", "invalid_function_parameters", _functions, _with_tool),
-    SHAPES.one_of(
-        "tool_choice",
-        ("none", "auto", "required"),
-        asked(tools=[tool()], tool_choice="required"),
-        asked(tools=[tool()], tool_choice="any"),
-        Row(
-            id="choice-word",
-            evidence="S",
-            says="Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
-        ),
-    ),
+    chosen(SHAPES, tool),
     rule(
         "choice-without-tools",
         _choice_alone,
@@ -204,50 +162,24 @@ TOOL_RULES = (
 )
 
 FORMAT_RULES = (
-    SHAPES.one_of(
-        "text.format.type",
-        ("json_object", "json_schema", "text"),
-        asked(text={"format": {"type": "text"}}),
-        asked(text={"format": {"type": "json"}}),
-        Row(
-            id="format-type",
-            evidence="S",
-            says="Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
-        ),
-    ),
-    SHAPES.required(
+    formatted(SHAPES, "text.format"),
+    wanted(
+        SHAPES,
         "text.format.name",
+        "format-name-required",
         asked(**shaped()),
-        Row(
-            id="format-name-required",
-            only=lambda shape: shape.get("type") == "json_schema",
-            evidence="S",
-            says="Missing required parameter: 'text.format.name'.",
-        ),
-        refuses=asked(**shaped(name=None)),
+        asked(**shaped(name=None)),
     ),
-    SHAPES.required(
+    wanted(
+        SHAPES,
         "text.format.schema",
+        "format-schema-required",
         asked(**shaped()),
-        Row(
-            id="format-schema-required",
-            only=lambda shape: shape.get("type") == "json_schema",
-            evidence="S",
-            says="Missing required parameter: 'text.format.schema'.",
-        ),
-        refuses=asked(**shaped(schema=None)),
+        asked(**shaped(schema=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
     SHAPES.one_of(
-        "text.verbosity",
-        ("low", "medium", "high"),
-        asked(text={"verbosity": "low"}),
-        asked(text={"verbosity": "tiny"}),
-        Row(
-            id="verbosity",
-            evidence="S",
-            says="Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
-        ),
+        "text.verbosity", ("low", "medium", "high"), "low", "tiny", Row(id="verbosity", evidence="S")
     ),
     rule(
         "format-json-said",
