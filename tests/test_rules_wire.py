@@ -111,7 +111,9 @@ EXPLAINED: dict[str, str] = {
 }
 """Requests that were answered and that we refuse, by the recording's id, with the reason."""
 
-OTHERWISE: dict[str, str] = {}
+OTHERWISE: dict[str, str] = {
+    "chat-rig-282b6b4210-00": "a window of 512 tokens, which whoever started the server had chosen",
+}
 """Requests that were refused in words of a rule and that we take or refuse otherwise, with the reason."""
 
 

@@ -120,6 +120,7 @@ def rules_of(family: str, profile: str = "") -> tuple[Rule, ...]:
     chosen = manners.get(profile, profiles_of(family)[0])
     rules: tuple[Rule, ...] = table.RULES
     length: tuple[Rule, ...] = limits.RULES if limits is not None else ()
+    length = getattr(limits, "BY_PROFILE", {}).get(chosen.name, length)
     return (*(rule for rule in rules if chosen.has(rule.id)), *length)
 
 
