@@ -112,6 +112,7 @@ EXPLAINED: dict[str, str] = {
 """Requests that were answered and that we refuse, by the recording's id, with the reason."""
 
 OTHERWISE: dict[str, str] = {
+    "chat-ruby_llm-c98811ca43-00": "of a router, whose models no table knows, nor their windows",
     "chat-rig-282b6b4210-00": "a window of 512 tokens, which whoever started the server had chosen",
 }
 """Requests that were refused in words of a rule and that we take or refuse otherwise, with the reason."""
