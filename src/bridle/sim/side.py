@@ -91,6 +91,7 @@ class Side(Value):
     """Whether somebody with this path and these headers meant to come here."""
     lost: str = "Not Found"
     """What is said of an address at which nobody is; `{method}` and `{path}` are known."""
+    lost_code: str = ""
     stamp: str = ""
     """The header with the name of an exchange that went wrong."""
     blamed: Callable[[HttpReply, str], HttpReply] = _unblamed
@@ -135,8 +136,9 @@ def lost(families: tuple[str, ...], method: str, url: str, headers: Mapping[str,
     path = urlsplit(url).path
     at_home = (family for family in families if side_of(family).home(path, headers))
     family = next(at_home, families[-1])
-    message = side_of(family).lost.format(method=method, path=path)
-    return family, Failure(kind="not_found", message=message, status=NOT_FOUND)
+    side = side_of(family)
+    message = side.lost.format(method=method, path=path)
+    return family, Failure(kind="not_found", message=message, status=NOT_FOUND, code=side.lost_code)
 
 
 def stamped(family: str, answer: Timeline, asked: bytes) -> Timeline:

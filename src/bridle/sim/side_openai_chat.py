@@ -61,7 +61,6 @@ DOORS = (
 SIDE = Side(
     doors=DOORS,
     dressed=dressed,
-    home=lambda path, headers: path.startswith("/v1/"),
     lost=LOST,
     stamp=STAMP,
     blamed=blamed,

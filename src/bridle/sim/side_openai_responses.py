@@ -16,6 +16,7 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.request import Request
 from ._rules_openai_responses_talk import PREFIXES
+from ._rules_openai_shape import INVALID
 from ._side_openai import LOST, STAMP, blamed, padded, padding_wanted
 from ._side_openai_conversations import (
     CONVERSATION_DOORS,
@@ -232,8 +233,9 @@ SIDE = Side(
     unfolded=unfolded,
     dressed=dressed,
     kept=kept,
-    home=lambda path, headers: "/responses" in path or "/conversations" in path,
+    home=lambda path, headers: path.startswith("/v1/"),
     lost=LOST,
+    lost_code=INVALID,
     stamp=STAMP,
     blamed=blamed,
 )
