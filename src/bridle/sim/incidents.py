@@ -10,7 +10,7 @@ import random
 import re
 import tomllib
 from collections.abc import Callable, Iterator
-from email.utils import formatdate
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -104,7 +104,7 @@ def _kind(status: int) -> FailureKind:
 
 
 def _date(at: float) -> str:
-    return formatdate(at, usegmt=True)
+    return datetime.fromtimestamp(at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
 
 
 def quota(incident: Incident) -> Timeline:
