@@ -331,6 +331,7 @@ TALK_RULES = (
         _misplaced_image,
         "Invalid 'messages[{index}]'. Image URLs are only allowed for messages with role 'user', but this"
         " message with role '{role}' contains an image URL.",
+        param="messages[{index}]",
         evidence="S",
         passes=asked(messages=[user([text(), image()])]),
         offends=asked(messages=[user("Look"), calling(), result(content=[image()])]),

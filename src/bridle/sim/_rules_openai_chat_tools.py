@@ -19,17 +19,19 @@ from .rules import Asked, Found
 
 
 def _functions(request: Asked) -> Iterator[Shape]:
-    for item in tools(request):
+    for index, item in enumerate(tools(request)):
         function = mapping(item.get("function"))
         # Without parameters it takes none, and a strict one has to say so.
         schema = function.get("parameters") or {"type": "object"}
-        yield Shape(str(function.get("name")), schema, function.get("strict") is True)
+        at = f"tools[{index}].function.parameters"
+        yield Shape(str(function.get("name")), schema, function.get("strict") is True, at)
 
 
 def _answers(request: Asked) -> Iterator[Shape]:
     shape = mapping(mapping(field(request, "response_format")).get("json_schema"))
     if "schema" in shape:
-        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+        name, strict = str(shape.get("name")), shape.get("strict") is True
+        yield Shape(name, shape.get("schema"), strict, "response_format")
 
 
 def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
@@ -117,6 +119,7 @@ TOOL_RULES = (
         "choice-without-tools",
         _choice_alone,
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice="auto"),
         offends=asked(tool_choice="auto"),
@@ -126,6 +129,7 @@ TOOL_RULES = (
         _parallel_alone,
         "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are"
         " specified.",
+        param="parallel_tool_calls",
         evidence="S",
         passes=asked(tools=[tool()], parallel_tool_calls=False),
         offends=asked(parallel_tool_calls=False),
@@ -144,6 +148,7 @@ TOOL_RULES = (
         "choice-known",
         _unknown_choice,
         "Invalid value for 'tool_choice': no function named {name} was specified in the 'tools' parameter.",
+        param="tool_choice",
         evidence="F",
         passes=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
         offends=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "find"}}),
@@ -184,6 +189,7 @@ FORMAT_RULES = (
         _unsaid_json,
         "'messages' must contain the word 'json' in some form, to use 'response_format' of type"
         " 'json_object'.",
+        param="messages",
         evidence="S",
         passes=asked(messages=[user("Answer in JSON.")], response_format={"type": "json_object"}),
         offends=asked(response_format={"type": "json_object"}),

@@ -80,6 +80,7 @@ ITEM_RULES = (
         asked(input=[{"role": "developer", "content": "Be brief."}, user("Hello")]),
         asked(input=[user("Hello"), {"role": "tool", "content": "seen"}]),
         Row(
+            param="{inside}",
             id="role",
             only=is_message,
             evidence="S",

@@ -28,10 +28,11 @@ def _is_named(tool_: Block) -> bool:
 
 
 def _functions(request: Asked) -> Iterator[Shape]:
-    for item in tools(request):
+    for index, item in enumerate(tools(request)):
         schema = item.get("parameters")
         if schema is not None:
-            yield Shape(str(item.get("name")), schema, item.get("strict") is True)
+            at = f"tools[{index}].parameters"
+            yield Shape(str(item.get("name")), schema, item.get("strict") is True, at)
 
 
 def _format(request: Asked) -> Block:
@@ -41,7 +42,8 @@ def _format(request: Asked) -> Block:
 def _answers(request: Asked) -> Iterator[Shape]:
     shape = _format(request)
     if shape.get("schema") is not None:
-        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+        name, strict = str(shape.get("name")), shape.get("strict") is True
+        yield Shape(name, shape.get("schema"), strict, "text.format.schema")
 
 
 def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
@@ -127,6 +129,7 @@ TOOL_RULES = (
         "choice-without-tools",
         _choice_alone,
         "Tool choice '{choice}' must be specified with 'tools' parameter.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice="required"),
         offends=asked(tool_choice="required"),
@@ -145,6 +148,7 @@ TOOL_RULES = (
         "choice-known",
         _unknown_choice,
         "Tool choice '{type}' not found in 'tools' parameter.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice={"type": "function", "name": "look"}),
         offends=asked(tools=[tool()], tool_choice={"type": "function", "name": "find"}),
@@ -186,6 +190,7 @@ FORMAT_RULES = (
         _unsaid_json,
         "Response input messages must contain the word 'json' in some form to use 'text.format' of type"
         " 'json_object'.",
+        param="input",
         evidence="S",
         passes=asked(input=[user(text("Answer in JSON."))], text={"format": {"type": "json_object"}}),
         offends=asked(instructions="Answer in JSON.", text={"format": {"type": "json_object"}}),

@@ -126,6 +126,8 @@ class Row(NamedTuple):
     evidence: str = "F"
     also: Also = ()
     models: str = "all"
+    param: str = ""
+    """Which field is blamed, where it is another."""
     words: str = ""
     """A sentence of its own."""
     says: str = ""
@@ -318,7 +320,7 @@ class Shapes:
             says=row.says or sentence.words.format(**blanks),
             models=row.models,
             also=row.also,
-            param=self.voice.param,
+            param=row.param or self.voice.param,
         )
         return made
 

@@ -31,6 +31,7 @@ from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
+from .manners import in_the_manner_of
 from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
@@ -112,6 +113,7 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
     said, family = answer_to(heard, request, brain), heard.codec.family
+    said = in_the_manner_of(profile or heard.manners, heard.asked, said)
     reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
     reply = sealed(family, heard.asked, reply)
     return heard.codec.speak(reply, stream=request.stream)

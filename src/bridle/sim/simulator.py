@@ -38,6 +38,7 @@ from .cache import Cache, Layout
 from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
+from .manners import in_the_manner_of
 from .prompt import reader_of
 from .rules import check, profile_names, rules_of
 from .seals import sealed
@@ -221,6 +222,8 @@ class Simulator:
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
         layout, named = self._laid_out(heard, request), side.named_tokens(self.keeping, body)
+        said = in_the_manner_of(self.profile or heard.manners, heard.asked, decided.reply)
+        decided = replace(decided, reply=said)
         reply, spoken = self._spoken(heard, request, decided, layout, named)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
