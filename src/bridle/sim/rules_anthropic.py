@@ -25,6 +25,7 @@ from ._rules_anthropic_shape import (
     under,
     version,
 )
+from ._rules_anthropic_system import SYSTEM_RULES
 from ._rules_anthropic_tools import TOOL_RULES
 from ._rules_reading import (
     field,
@@ -187,6 +188,7 @@ RULES = (
     *DEMAND_RULES,
     *COMPACTION_RULES,
     *TOOL_RULES,
+    *SYSTEM_RULES,
     *MESSAGE_RULES,
     *MARK_RULES,
     *MODEL_RULES,
