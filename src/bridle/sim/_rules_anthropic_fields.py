@@ -233,7 +233,7 @@ FIELD_RULES = (
         "thinking.budget_tokens",
         1024,
         Row(
-            at="thinking.enabled.budget_tokens", within=_BUDGET, only=_allowing, model=PREFILLS, evidence="K"
+            at="thinking.enabled.budget_tokens", within=_BUDGET, only=_allowing, model=PREFILLS, evidence="S"
         ),
     ),
     SHAPES.typed("output_config", "object", {"effort": "low"}, "x", expected=MISSHAPEN),

@@ -277,7 +277,7 @@ SCHEMA_RULES = (
         "schema-one",
         _two_schemas,
         f"* {REQUEST}.{{at}}: parameters and parameters_json_schema are mutually exclusive\n",
-        evidence="K",
+        evidence="F",
         passes=asked(tools=[tool(parametersJsonSchema={"type": "object"})]),
         offends=asked(tools=[tool(parameters={"type": "OBJECT"}, parametersJsonSchema={"type": "object"})]),
         says=f"* {REQUEST}.tools[0].function_declarations[0]: parameters and parameters_json_schema are"

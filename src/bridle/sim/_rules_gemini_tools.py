@@ -96,7 +96,7 @@ def _named_unknown(request: Asked) -> Found | None:
     known = {item.get("name") for _, item in declarations(request)}
     for name in listed(choice(request, "allowedFunctionNames")):
         if name not in known:
-            return {"name": name}
+            return {}
     return None
 
 
@@ -201,11 +201,10 @@ TOOL_RULES = (
     rule(
         "choice-names-known",
         _named_unknown,
-        f"* {_CONFIG}.allowed_function_names: {{name}} is not declared\n",
-        evidence="K",
+        "allowed_function_names should be a subset of the provided function_declarations",
+        evidence="S",
         passes=asked(tools=[tool(), tool("find")], **chosen(mode="ANY", allowedFunctionNames=["find"])),
         offends=asked(tools=[tool()], **chosen(mode="ANY", allowedFunctionNames=["look", "find"])),
-        says=f"* {_CONFIG}.allowed_function_names: find is not declared\n",
     ),
     rule(
         "tools-mixed",
