@@ -33,6 +33,7 @@ def words_of(body):
     return body.get("error", body)["message"]
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize(
     ("family", "changes", "says"),
     [
@@ -110,6 +111,7 @@ def test_what_the_provider_reads_generously_passes(family, changes):
     assert status == 200, body
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize(
     ("family", "changes", "param", "code"),
     [
@@ -127,6 +129,7 @@ def test_the_field_at_fault_is_named(family, changes, param, code):
     assert headers["x-request-id"].startswith("req_")
 
 
+@pytest.mark.refusals
 def test_a_refusal_has_a_name_to_quote_and_the_same_asked_has_the_same():
     _, first, headers = answered(CLAUDE, max_tokens="x")
     _, again, _ = answered(CLAUDE, max_tokens="x")

@@ -246,6 +246,7 @@ def test_not_everything_can_be_kept_by_name(body, status, words):
     assert words in answered[1]["error"]["message"]
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize(
     ("method", "url", "headers", "expected"),
     [
@@ -262,6 +263,7 @@ def test_the_lost_are_told_in_the_words_of_whoever_they_meant(method, url, heade
     assert body.items() >= expected.items()
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize(
     ("url", "headers", "says"),
     [
@@ -278,6 +280,7 @@ def test_a_side_door_reads_only_json(url, headers, says):
     assert json.loads(answer.body)["error"]["message"].startswith(says)
 
 
+@pytest.mark.refusals
 def test_a_packed_body_is_unpacked_and_a_broken_one_refused():
     sent = outgoing(question("anthropic", "!say Hi", stream=False, tools=()))
 
