@@ -6,6 +6,8 @@ The rules are made once for each wire, of its own small requests and of where it
 
 from collections.abc import Callable, Iterator
 
+from msgspec.structs import replace
+
 from ..values.model import Abilities
 from ._rules_openai_shape import rule
 from ._rules_reading import Block, mapping, to
@@ -120,6 +122,7 @@ def _of_options(shapes: Shapes, options: tuple[str, ...], ttls: tuple[str, ...])
             also=(
                 (to(OLDER, asked(prompt_cache_retention="in_memory")), ""),
                 (asked(prompt_cache_retention="in_memory"), ""),
+                (to(replace(DAYLONG, cache=""), asked(prompt_cache_retention="in_memory")), ""),
             ),
         ),
     )
