@@ -31,6 +31,8 @@ from bridle.values.model import Abilities
 PACKAGE = "bridle.sim"
 FOLDER = Path(bridle.sim.__file__).parent
 SECONDS_MAX = 5
+LIMITED = ("at_least", "at_most", "shorter", "fewer")
+"""Rows whose second word is a limit."""
 """A rule that takes longer than this has lost its way."""
 
 ODD_BODIES: tuple[dict[str, object], ...] = (
@@ -195,6 +197,9 @@ def _sites(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[str, ast.A
         if isinstance(assignment, ast.Assign):
             for number in _limits(assignment.value):
                 yield from (("limit", number, changed) for changed in _changes(number))
+    for row in ast.walk(tree):
+        if isinstance(row, ast.Call) and isinstance(row.func, ast.Attribute) and row.func.attr in LIMITED:
+            yield from ((row.func.attr, row.args[1], changed) for changed in _moved(row.args[1]))
     for function in ast.walk(tree):
         if isinstance(function, ast.FunctionDef | ast.Lambda) and function.lineno in lines:
             name = getattr(function, "name", "lambda")
@@ -204,13 +209,18 @@ def _sites(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[str, ast.A
 
 
 def _limits(value: ast.expr) -> Iterator[ast.AST]:
-    """The numbers that a module names, and those that the rows of its tables are made with."""
+    """The numbers that a module names."""
     parts = value.elts if isinstance(value, ast.Tuple) else [value]
-    for part in parts:
-        if isinstance(part, ast.Call) and isinstance(value, ast.Tuple):
-            yield from filter(_is_number, part.args)
-        elif _is_number(part):
-            yield part
+    yield from filter(_is_number, parts)
+
+
+def _moved(limit: ast.expr) -> Iterator[ast.AST]:
+    """The limit that a row is made with, one more and one less; it may be named elsewhere."""
+    try:
+        number = ast.literal_eval(limit)
+    except ValueError:
+        return
+    yield from (ast.Constant(number + step) for step in (1, -1))
 
 
 def _own(node: ast.AST) -> Iterator[ast.AST]:

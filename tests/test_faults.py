@@ -21,7 +21,7 @@ from sim_families import FAMILIES, MODELS, put, question, told
 PROMPT = '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!say Done.'
 SSE = tuple(family for family in FAMILIES if family != "bedrock_converse")
 NAMED_EVENTS = ("anthropic", "openai_responses")
-STREAM_ONLY = {"overloaded-in-stream", "stall-midway", "missing-end"}
+STREAM_ONLY = {"overloaded-in-stream", "overflow-in-stream", "stall-midway", "missing-end"}
 EXISTS = {
     **dict.fromkeys(("comments", "comments-only", "crlf"), SSE),
     "unknown-event": NAMED_EVENTS,
@@ -77,7 +77,38 @@ def test_statuses_come_with_and_without_a_wait(family, status):
     assert (wait.status, wait.retry_after_seconds) == (status, 9)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_wait_may_be_told_as_a_date(family):
+    request, simulator = question(family, PROMPT), Simulator(faults=["error-429-date:90"], clock=FakeClock())
+    timeline = put(simulator, request)
+    assert dict(timeline.headers)["retry-after"] == "Fri, 15 Jan 2027 08:01:30 GMT"
+    heard = told(request, timeline)
+    assert (heard.kind, heard.status, heard.retry_after_seconds) == ("rate_limited", 429, 90)
+
+
+def attempts(family: str, fault: str) -> tuple[int, str]:
+    """How often a run asked that met a fault at first, and how it ended."""
+    asked, simulator, clock = [], Simulator(faults=[fault]), FakeClock()
+
+    async def answer(outgoing):
+        asked.append(outgoing)
+        return await simulator.answer(outgoing)
+
+    transport = InProcessTransport(answer, clock=clock)
+    line = Line(model=MODELS[family], codec=load(family), transport=transport)
+    result = asyncio.run(Agent(line, clock=clock).run("!say Hi"))
+    return len(asked), result.stop
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_client_waits_until_the_date_and_gives_up_at_the_word(family):
+    assert attempts(family, "error-429-date:90") == (2, "done")
+    assert attempts(family, "error-500") == (2, "done")
+    assert attempts(family, "error-500-final") == (1, "failed")
+
+
 EXPECTED = {
+    "overflow-in-stream": lambda heard: heard.kind == "context",
     "overloaded-in-stream": lambda heard: heard.kind == "overloaded",
     "quota": lambda heard: heard.kind == "quota",
     "missing-end": lambda heard: heard.kind == "cut",
@@ -167,7 +198,7 @@ def test_a_run_outlives_any_fault_but_those_that_are_the_end(name, family):
     *_, last = asyncio.run(main())
     assert isinstance(last, FinalAnswer)
     result = last.result
-    assert result.stop in ("done", "failed"), result
+    assert result.stop in ("done", "failed", "context"), result
     assert all(isinstance(city, str) for city in looked)
     assert simulator.refusals == []
 

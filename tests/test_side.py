@@ -1,7 +1,9 @@
 """Beside the main endpoints: models, counting, what the Responses API keeps, prompts kept by name."""
 
 import asyncio
+import gzip
 import json
+import zlib
 
 import pytest
 
@@ -242,3 +244,101 @@ def test_not_everything_can_be_kept_by_name(body, status, words):
     answered = knock(Simulator(clock=FakeClock()), "POST", KEPT, body)
     assert answered[0] == status
     assert words in answered[1]["error"]["message"]
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("method", "url", "headers", "expected"),
+    [
+        ("POST", "/v1/nothing", (VERSION,), {"type": "error", "error": {"type": "not_found_error", "message": "Not Found"}}),
+        ("POST", "/v1/nothing", (), {"error": {"message": "Invalid URL (POST /v1/nothing)", "type": "invalid_request_error", "param": None, "code": None}}),
+        ("GET", "/v1/responses/a/b/c", (), {"error": {"message": "Invalid URL (GET /v1/responses/a/b/c)", "type": "invalid_request_error", "param": None, "code": None}}),
+        ("POST", "/v1beta/models/x:sing", (), {"error": {"code": 404, "message": "Method not found.", "status": "NOT_FOUND"}}),
+        ("POST", "/model/x/sing", (), {"message": "Unable to determine service/operation name to be authorized"}),
+    ],
+)  # fmt: skip
+def test_the_lost_are_told_in_the_words_of_whoever_they_meant(method, url, headers, expected):
+    status, body = knock(Simulator(), method, url, {}, *headers)
+    assert status == 404
+    assert body.items() >= expected.items()
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("url", "headers", "says"),
+    [
+        ("/v1/messages/count_tokens", (VERSION,), "The request body is not valid JSON: "),
+        ("/v1/responses/input_tokens", (), "We could not parse the JSON body of your request."),
+        ("/v1/conversations", (), "We could not parse the JSON body of your request."),
+        (f"/v1beta/models/{GEMINI}:countTokens", (), "Invalid JSON payload received. "),
+    ],
+)
+def test_a_side_door_reads_only_json(url, headers, says):
+    asked = Outgoing(method="POST", url=url, headers=headers, body=b'{"model": ')
+    answer = asyncio.run(Simulator().answer(asked))
+    assert answer.status == 400
+    assert json.loads(answer.body)["error"]["message"].startswith(says)
+
+
+@pytest.mark.refusals
+def test_a_packed_body_is_unpacked_and_a_broken_one_refused():
+    sent = outgoing(question("anthropic", "!say Hi", stream=False, tools=()))
+
+    def answered(body, packing):
+        headers = (*sent.headers, ("Content-Encoding", packing))
+        asked = Outgoing(method="POST", url=sent.url, headers=headers, body=body)
+        answer = asyncio.run(Simulator().answer(asked))
+        return answer.status, answer.body.decode()
+
+    assert answered(gzip.compress(sent.body), "gzip")[0] == 200
+    assert answered(zlib.compress(sent.body), "deflate")[0] == 200
+    assert answered(sent.body, "identity")[0] == 200
+    for body in (sent.body, gzip.compress(sent.body)[:-9]):
+        status, told = answered(body, "gzip")
+        assert status == 400
+        assert "not valid gzip" in told
+    assert "are not read here" in answered(sent.body, "br")[1]
+
+
+def test_lists_come_a_page_at_a_time():
+    simulator = Simulator()
+    listed = knock(simulator, "GET", "/v1/models?limit=1000", None, VERSION)[1]["data"]
+    first = knock(simulator, "GET", "/v1/models?limit=2", None, VERSION)[1]
+    assert (first["data"], first["has_more"]) == (listed[:2], True)
+    onward = knock(simulator, "GET", f"/v1/models?limit=2&after_id={first['last_id']}", None, VERSION)[1]
+    assert onward["data"] == listed[2:4]
+
+    every = knock(simulator, "GET", "/v1beta/models?pageSize=1000")[1]
+    page = knock(simulator, "GET", "/v1beta/models?pageSize=2")[1]
+    assert "nextPageToken" not in every
+    rest = knock(simulator, "GET", f"/v1beta/models?pageSize=1000&pageToken={page['nextPageToken']}")[1]
+    assert page["models"] + rest["models"] == every["models"]
+
+    items = [{"type": "message", "role": "user", "content": f"number {n}"} for n in range(3)]
+    place = (
+        f"/v1/conversations/{knock(simulator, 'POST', '/v1/conversations', {'items': items})[1]['id']}/items"
+    )
+    some = knock(simulator, "GET", f"{place}?limit=2&order=asc")[1]
+    assert ([item["content"] for item in some["data"]], some["has_more"]) == (["number 0", "number 1"], True)
+    last = knock(simulator, "GET", f"{place}?limit=2&order=asc&after={some['last_id']}")[1]
+    assert ([item["content"] for item in last["data"]], last["has_more"]) == (["number 2"], False)
+
+
+@pytest.mark.parametrize("family", ["openai_responses", "openai_chat"])
+def test_pieces_of_a_stream_are_padded_unless_nobody_wants_it(family):
+    request = question(family, '!say One two three.\n!call look {"city": "Oslo"}', max_tokens=None)
+    sent = outgoing(request)
+
+    def answered(**more):
+        body = json.loads(sent.body)
+        options = {**body.get("stream_options", {}), **more}
+        data = json.dumps({**body, "stream_options": options}).encode()
+        asked = Outgoing(method="POST", url=sent.url, headers=sent.headers, body=data)
+        return asyncio.run(Simulator(profile="first-party").answer(asked))
+
+    padded, bare = answered(), answered(include_obfuscation=False)
+    assert padded.body.count(b'"obfuscation":"') >= 2
+    assert b"obfuscation" not in bare.body.replace(b"include_obfuscation", b"")
+    one, other = told(request, padded), told(request, bare)
+    assert one.text == other.text == "One two three."
+    assert [call.arguments for call in one.calls] == [call.arguments for call in other.calls]

@@ -28,6 +28,7 @@ from ._failures import (
 
 _KINDS: dict[str, FailureKind] = {
     "validation": "invalid",
+    "serialization": "invalid",
     "throttling": "rate_limited",
     "toomanyrequests": "rate_limited",
     "servicequotaexceeded": "quota",

@@ -15,17 +15,19 @@ from msgspec.structs import replace
 
 from ._rules_anthropic_shape import (
     NEWEST,
-    Block,
     asked,
     assistant,
-    field,
-    listed,
-    mapping,
     messages,
     placed_blocks,
     rule,
     text,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
 )
 from .rules import Asked, Found, Rule
 

@@ -19,21 +19,23 @@ from ._rules_anthropic_compaction import (
 )
 from ._rules_anthropic_shape import (
     NEWEST,
-    Block,
     asked,
     assistant,
     blocks,
     call,
-    field,
     forced,
-    mapping,
     messages,
     result,
     rule,
     text,
-    to,
     tool,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    mapping,
+    to,
 )
 from .rules import Asked, Found, Rule
 

@@ -7,22 +7,24 @@ from msgspec.structs import replace
 
 from ._rules_anthropic_shape import (
     NEWEST,
-    Block,
     asked,
     assistant,
     blocks,
-    field,
-    listed,
-    mapping,
     marked,
     messages,
     placed_blocks,
     result,
     rule,
     text,
-    to,
     tools,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 

@@ -7,20 +7,22 @@ from itertools import takewhile, zip_longest
 from ..values.value import Value
 from ._rules_anthropic_shape import (
     PREFILLS,
-    Block,
     asked,
     assistant,
     blocks,
     call,
-    field,
     messages,
     placed_blocks,
     result,
     rule,
     text,
-    to,
     tool,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    to,
 )
 from .rules import Asked, Found
 

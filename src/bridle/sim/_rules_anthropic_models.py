@@ -15,19 +15,21 @@ from ._rules_anthropic_shape import (
     assistant,
     blocks,
     call,
-    field,
     forced,
-    mapping,
     messages,
     result,
     rule,
     text,
     thinking_type,
-    to,
     tool,
     under,
     user,
     version,
+)
+from ._rules_reading import (
+    field,
+    mapping,
+    to,
 )
 from .rules import Asked, Found, Rule
 

@@ -4,12 +4,14 @@ Nothing here may fail on a body of the wrong shape: a rule that cannot find its 
 finds nothing, and the rule about that field's shape speaks instead.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
 from ..values.model import Abilities
-from .rules import Asked, Found, Rule
+from ._rules_reading import Block, field, listed, mapping, small, written
+from .rules import Asked
 
 PATH = "/v1/messages"
 VERSION_HEADER = "anthropic-version"
@@ -36,24 +38,12 @@ BUDGETS = replace(
 )
 PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), efforts=(), output_tokens=64_000, prefill=True)
 
-Block = Mapping[str, object]
-Finder = Callable[[Asked], Found | None]
-
-
-def field(request: Asked, name: str) -> object:
-    return request.body.get(name)
+rule = partial(written, code="invalid_request_error")
+"""A rule of this provider's usual kind."""
 
 
 def version(request: Asked) -> str:
     return request.headers.get(VERSION_HEADER, "")
-
-
-def mapping(value: object) -> Block:
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, list | tuple) else ()
 
 
 def messages(request: Asked) -> list[Block]:
@@ -94,47 +84,10 @@ def forced(request: Asked) -> bool:
     return mapping(field(request, "tool_choice")).get("type") in ("any", "tool")
 
 
-def rule(
-    id: str,  # noqa: A002  the word of `Rule`
-    find: Finder,
-    wording: str,
-    *,
-    evidence: str,
-    passes: Asked,
-    offends: Asked,
-    says: str = "",
-    models: str = "all",
-    also: tuple[tuple[Asked, str], ...] = (),
-) -> Rule:
-    """A rule of this provider's usual kind; `says` may be left out where the wording has no blanks."""
-    return Rule(
-        id=id,
-        find=find,
-        wording=wording,
-        evidence=evidence,
-        passes=passes,
-        offends=offends,
-        says=says or wording,
-        models=models,
-        type="invalid_request_error",
-        also=also,
-    )
-
-
 def asked(**changes: object) -> Asked:
     """A small legal request to the newest model with these fields changed; None takes one away."""
-    body: dict[str, object] = {"model": MODEL, "max_tokens": 4096, "messages": [user("Hello")], **changes}
-    return Asked(
-        path=PATH,
-        headers={VERSION_HEADER: NEW_VERSION},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=NEWEST,
-    )
-
-
-def to(abilities: Abilities | None, request: Asked) -> Asked:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
+    body = {"model": MODEL, "max_tokens": 4096, "messages": [user("Hello")], **changes}
+    return small(PATH, body, NEWEST, {VERSION_HEADER: NEW_VERSION})
 
 
 def under(version: str, request: Asked) -> Asked:

@@ -13,16 +13,18 @@ from ._rules_anthropic_shape import (
     blocks,
     call,
     custom_tools,
-    field,
-    listed,
-    mapping,
     placed_blocks,
     result,
     rule,
-    to,
     tool,
     tools,
     user,
+)
+from ._rules_reading import (
+    field,
+    listed,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 

@@ -8,18 +8,14 @@ from collections.abc import Iterator
 
 from ._rules_bedrock_converse_shape import (
     CONSTRAINED,
-    Block,
     Fault,
     asked,
     assistant,
     blocks,
     call,
     constrained,
-    field,
     held,
     inference,
-    listed,
-    mapping,
     messages,
     offering,
     result,
@@ -28,6 +24,12 @@ from ._rules_bedrock_converse_shape import (
     text,
     tool,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
 )
 from .rules import Asked
 

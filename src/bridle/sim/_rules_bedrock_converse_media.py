@@ -6,19 +6,21 @@ from collections.abc import Iterator
 
 from ._rules_bedrock_converse_shape import (
     FILMS,
-    Block,
     asked,
     assistant,
     call,
     held,
-    mapping,
     messages,
     offering,
     result,
     results,
     rule,
-    to,
     user,
+)
+from ._rules_reading import (
+    Block,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 

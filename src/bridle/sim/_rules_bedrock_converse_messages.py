@@ -6,16 +6,12 @@ from itertools import pairwise
 
 from ._rules_bedrock_converse_shape import (
     MODEL_SAYS,
-    Block,
     asked,
     assistant,
     blocks,
     call,
     calls,
-    field,
     held,
-    listed,
-    mapping,
     messages,
     offering,
     result,
@@ -25,6 +21,12 @@ from ._rules_bedrock_converse_shape import (
     text,
     tool,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
 )
 from .rules import Asked, Found
 

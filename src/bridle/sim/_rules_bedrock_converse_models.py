@@ -7,17 +7,13 @@ from ._rules_bedrock_converse_shape import (
     MODEL_SAYS,
     NEWEST,
     PREFILLS,
-    Block,
     asked,
     assistant,
     blocks,
     call,
     choice,
-    field,
     forced,
     inference,
-    listed,
-    mapping,
     messages,
     offering,
     result,
@@ -28,10 +24,16 @@ from ._rules_bedrock_converse_shape import (
     thinking,
     thinks,
     thought,
-    to,
     tool,
     tools,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
+    to,
 )
 from .rules import Asked, Found, Rule
 

@@ -9,12 +9,14 @@ faults are told at once; what breaks its sense is told with places counted from 
 the model behind it objects to comes with a sentence in front.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from functools import partial
 
 from msgspec.structs import replace
 
 from ..values.model import Abilities
-from .rules import Asked, Found, Rule
+from ._rules_reading import Block, field, listed, mapping, small, written
+from .rules import Asked, Found
 
 MODEL = "some.model-v1:0"
 MODEL_SAYS = "The model returned the following errors: "
@@ -35,22 +37,10 @@ FORCEABLE = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True
 BUDGETS = replace(FORCEABLE, thinking=("adaptive", "enabled", "disabled"), sampling=True)
 PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), output_tokens=64_000, prefill=True)
 
-Block = Mapping[str, object]
-Finder = Callable[[Asked], Found | None]
+rule = partial(written, code="ValidationException")
+"""A rule of this provider's usual kind."""
 Fault = tuple[str, object, str]
 """A place, the value there (None when it is not told) and the constraint it breaks."""
-
-
-def mapping(value: object) -> Block:
-    return value if isinstance(value, dict) else {}
-
-
-def listed(value: object) -> Sequence[object]:
-    return value if isinstance(value, list | tuple) else ()
-
-
-def field(request: Asked, name: str) -> object:
-    return request.body.get(name)
 
 
 def inference(request: Asked, name: str) -> object:
@@ -127,47 +117,9 @@ def _shown(value: object) -> str:
     return "" if value is None else f"'{value}' "
 
 
-def rule(
-    id: str,  # noqa: A002  the word of `Rule`
-    find: Finder,
-    wording: str,
-    *,
-    evidence: str,
-    passes: Asked,
-    offends: Asked,
-    says: str = "",
-    models: str = "all",
-    also: tuple[tuple[Asked, str], ...] = (),
-) -> Rule:
-    """A rule of this provider's usual kind; `says` may be left out where the wording has no blanks."""
-    return Rule(
-        id=id,
-        find=find,
-        wording=wording,
-        evidence=evidence,
-        passes=passes,
-        offends=offends,
-        says=says or wording,
-        models=models,
-        type="ValidationException",
-        also=also,
-    )
-
-
 def asked(**changes: object) -> Asked:
     """A small legal request to the newest model with these fields changed; None takes one away."""
-    body: dict[str, object] = {"messages": [user("Hello")], **changes}
-    return Asked(
-        path=f"/model/{MODEL}/converse",
-        headers={},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=NEWEST,
-    )
-
-
-def to(abilities: Abilities | None, request: Asked) -> Asked:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
+    return small(f"/model/{MODEL}/converse", {"messages": [user("Hello")], **changes}, NEWEST)
 
 
 def thinks(**fields: object) -> dict[str, object]:

@@ -11,24 +11,26 @@ from itertools import pairwise
 
 from ._rules_gemini_shape import (
     BUDGETS,
-    Block,
     Turn,
     asked,
     call,
     contents,
     declarations,
     leveled,
-    mapping,
     member,
     model,
     parts,
     placed_parts,
     response,
     rule,
-    to,
     tool,
     turns,
     user,
+)
+from ._rules_reading import (
+    Block,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 

@@ -11,20 +11,22 @@ from collections.abc import Iterator
 from ..values.value import Value
 from ._rules_gemini_shape import (
     BUDGETS,
-    Block,
     asked,
     config,
     configured,
     declarations,
     leveled,
     listed,
-    mapping,
     member,
     rule,
     snake,
     taking,
-    to,
     tool,
+)
+from ._rules_reading import (
+    Block,
+    mapping,
+    to,
 )
 from .rules import Asked, Found
 
@@ -275,7 +277,7 @@ SCHEMA_RULES = (
         "schema-one",
         _two_schemas,
         f"* {REQUEST}.{{at}}: parameters and parameters_json_schema are mutually exclusive\n",
-        evidence="K",
+        evidence="F",
         passes=asked(tools=[tool(parametersJsonSchema={"type": "object"})]),
         offends=asked(tools=[tool(parameters={"type": "OBJECT"}, parametersJsonSchema={"type": "object"})]),
         says=f"* {REQUEST}.tools[0].function_declarations[0]: parameters and parameters_json_schema are"

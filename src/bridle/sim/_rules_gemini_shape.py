@@ -6,15 +6,16 @@ finds nothing, and the rule about that field's shape speaks instead.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from functools import lru_cache, partial
 from urllib.parse import unquote
 
 from msgspec.structs import replace
 
 from ..values.model import Abilities
 from ..values.value import Value
-from .rules import Asked, Found, Rule
+from ._rules_reading import Block, mapping, small, written
+from .rules import Asked
 
 MODEL = "some-model"
 PLACE = re.compile(r".*/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+):(?P<method>\w+)")
@@ -35,17 +36,13 @@ BUDGETS = replace(
     structured_output="tool",
 )
 
-Block = Mapping[str, object]
-Finder = Callable[[Asked], Found | None]
+rule = partial(written, code="INVALID_ARGUMENT")
+"""A rule of this provider's usual kind."""
 
 
 @lru_cache(maxsize=256)
 def snake(name: str) -> str:
     return _CAPITAL.sub(r"_\1", name).lower()
-
-
-def mapping(value: object) -> Block:
-    return value if isinstance(value, dict) else {}
 
 
 def listed(value: object) -> Sequence[object]:
@@ -134,47 +131,10 @@ def declarations(request: Asked) -> Iterator[tuple[str, Block]]:
             yield f"tools[{index}].function_declarations[{inner}]", mapping(item)
 
 
-def rule(
-    id: str,  # noqa: A002  the word of `Rule`
-    find: Finder,
-    wording: str,
-    *,
-    evidence: str,
-    passes: Asked,
-    offends: Asked,
-    says: str = "",
-    models: str = "all",
-    also: tuple[tuple[Asked, str], ...] = (),
-) -> Rule:
-    """A rule of this provider's usual kind; `says` may be left out where the wording has no blanks."""
-    return Rule(
-        id=id,
-        find=find,
-        wording=wording,
-        evidence=evidence,
-        passes=passes,
-        offends=offends,
-        says=says or wording,
-        models=models,
-        type="INVALID_ARGUMENT",
-        also=also,
-    )
-
-
 def asked(**changes: object) -> Asked:
     """A small legal request to the newest model with these fields changed; None takes one away."""
-    body: dict[str, object] = {"contents": [user("Hello")], **changes}
-    return Asked(
-        path=f"/v1beta/models/{MODEL}:generateContent",
-        headers={},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=NEWEST,
-    )
-
-
-def to(abilities: Abilities | None, request: Asked) -> Asked:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
+    path = f"/v1beta/models/{MODEL}:generateContent"
+    return small(path, {"contents": [user("Hello")], **changes}, NEWEST)
 
 
 def at(place: str, request: Asked) -> Asked:

@@ -19,11 +19,17 @@ from ._rules_openai_chat_shape import (
     parts,
     result,
     text,
-    to,
     tool,
     user,
 )
-from ._rules_openai_shape import field, listed, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    field,
+    listed,
+    to,
+)
 from .rules import Asked, Found, Rule
 
 PART_TYPES = ("text", "image_url", "input_audio", "input_video", "video_url")

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from ._rules_openai_chat_shape import (
+    SHAPES,
     asked,
     assistant,
     call,
@@ -17,21 +18,19 @@ from ._rules_openai_chat_shape import (
     user,
 )
 from ._rules_openai_shape import (
-    Block,
-    Example,
-    matching,
-    one_of,
-    required,
     rule,
-    shorter,
-    some,
-    typed,
+)
+from ._rules_openai_tools import NAME
+from ._rules_reading import (
+    Block,
+)
+from ._rules_shapes import (
+    Row,
 )
 from .rules import Asked, Found
 
 ROLES = ("system", "assistant", "user", "function", "tool", "developer")
 PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
-NAME = "^[a-zA-Z0-9_-]+$"
 
 
 class Turn(NamedTuple):
@@ -111,187 +110,196 @@ _ORPHAN = (
 )
 
 MESSAGE_RULES = (
-    some(
-        "messages-some",
+    SHAPES.some(
         "messages",
-        Example(
-            asked(),
-            asked(messages=[]),
-            "Invalid 'messages': empty array. Expected an array with minimum length 1,"
+        asked(),
+        Row(
+            id="messages-some",
+            evidence="S",
+            says="Invalid 'messages': empty array. Expected an array with minimum length 1,"
             " but got an empty array instead.",
         ),
+        refuses=asked(messages=[]),
     ),
-    typed(
-        "messages-type",
+    SHAPES.typed(
         "messages",
-        ("an array",),
-        "an array of objects",
-        Example(
-            asked(),
-            asked(messages="Hello"),
-            "Invalid type for 'messages': expected an array of objects, but got a string instead.",
+        "array",
+        asked(),
+        asked(messages="Hello"),
+        Row(
+            id="messages-type",
+            evidence="S",
+            says="Invalid type for 'messages': expected an array of objects, but got a string instead.",
         ),
     ),
-    typed(
-        "message-type",
+    SHAPES.typed(
         "messages[]",
-        ("an object",),
-        "an object",
-        Example(
-            asked(),
-            asked(messages=[user("Hello"), "Hello"]),
-            "Invalid type for 'messages[1]': expected an object, but got a string instead.",
+        "object",
+        asked(),
+        asked(messages=[user("Hello"), "Hello"]),
+        Row(
+            id="message-type",
+            evidence="S",
+            says="Invalid type for 'messages[1]': expected an object, but got a string instead.",
         ),
     ),
-    required(
-        "role-required",
+    SHAPES.required(
         "messages[].role",
-        Example(
-            asked(),
-            asked(messages=[{"content": "Hello"}]),
-            "Missing required parameter: 'messages[0].role'.",
-        ),
+        asked(),
+        Row(id="role-required", evidence="S", says="Missing required parameter: 'messages[0].role'."),
+        refuses=asked(messages=[{"content": "Hello"}]),
     ),
-    one_of(
-        "role",
+    SHAPES.one_of(
         "messages[].role",
         ROLES,
-        Example(
-            asked(messages=[{"role": "developer", "content": "Be brief."}, user("Hello")]),
-            asked(messages=[{"role": "model", "content": "Hello"}]),
-            "Invalid value: 'model'. Supported values are: 'system', 'assistant', 'user', 'function',"
+        asked(messages=[{"role": "developer", "content": "Be brief."}, user("Hello")]),
+        asked(messages=[{"role": "model", "content": "Hello"}]),
+        Row(
+            id="role",
+            evidence="S",
+            says="Invalid value: 'model'. Supported values are: 'system', 'assistant', 'user', 'function',"
             " 'tool', and 'developer'.",
         ),
     ),
-    typed(
-        "content-type",
+    SHAPES.typed(
         "messages[].content",
-        ("a string", "an array", "null"),
-        "one of a string or array of objects",
-        Example(
-            asked(messages=[user([text()])]),
-            asked(messages=[user(7)]),
-            "Invalid type for 'messages[0].content': expected one of a string or array of objects,"
+        "string|array|null",
+        asked(messages=[user([text()])]),
+        asked(messages=[user(7)]),
+        Row(
+            id="content-type",
+            evidence="S",
+            says="Invalid type for 'messages[0].content': expected one of a string or array of objects,"
             " but got an integer instead.",
         ),
     ),
-    typed(
-        "part-object",
+    SHAPES.typed(
         "messages[].content[]",
-        ("an object",),
-        "an object",
-        Example(
-            asked(messages=[user([text()])]),
-            asked(messages=[user(["Hello"])]),
-            "Invalid type for 'messages[0].content[0]': expected an object, but got a string instead.",
+        "object",
+        asked(messages=[user([text()])]),
+        asked(messages=[user(["Hello"])]),
+        Row(
+            id="part-object",
+            evidence="S",
+            says="Invalid type for 'messages[0].content[0]': expected an object, but got a string instead.",
         ),
     ),
-    required(
-        "part-type-required",
+    SHAPES.required(
         "messages[].content[].type",
-        Example(
-            asked(messages=[user([text()])]),
-            asked(messages=[user("Hello"), user([{"text": "Hello"}])]),
-            "Missing required parameter: 'messages[1].content[0].type'.",
+        asked(messages=[user([text()])]),
+        Row(
+            id="part-type-required",
+            evidence="S",
+            says="Missing required parameter: 'messages[1].content[0].type'.",
         ),
+        refuses=asked(messages=[user("Hello"), user([{"text": "Hello"}])]),
     ),
-    one_of(
-        "part-type",
+    SHAPES.one_of(
         "messages[].content[].type",
         PARTS,
-        Example(
-            asked(messages=[user([text(), image()])]),
-            asked(messages=[user([{"type": "input_text", "text": "Hello"}])]),
-            "Invalid value: 'input_text'. Supported values are: 'text', 'image_url', 'input_audio',"
+        asked(messages=[user([text(), image()])]),
+        asked(messages=[user([{"type": "input_text", "text": "Hello"}])]),
+        Row(
+            id="part-type",
+            evidence="S",
+            says="Invalid value: 'input_text'. Supported values are: 'text', 'image_url', 'input_audio',"
             " 'refusal', 'audio', and 'file'.",
         ),
     ),
-    typed(
-        "image-object",
+    SHAPES.typed(
         "messages[].content[].image_url",
-        ("an object",),
-        "an object",
-        Example(
-            asked(messages=[user([text(), image()])]),
-            asked(messages=[user([text(), {"type": "image_url", "image_url": "https://host/a.png"}])]),
-            "Invalid type for 'messages[0].content[1].image_url': expected an object,"
+        "object",
+        asked(messages=[user([text(), image()])]),
+        asked(messages=[user([text(), {"type": "image_url", "image_url": "https://host/a.png"}])]),
+        Row(
+            id="image-object",
+            evidence="S",
+            says="Invalid type for 'messages[0].content[1].image_url': expected an object,"
             " but got a string instead.",
         ),
     ),
-    matching(
-        "message-name",
+    SHAPES.matching(
         "messages[].name",
         r"^[^\s<|\\/>]+$",
-        Example(
-            asked(messages=[{**user("Hello"), "name": "Ann-1"}]),
-            asked(messages=[{**user("Hello"), "name": "Ann B"}]),
-            "Invalid 'messages[0].name': string does not match pattern. Expected a string that matches the"
+        asked(messages=[{**user("Hello"), "name": "Ann-1"}]),
+        asked(messages=[{**user("Hello"), "name": "Ann B"}]),
+        Row(
+            id="message-name",
+            evidence="S",
+            says="Invalid 'messages[0].name': string does not match pattern. Expected a string that"
+            " matches the"
             r" pattern '^[^\s<|\\/>]+$'.",
         ),
     ),
-    some(
-        "calls-some",
+    SHAPES.some(
         "messages[].tool_calls",
-        Example(
-            asked(messages=_LOOKED),
-            asked(messages=[user("Hello"), assistant("Hello", tool_calls=[]), user("Bye")]),
-            "Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1,"
+        asked(messages=_LOOKED),
+        Row(
+            id="calls-some",
+            evidence="S",
+            says="Invalid 'messages[1].tool_calls': empty array. Expected an array with minimum length 1,"
             " but got an empty array instead.",
         ),
+        refuses=asked(messages=[user("Hello"), assistant("Hello", tool_calls=[]), user("Bye")]),
     ),
-    typed(
-        "call-id-type",
+    SHAPES.typed(
         "messages[].tool_calls[].id",
-        ("a string",),
-        "a string",
-        Example(
-            asked(messages=_LOOKED),
-            asked(messages=[user("Look"), assistant(tool_calls=[call(None)]), result()]),
-            "Invalid type for 'messages[1].tool_calls[0].id': expected a string, but got null instead.",
+        "string",
+        asked(messages=_LOOKED),
+        asked(messages=[user("Look"), assistant(tool_calls=[call(None)]), result()]),
+        Row(
+            id="call-id-type",
+            evidence="S",
+            says="Invalid type for 'messages[1].tool_calls[0].id': expected a string, but got null instead.",
         ),
     ),
-    shorter(
-        "call-id-length",
+    SHAPES.shorter(
         "messages[].tool_calls[].id",
         40,
-        Example(
-            asked(messages=[user("Look"), calling("c" * 40), result("c" * 40)]),
-            asked(messages=[user("Look"), calling("c" * 41), result("c" * 41)]),
-            "Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with maximum length"
+        asked(messages=[user("Look"), calling("c" * 40), result("c" * 40)]),
+        asked(messages=[user("Look"), calling("c" * 41), result("c" * 41)]),
+        Row(
+            id="call-id-length",
+            evidence="S",
+            says="Invalid 'messages[1].tool_calls[0].id': string too long. Expected a string with"
+            " maximum length"
             " 40, but got a string with length 41 instead.",
         ),
     ),
-    matching(
-        "call-name",
+    SHAPES.matching(
         "messages[].tool_calls[].function.name",
         NAME,
-        Example(
-            asked(messages=_LOOKED),
-            asked(messages=[user("Look"), assistant(tool_calls=[call(name="look.up")]), result()]),
-            "Invalid 'messages[1].tool_calls[0].function.name': string does not match pattern. Expected a"
+        asked(messages=_LOOKED),
+        asked(messages=[user("Look"), assistant(tool_calls=[call(name="look.up")]), result()]),
+        Row(
+            id="call-name",
+            evidence="S",
+            says="Invalid 'messages[1].tool_calls[0].function.name': string does not match pattern."
+            " Expected a"
             " string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
         ),
     ),
-    shorter(
-        "call-name-length",
+    SHAPES.shorter(
         "messages[].tool_calls[].function.name",
         64,
-        Example(
-            asked(messages=[user("Look"), assistant(tool_calls=[call(name="t" * 64)]), result()]),
-            asked(messages=[user("Look"), assistant(tool_calls=[call(name="t" * 65)]), result()]),
-            "Invalid 'messages[1].tool_calls[0].function.name': string too long. Expected a string with"
+        asked(messages=[user("Look"), assistant(tool_calls=[call(name="t" * 64)]), result()]),
+        asked(messages=[user("Look"), assistant(tool_calls=[call(name="t" * 65)]), result()]),
+        Row(
+            id="call-name-length",
+            evidence="S",
+            says="Invalid 'messages[1].tool_calls[0].function.name': string too long. Expected a string with"
             " maximum length 64, but got a string with length 65 instead.",
         ),
     ),
-    typed(
-        "arguments-type",
+    SHAPES.typed(
         "messages[].tool_calls[].function.arguments",
-        ("a string",),
-        "a string",
-        Example(
-            asked(messages=_LOOKED),
-            asked(messages=[user("Look"), assistant(tool_calls=[call(arguments={"a": 1})]), result()]),
-            "Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string,"
+        "string",
+        asked(messages=_LOOKED),
+        asked(messages=[user("Look"), assistant(tool_calls=[call(arguments={"a": 1})]), result()]),
+        Row(
+            id="arguments-type",
+            evidence="S",
+            says="Invalid type for 'messages[1].tool_calls[0].function.arguments': expected a string,"
             " but got an object instead.",
         ),
     ),
@@ -323,6 +331,7 @@ TALK_RULES = (
         _misplaced_image,
         "Invalid 'messages[{index}]'. Image URLs are only allowed for messages with role 'user', but this"
         " message with role '{role}' contains an image URL.",
+        param="messages[{index}]",
         evidence="S",
         passes=asked(messages=[user([text(), image()])]),
         offends=asked(messages=[user("Look"), calling(), result(content=[image()])]),

@@ -24,11 +24,18 @@ from ._rules_openai_chat_shape import (
     parts,
     result,
     text,
-    to,
     tool,
     user,
 )
-from ._rules_openai_shape import Block, field, mapping, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    mapping,
+    to,
+)
 from .rules import Asked, Found
 
 CALL_ID = re.compile("[a-zA-Z0-9]{9}")

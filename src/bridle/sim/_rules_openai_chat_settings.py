@@ -2,23 +2,29 @@
 
 from msgspec.structs import replace
 
-from ._rules_openai_chat_shape import REASONS, asked, reasons, to, tool, tools
-from ._rules_openai_shape import (
-    Example,
-    at_least,
-    at_most,
-    fewer,
-    field,
-    listing,
-    mapping,
-    one_of,
-    rule,
-    shorter,
-    typed,
+from ._rules_openai_chat_shape import (
+    PLAIN,
+    REASONS,
+    SHAPES,
+    asked,
+    reasons,
+    tool,
+    tools,
 )
-from .rules import Asked, Found, Rule
+from ._rules_openai_settings import common, metadata
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    field,
+    to,
+)
+from ._rules_shapes import (
+    Row,
+    listing,
+)
+from .rules import Asked, Found
 
-PAIRS_MAX, PAIR_MAX = 16, 512
 REFUSED_BY_REASONERS = ("stop", "logit_bias", "prediction")
 """Settings that a model which reasons takes at no value."""
 REFUSED_WHILE_REASONING = ("presence_penalty", "frequency_penalty", "logprobs")
@@ -44,18 +50,6 @@ def _options_alone(request: Asked) -> Found | None:
 
 def _logprobs_alone(request: Asked) -> Found | None:
     return {} if field(request, "top_logprobs") is not None and not field(request, "logprobs") else None
-
-
-def _many_pairs(request: Asked) -> Found | None:
-    count = len(mapping(field(request, "metadata")))
-    return {"count": count} if count > PAIRS_MAX else None
-
-
-def _long_pair(request: Asked) -> Found | None:
-    for name, value in mapping(field(request, "metadata")).items():
-        if isinstance(value, str) and len(value) > PAIR_MAX:
-            return {"name": name, "length": len(value)}
-    return None
 
 
 def _old_limit(request: Asked) -> Found | None:
@@ -106,112 +100,62 @@ def _no_effort(request: Asked) -> Found | None:
 
 def _bad_effort(request: Asked) -> Found | None:
     able, wanted = request.abilities, field(request, "reasoning_effort")
-    if able is None or not able.efforts or not isinstance(wanted, str) or wanted in able.efforts:
+    if able is None or not able.efforts or wanted is None or wanted in able.efforts:
         return None
-    return {"effort": wanted, "efforts": listing(able.efforts)}
+    return {"effort": repr(wanted), "efforts": listing(able.efforts)}
 
 
-def _range(name: str, least: float, most: float, over: float, under: float) -> tuple[Rule, Rule]:
-    slug = name.replace("_", "-")
-    return (
-        at_most(
-            f"{slug}-most",
-            name,
-            most,
-            Example(
-                asked(**{name: most}),
-                asked(**{name: over}),
-                f"Invalid '{name}': decimal above maximum value. Expected a value <= {most:g},"
-                f" but got {over} instead.",
-            ),
-        ),
-        at_least(
-            f"{slug}-least",
-            name,
-            least,
-            Example(
-                asked(**{name: least}),
-                asked(**{name: under}),
-                f"Invalid '{name}': decimal below minimum value. Expected a value >= {least:g},"
-                f" but got {under} instead.",
-            ),
-        ),
-    )
-
+_STREAMED = {"stream": True}
+_OFFERED = {"tools": [tool()]}
+_DOCUMENTED = Row(evidence="D")
+_EITHER = "one of one of 'none', 'auto', or 'required' or object"
 
 SETTING_RULES = (
-    at_least(
-        "output-least",
-        "max_completion_tokens",
-        1,
-        Example(
-            asked(max_completion_tokens=1),
-            asked(max_completion_tokens=0),
-            "Invalid 'max_completion_tokens': integer below minimum value. Expected a value >= 1,"
-            " but got 0 instead.",
-        ),
+    SHAPES.typed("n", "integer|null", 1, "2"),
+    SHAPES.at_least("n", 1, 1, 0, Row(evidence="S")),
+    SHAPES.at_most("n", 8, 8, 9, Row(evidence="S")),
+    SHAPES.typed("max_completion_tokens", "integer|null", 9, "x", _DOCUMENTED),
+    SHAPES.at_least("max_completion_tokens", 1, 1, 0, Row(id="output-least", evidence="S")),
+    SHAPES.typed("max_tokens", "integer|null", 9, "x", _DOCUMENTED),
+    *metadata(SHAPES),
+    *common(SHAPES, PLAIN, ("auto", "default", "fast", "flex", "priority")),
+    SHAPES.typed("presence_penalty", "number|null", 1, "x"),
+    SHAPES.at_most("presence_penalty", 2.0, 2.0, 2.5, Row(evidence="S")),
+    SHAPES.at_least("presence_penalty", -2.0, -2, -2.5, Row(evidence="S")),
+    SHAPES.typed("frequency_penalty", "number|null", 1, "x", _DOCUMENTED),
+    SHAPES.at_most("frequency_penalty", 2.0, 2.0, 2.5, Row(evidence="S")),
+    SHAPES.at_least("frequency_penalty", -2.0, -2, -2.5, Row(evidence="S")),
+    SHAPES.typed("seed", "integer|null", 1, 1.5),
+    SHAPES.typed("logprobs", "boolean|null", True, "yes", _DOCUMENTED),
+    SHAPES.typed("top_logprobs", "integer|null", 1, "x", Row(beside={"logprobs": True})),
+    SHAPES.at_least("top_logprobs", 0, 0, -1, Row(beside={"logprobs": True})),
+    SHAPES.typed("logit_bias", "object|null", {"1": 1}, [1], _DOCUMENTED),
+    SHAPES.typed("tool_choice", "string|object|null", "auto", 7, Row(beside=_OFFERED), expected=_EITHER),
+    SHAPES.typed("parallel_tool_calls", "boolean|null", False, "yes", Row(beside=_OFFERED)),
+    SHAPES.typed("response_format", "object|null", {"type": "text"}, "json"),
+    SHAPES.typed("stream_options", "object|null", {"include_usage": True}, "x", Row(beside=_STREAMED)),
+    SHAPES.typed(
+        "stream_options.include_usage", "boolean|null", True, "yes", Row(beside=_STREAMED, evidence="D")
     ),
-    at_least(
-        "n-least",
-        "n",
-        1,
-        Example(
-            asked(n=1),
-            asked(n=0),
-            "Invalid 'n': integer below minimum value. Expected a value >= 1, but got 0 instead.",
-        ),
+    SHAPES.known(
+        "stream_options",
+        ("include_usage", "include_obfuscation"),
+        {"include_obfuscation": False},
+        "bogus",
+        Row(beside=_STREAMED),
     ),
-    at_most(
-        "n-most",
-        "n",
-        8,
-        Example(
-            asked(n=8),
-            asked(n=9),
-            "Invalid 'n': integer above maximum value. Expected a value <= 8, but got 9 instead.",
-        ),
+    SHAPES.typed("functions", "array|null", [{"name": "look"}], "look", _DOCUMENTED),
+    SHAPES.typed("prediction", "object|null", {"type": "content", "content": "Hi"}, "Hi", _DOCUMENTED),
+    SHAPES.fewer("stop", 4, ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"], Row(evidence="S")),
+    SHAPES.typed(
+        "verbosity", "string|null", "low", 7, _DOCUMENTED, expected="one of 'low', 'medium', or 'high'"
     ),
-    typed(
-        "temperature-type",
-        "temperature",
-        ("an integer", "a decimal number", "null"),
-        "a decimal",
-        Example(
-            asked(temperature=0.5),
-            asked(temperature="hot"),
-            "Invalid type for 'temperature': expected a decimal, but got a string instead.",
-        ),
-    ),
-    *_range("temperature", 0.0, 2.0, 2.5, -0.5),
-    *_range("top_p", 0.0, 1.0, 1.5, -0.5),
-    *_range("presence_penalty", -2.0, 2.0, 2.5, -2.5),
-    *_range("frequency_penalty", -2.0, 2.0, 2.5, -2.5),
-    fewer(
-        "stop-most",
-        "stop",
-        4,
-        Example(
-            asked(stop=["a", "b", "c", "d"]),
-            asked(stop=["a", "b", "c", "d", "e"]),
-            "Invalid 'stop': array too long. Expected an array with maximum length 4,"
-            " but got an array with length 5 instead.",
-        ),
-    ),
-    shorter(
-        "cache-key-length",
-        "prompt_cache_key",
-        64,
-        Example(
-            asked(prompt_cache_key="k" * 64),
-            asked(prompt_cache_key="k" * 65),
-            "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64,"
-            " but got a string with length 65 instead.",
-        ),
-    ),
+    SHAPES.one_of("verbosity", ("low", "medium", "high"), "low", "tiny", Row(id="verbosity", evidence="S")),
     rule(
         "limits-once",
         _both_limits,
         "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+        param="max_tokens",
         evidence="S",
         passes=asked(max_tokens=100),
         offends=asked(max_tokens=100, max_completion_tokens=100),
@@ -223,6 +167,7 @@ SETTING_RULES = (
         _too_much_output,
         "max_tokens is too large: {wanted}. This model supports at most {most} completion tokens, whereas you"
         " provided {wanted}.",
+        param="max_tokens",
         evidence="S",
         passes=asked(max_completion_tokens=16_384),
         offends=asked(max_completion_tokens=16_385),
@@ -234,6 +179,7 @@ SETTING_RULES = (
         "stream-options-alone",
         _options_alone,
         "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+        param="stream_options",
         evidence="S",
         passes=asked(stream=True, stream_options={"include_usage": True}),
         offends=asked(stream_options={"include_usage": True}),
@@ -242,54 +188,10 @@ SETTING_RULES = (
         "logprobs-alone",
         _logprobs_alone,
         "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+        param="top_logprobs",
         evidence="S",
         passes=asked(logprobs=True, top_logprobs=1),
         offends=asked(top_logprobs=1),
-    ),
-    rule(
-        "metadata-most",
-        _many_pairs,
-        "Invalid 'metadata': too many properties. Expected an object with at most 16 properties,"
-        " but got an object with {count} properties instead.",
-        evidence="S",
-        passes=asked(metadata={f"k{n}": "v" for n in range(16)}),
-        offends=asked(metadata={f"k{n}": "v" for n in range(17)}),
-        says="Invalid 'metadata': too many properties. Expected an object with at most 16 properties,"
-        " but got an object with 17 properties instead.",
-        code="object_above_max_properties",
-    ),
-    rule(
-        "metadata-length",
-        _long_pair,
-        "Invalid 'metadata.{name}': string too long. Expected a string with maximum length 512,"
-        " but got a string with length {length} instead.",
-        evidence="S",
-        passes=asked(metadata={"k": "v" * 512}),
-        offends=asked(metadata={"k": "v" * 513}),
-        says="Invalid 'metadata.k': string too long. Expected a string with maximum length 512,"
-        " but got a string with length 513 instead.",
-        code="string_above_max_length",
-    ),
-    one_of(
-        "verbosity",
-        "verbosity",
-        ("low", "medium", "high"),
-        Example(
-            asked(verbosity="low"),
-            asked(verbosity="tiny"),
-            "Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
-        ),
-    ),
-    one_of(
-        "service-tier",
-        "service_tier",
-        ("auto", "default", "fast", "flex", "priority"),
-        Example(
-            asked(service_tier="flex"),
-            asked(service_tier="cheap"),
-            "Invalid value: 'cheap'. Supported values are: 'auto', 'default', 'fast', 'flex',"
-            " and 'priority'.",
-        ),
     ),
 )
 
@@ -299,6 +201,7 @@ MODEL_RULES = (
         _old_limit,
         "Unsupported parameter: 'max_tokens' is not supported with this model."
         " Use 'max_completion_tokens' instead.",
+        param="max_tokens",
         evidence="S",
         models="that reason",
         passes=to(REASONS, asked(max_completion_tokens=100)),
@@ -309,6 +212,7 @@ MODEL_RULES = (
         "setting-model",
         _refused_setting,
         "Unsupported parameter: '{name}' is not supported with this model.",
+        param="{name}",
         evidence="S",
         models="that reason",
         passes=asked(stop=["END"]),
@@ -328,8 +232,9 @@ MODEL_RULES = (
     rule(
         "effort-level",
         _bad_effort,
-        "Unsupported value: 'reasoning_effort' does not support '{effort}' with this model. Supported values"
+        "Unsupported value: 'reasoning_effort' does not support {effort} with this model. Supported values"
         " are: {efforts}.",
+        param="reasoning_effort",
         evidence="S",
         models="with efforts",
         passes=to(REASONS, asked(reasoning_effort="none")),
@@ -344,6 +249,7 @@ MODEL_RULES = (
         _effort_with_tools,
         "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions."
         " Please use /v1/responses instead.",
+        param="reasoning_effort",
         evidence="S",
         models="that take no effort beside tools",
         passes=to(REASONS, asked(reasoning_effort="none", tools=[tool()])),
@@ -360,6 +266,7 @@ MODEL_RULES = (
         _temperature,
         "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1)"
         " value is supported.",
+        param="temperature",
         evidence="S",
         models="that take no sampling, while they reason",
         passes=to(REASONS, asked(temperature=1)),
@@ -373,6 +280,7 @@ MODEL_RULES = (
         "top-p-model",
         _top_p,
         "Unsupported parameter: 'top_p' is not supported with this model.",
+        param="top_p",
         evidence="S",
         models="that take no sampling, while they reason",
         passes=to(REASONS, asked(top_p=1)),
@@ -387,6 +295,7 @@ MODEL_RULES = (
         "reasoning-setting",
         _reasoning_setting,
         "Unsupported parameter: '{name}' is not supported with this model.",
+        param="{name}",
         evidence="S",
         models="that reason, while they do",
         passes=to(REASONS, asked(logprobs=True, reasoning_effort="none")),

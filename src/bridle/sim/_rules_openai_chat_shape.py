@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from ..values.model import Abilities
-from ._rules_openai_shape import Block, field, listed, mapping
+from ._rules_openai_shape import shapes
+from ._rules_reading import Block, field, listed, mapping, small
 from .rules import Asked
 
 PATH = "/v1/chat/completions"
@@ -25,18 +26,7 @@ BLIND = replace(PLAIN, images=False)
 
 def asked(**changes: object) -> Asked:
     """A small legal request to a plain model with these fields changed; None takes one away."""
-    body: dict[str, object] = {"model": MODEL, "messages": [user("Hello")], **changes}
-    return Asked(
-        path=PATH,
-        headers={},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=PLAIN,
-    )
-
-
-def to(abilities: Abilities | None, request: Asked) -> Asked:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
+    return small(PATH, {"model": MODEL, "messages": [user("Hello")], **changes}, PLAIN)
 
 
 def messages(request: Asked) -> list[Block]:
@@ -98,3 +88,6 @@ def shaped(**json_schema: object) -> dict[str, object]:
     """The setting that asks for an answer in a shape."""
     shape = {"name": "look", "schema": {"type": "object"}, **json_schema}
     return {"response_format": {"type": "json_schema", "json_schema": shape}}
+
+
+SHAPES = shapes(asked)

@@ -2,37 +2,36 @@
 
 from collections.abc import Iterator, Mapping
 
-from ._rules_openai_chat_messages import NAME
-from ._rules_openai_chat_shape import asked, messages, shaped, tool, tools, user
+from ._rules_openai_chat_shape import SHAPES, asked, messages, shaped, tool, tools, user
 from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
-    Example,
-    fewer,
+    rule,
+)
+from ._rules_openai_tools import chosen, formatted, named, offered, wanted
+from ._rules_reading import (
     field,
     mapping,
-    matching,
-    one_of,
-    required,
-    rule,
-    shorter,
-    some,
-    typed,
+)
+from ._rules_shapes import (
+    Row,
 )
 from .rules import Asked, Found
 
 
 def _functions(request: Asked) -> Iterator[Shape]:
-    for item in tools(request):
+    for index, item in enumerate(tools(request)):
         function = mapping(item.get("function"))
         # Without parameters it takes none, and a strict one has to say so.
         schema = function.get("parameters") or {"type": "object"}
-        yield Shape(str(function.get("name")), schema, function.get("strict") is True)
+        at = f"tools[{index}].function.parameters"
+        yield Shape(str(function.get("name")), schema, function.get("strict") is True, at)
 
 
 def _answers(request: Asked) -> Iterator[Shape]:
     shape = mapping(mapping(field(request, "response_format")).get("json_schema"))
     if "schema" in shape:
-        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+        name, strict = str(shape.get("name")), shape.get("strict") is True
+        yield Shape(name, shape.get("schema"), strict, "response_format")
 
 
 def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
@@ -70,76 +69,40 @@ _BARE = (
 )
 
 TOOL_RULES = (
-    typed(
-        "tools-type",
-        "tools",
-        ("an array", "null"),
-        "an array of objects",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools="look"),
-            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
-        ),
-    ),
-    some(
-        "tools-some",
-        "tools",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[]),
-            "Invalid 'tools': empty array. Expected an array with minimum length 1,"
-            " but got an empty array instead.",
-        ),
-    ),
-    fewer(
-        "tools-most",
-        "tools",
-        128,
-        Example(
-            asked(tools=[tool(f"t{n}") for n in range(128)]),
-            asked(tools=[tool(f"t{n}") for n in range(129)]),
-            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
-            " but got an array with length 129 instead.",
-        ),
-    ),
-    required(
-        "tool-function-required",
+    *offered(SHAPES, tool, "an array of objects", "S"),
+    SHAPES.some("tools", [tool()], Row(evidence="S")),
+    SHAPES.required(
         "tools[].function",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[{"type": "function", "name": "look"}]),
-            "Missing required parameter: 'tools[0].function'.",
+        asked(tools=[tool()]),
+        Row(
+            id="tool-function-required",
+            only=lambda item: item.get("type") == "function",
+            evidence="S",
+            says="Missing required parameter: 'tools[0].function'.",
         ),
-        which=lambda item: item.get("type") == "function",
+        refuses=asked(tools=[{"type": "function", "name": "look"}]),
     ),
-    required(
-        "tool-name-required",
+    SHAPES.required(
         "tools[].function.name",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[tool(), tool(None)]),
-            "Missing required parameter: 'tools[1].function.name'.",
+        asked(tools=[tool()]),
+        Row(
+            id="tool-name-required",
+            evidence="S",
+            says="Missing required parameter: 'tools[1].function.name'.",
         ),
+        refuses=asked(tools=[tool(), tool(None)]),
     ),
-    matching(
-        "tool-name",
-        "tools[].function.name",
-        NAME,
-        Example(
-            asked(tools=[tool("look-up_2")]),
-            asked(tools=[tool("look up")]),
-            "Invalid 'tools[0].function.name': string does not match pattern. Expected a string that matches"
-            " the pattern '^[a-zA-Z0-9_-]+$'.",
-        ),
-    ),
-    shorter(
-        "tool-name-length",
+    named(SHAPES, "tools[].function.name", tool),
+    SHAPES.shorter(
         "tools[].function.name",
         64,
-        Example(
-            asked(tools=[tool("t" * 64)]),
-            asked(tools=[tool("t" * 65)]),
-            "Invalid 'tools[0].function.name': string too long. Expected a string with maximum length 64,"
+        asked(tools=[tool("t" * 64)]),
+        asked(tools=[tool("t" * 65)]),
+        Row(
+            id="tool-name-length",
+            evidence="S",
+            says="Invalid 'tools[0].function.name': string too long. Expected a string with maximum"
+            " length 64,"
             " but got a string with length 65 instead.",
         ),
     ),
@@ -151,20 +114,12 @@ TOOL_RULES = (
         _with_tool,
         also={"closed": _BARE},
     ),
-    one_of(
-        "choice-word",
-        "tool_choice",
-        ("none", "auto", "required"),
-        Example(
-            asked(tools=[tool()], tool_choice="required"),
-            asked(tools=[tool()], tool_choice="any"),
-            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
-        ),
-    ),
+    chosen(SHAPES, tool),
     rule(
         "choice-without-tools",
         _choice_alone,
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice="auto"),
         offends=asked(tool_choice="auto"),
@@ -174,23 +129,26 @@ TOOL_RULES = (
         _parallel_alone,
         "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are"
         " specified.",
+        param="parallel_tool_calls",
         evidence="S",
         passes=asked(tools=[tool()], parallel_tool_calls=False),
         offends=asked(parallel_tool_calls=False),
     ),
-    required(
-        "choice-name-required",
+    SHAPES.required(
         "tool_choice.function.name",
-        Example(
-            asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
-            asked(tools=[tool()], tool_choice={"type": "function", "function": {}}),
-            "Missing required parameter: 'tool_choice.function.name'.",
+        asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
+        Row(
+            id="choice-name-required",
+            evidence="S",
+            says="Missing required parameter: 'tool_choice.function.name'.",
         ),
+        refuses=asked(tools=[tool()], tool_choice={"type": "function", "function": {}}),
     ),
     rule(
         "choice-known",
         _unknown_choice,
         "Invalid value for 'tool_choice': no function named {name} was specified in the 'tools' parameter.",
+        param="tool_choice",
         evidence="F",
         passes=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
         offends=asked(tools=[tool()], tool_choice={"type": "function", "function": {"name": "find"}}),
@@ -200,43 +158,30 @@ TOOL_RULES = (
 )
 
 FORMAT_RULES = (
-    required(
-        "format-type-required",
+    SHAPES.required(
         "response_format.type",
-        Example(
-            asked(response_format={"type": "text"}),
-            asked(response_format={}),
-            "Missing required parameter: 'response_format.type'.",
+        asked(response_format={"type": "text"}),
+        Row(
+            id="format-type-required",
+            evidence="S",
+            says="Missing required parameter: 'response_format.type'.",
         ),
+        refuses=asked(response_format={}),
     ),
-    one_of(
-        "format-type",
-        "response_format.type",
-        ("json_object", "json_schema", "text"),
-        Example(
-            asked(response_format={"type": "text"}),
-            asked(response_format={"type": "json"}),
-            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
-        ),
-    ),
-    required(
-        "format-shape-required",
+    formatted(SHAPES, "response_format"),
+    wanted(
+        SHAPES,
         "response_format.json_schema",
-        Example(
-            asked(**shaped()),
-            asked(response_format={"type": "json_schema"}),
-            "Missing required parameter: 'response_format.json_schema'.",
-        ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        "format-shape-required",
+        asked(**shaped()),
+        asked(response_format={"type": "json_schema"}),
     ),
-    required(
-        "format-name-required",
+    wanted(
+        SHAPES,
         "response_format.json_schema.name",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(name=None)),
-            "Missing required parameter: 'response_format.json_schema.name'.",
-        ),
+        "format-name-required",
+        asked(**shaped()),
+        asked(**shaped(name=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
     rule(
@@ -244,6 +189,7 @@ FORMAT_RULES = (
         _unsaid_json,
         "'messages' must contain the word 'json' in some form, to use 'response_format' of type"
         " 'json_object'.",
+        param="messages",
         evidence="S",
         passes=asked(messages=[user("Answer in JSON.")], response_format={"type": "json_object"}),
         offends=asked(response_format={"type": "json_object"}),

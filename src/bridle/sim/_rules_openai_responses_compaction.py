@@ -7,8 +7,13 @@ all seals are (seals_openai_responses.py).
 
 from msgspec.structs import replace
 
-from ._rules_openai_responses_shape import asked, items, user
-from ._rules_openai_shape import Example, at_least, known, one_of, rule
+from ._rules_openai_responses_shape import SHAPES, asked, items, user
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_shapes import (
+    Row,
+)
 from .rules import Asked, Found
 
 COMPACT = "/compact"
@@ -58,38 +63,35 @@ COMPACTION_RULES = (
         says="Invalid value for 'input[0]': 'compaction_trigger' must be the final input item.",
         code="invalid_value",
     ),
-    one_of(
-        "management-type",
+    SHAPES.one_of(
         "context_management[].type",
         ("compaction",),
-        Example(
-            asked(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
-            asked(context_management=[{"type": "truncation"}]),
-            "Invalid value: 'truncation'. Supported values are: 'compaction'.",
+        asked(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
+        asked(context_management=[{"type": "truncation"}]),
+        Row(
+            id="management-type",
+            evidence="F",
+            says="Invalid value: 'truncation'. Supported values are: 'compaction'.",
         ),
-        evidence="F",
     ),
-    known(
-        "management-fields",
+    SHAPES.known(
         "context_management[]",
         ("type", "compact_threshold"),
-        Example(
-            asked(context_management=[{"type": "compaction"}]),
-            asked(context_management=[{"type": "compaction", "keep": 3}]),
-            "Unknown parameter: 'context_management[0].keep'.",
-        ),
-        evidence="F",
+        asked(context_management=[{"type": "compaction"}]),
+        asked(context_management=[{"type": "compaction", "keep": 3}]),
+        Row(id="management-fields", evidence="F", says="Unknown parameter: 'context_management[0].keep'."),
     ),
-    at_least(
-        "management-threshold",
+    SHAPES.at_least(
         "context_management[].compact_threshold",
         THRESHOLD_TOKENS_MIN,
-        Example(
-            asked(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
-            asked(context_management=[{"type": "compaction", "compact_threshold": 999}]),
-            "Invalid 'context_management[0].compact_threshold': integer below minimum value. Expected a value"
+        asked(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
+        asked(context_management=[{"type": "compaction", "compact_threshold": 999}]),
+        Row(
+            id="management-threshold",
+            evidence="F",
+            says="Invalid 'context_management[0].compact_threshold': integer below minimum value."
+            " Expected a value"
             " >= 1000, but got 999 instead.",
         ),
-        evidence="F",
     ),
 )

@@ -2,20 +2,19 @@
 
 from collections.abc import Iterator
 
-from ._rules_openai_responses_shape import asked, call, items, output, text, thought, user
+from ._rules_openai_responses_shape import SHAPES, asked, call, items, output, text, thought, user
 from ._rules_openai_shape import (
-    Block,
-    Example,
-    Which,
-    known,
-    listed,
-    listing,
-    mapping,
-    one_of,
-    required,
     rule,
-    shorter,
-    typed,
+)
+from ._rules_reading import (
+    Block,
+    listed,
+    mapping,
+)
+from ._rules_shapes import (
+    Row,
+    Which,
+    listing,
 )
 from .rules import Asked, Found
 
@@ -75,46 +74,51 @@ def _parts(request: Asked, which: Which) -> Iterator[Block]:
 _LOOKED = [user("Look"), call(), output()]
 
 ITEM_RULES = (
-    one_of(
-        "role",
+    SHAPES.one_of(
         "input[].role",
         ROLES,
-        Example(
-            asked(input=[{"role": "developer", "content": "Be brief."}, user("Hello")]),
-            asked(input=[user("Hello"), {"role": "tool", "content": "seen"}]),
-            "Invalid value: 'tool'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
+        asked(input=[{"role": "developer", "content": "Be brief."}, user("Hello")]),
+        asked(input=[user("Hello"), {"role": "tool", "content": "seen"}]),
+        Row(
+            param="{inside}",
+            id="role",
+            only=is_message,
+            evidence="S",
+            says="Invalid value: 'tool'. Supported values are: 'assistant', 'system', 'developer', and"
+            " 'user'.",
             also=(
                 (asked(input=[{"content": "Hello"}]), ""),
                 (asked(input=[{"type": "additional_tools", "role": "platform", "tools": []}]), ""),
             ),
         ),
-        which=is_message,
     ),
-    typed(
-        "content-type",
+    SHAPES.typed(
         "input[].content",
-        ("a string", "an array"),
-        "one of an array of objects or string",
-        Example(
-            asked(input=[user("Hello")]),
-            asked(input=[user("Hello"), {"role": "assistant", "content": None}]),
-            "Invalid type for 'input[1].content': expected one of an array of objects or string,"
+        "string|array",
+        asked(input=[user("Hello")]),
+        asked(input=[user("Hello"), {"role": "assistant", "content": None}]),
+        Row(
+            id="content-type",
+            only=is_message,
+            evidence="S",
+            says="Invalid type for 'input[1].content': expected one of an array of objects or string,"
             " but got null instead.",
             also=(
                 (asked(input=[{"role": "user"}]), ""),
                 (asked(input=[{**thought(), "content": None}, call(), output()]), ""),
             ),
         ),
-        which=is_message,
+        expected="one of an array of objects or string",
     ),
-    required(
-        "part-type-required",
+    SHAPES.required(
         "input[].content[].type",
-        Example(
-            asked(input=[user(text())]),
-            asked(input=[user(text(), {"text": "Hello"})]),
-            "Missing required parameter: 'input[0].content[1].type'.",
+        asked(input=[user(text())]),
+        Row(
+            id="part-type-required",
+            evidence="S",
+            says="Missing required parameter: 'input[0].content[1].type'.",
         ),
+        refuses=asked(input=[user(text(), {"text": "Hello"})]),
     ),
     rule(
         "part-type",
@@ -146,31 +150,33 @@ ITEM_RULES = (
         says="Invalid value: 'input_text'. Supported values are: 'output_text' and 'refusal'.",
         code="invalid_value",
     ),
-    known(
-        "message-fields",
+    SHAPES.known(
         "input[]",
         MESSAGE,
-        Example(
-            asked(
-                input=[
-                    user("Hello"),
-                    {"role": "assistant", "content": "Hm.", "phase": "commentary"},
-                    user("Bye"),
-                ]
-            ),
-            asked(input=[user("Hello"), {"role": "assistant", "content": "", "tool_calls": []}]),
-            "Unknown parameter: 'input[1].tool_calls'.",
+        asked(
+            input=[
+                user("Hello"),
+                {"role": "assistant", "content": "Hm.", "phase": "commentary"},
+                user("Bye"),
+            ]
+        ),
+        asked(input=[user("Hello"), {"role": "assistant", "content": "", "tool_calls": []}]),
+        Row(
+            id="message-fields",
+            only=is_message,
+            evidence="S",
+            says="Unknown parameter: 'input[1].tool_calls'.",
             also=((asked(input=_LOOKED), ""),),
         ),
-        which=is_message,
     ),
-    required(
-        "call-id-required",
+    SHAPES.required(
         "input[].call_id",
-        Example(
-            asked(input=_LOOKED),
-            asked(input=[user("Look"), call(), {"type": "function_call_output", "output": "seen"}]),
-            "Missing required parameter: 'input[2].call_id'.",
+        asked(input=_LOOKED),
+        Row(
+            id="call-id-required",
+            only=lambda item: is_call(item) or is_output(item),
+            evidence="S",
+            says="Missing required parameter: 'input[2].call_id'.",
             also=(
                 (
                     asked(input=[{**call(), "call_id": None}]),
@@ -178,102 +184,105 @@ ITEM_RULES = (
                 ),
             ),
         ),
-        which=lambda item: is_call(item) or is_output(item),
+        refuses=asked(input=[user("Look"), call(), {"type": "function_call_output", "output": "seen"}]),
     ),
-    required(
-        "call-name-required",
+    SHAPES.required(
         "input[].name",
-        Example(
-            asked(input=_LOOKED),
-            asked(
-                input=[
-                    user("Look"),
-                    call(name=None),
-                    output(),
-                ]
-            ),
-            "Missing required parameter: 'input[1].name'.",
+        asked(input=_LOOKED),
+        Row(
+            id="call-name-required",
+            only=is_call,
+            evidence="F",
+            says="Missing required parameter: 'input[1].name'.",
         ),
-        which=is_call,
-        evidence="F",
+        refuses=asked(
+            input=[
+                user("Look"),
+                call(name=None),
+                output(),
+            ]
+        ),
     ),
-    required(
-        "arguments-required",
+    SHAPES.required(
         "input[].arguments",
-        Example(
-            asked(input=_LOOKED),
-            asked(input=[user("Look"), call(arguments=None), output()]),
-            "Missing required parameter: 'input[1].arguments'.",
+        asked(input=_LOOKED),
+        Row(
+            id="arguments-required",
+            only=is_call,
+            evidence="F",
+            says="Missing required parameter: 'input[1].arguments'.",
         ),
-        which=is_call,
-        evidence="F",
+        refuses=asked(input=[user("Look"), call(arguments=None), output()]),
     ),
-    typed(
-        "arguments-type",
+    SHAPES.typed(
         "input[].arguments",
-        ("a string", "null"),
-        "a string",
-        Example(
-            asked(input=_LOOKED),
-            asked(input=[user("Look"), call(arguments={"a": 1}), output()]),
-            "Invalid type for 'input[1].arguments': expected a string, but got an object instead.",
+        "string|null",
+        asked(input=_LOOKED),
+        asked(input=[user("Look"), call(arguments={"a": 1}), output()]),
+        Row(
+            id="arguments-type",
+            only=is_call,
+            evidence="F",
+            says="Invalid type for 'input[1].arguments': expected a string, but got an object instead.",
         ),
-        which=is_call,
-        evidence="F",
     ),
-    required(
-        "output-required",
+    SHAPES.required(
         "input[].output",
-        Example(
-            asked(input=_LOOKED),
-            asked(input=[user("Look"), call(), {"type": "function_call_output", "call_id": "call_1"}]),
-            "Missing required parameter: 'input[2].output'.",
+        asked(input=_LOOKED),
+        Row(
+            id="output-required",
+            only=is_output,
+            evidence="S",
+            says="Missing required parameter: 'input[2].output'.",
         ),
-        which=is_output,
+        refuses=asked(input=[user("Look"), call(), {"type": "function_call_output", "call_id": "call_1"}]),
     ),
-    typed(
-        "output-type",
+    SHAPES.typed(
         "input[].output",
-        ("a string", "an array", "null"),
-        "one of a string or array of objects",
-        Example(
-            asked(input=[user("Look"), call(), output(output=[text("seen")])]),
-            asked(input=[user("Look"), call(), output(output={"seen": True})]),
-            "Invalid type for 'input[2].output': expected one of a string or array of objects,"
+        "string|array|null",
+        asked(input=[user("Look"), call(), output(output=[text("seen")])]),
+        asked(input=[user("Look"), call(), output(output={"seen": True})]),
+        Row(
+            id="output-type",
+            only=is_output,
+            evidence="S",
+            says="Invalid type for 'input[2].output': expected one of a string or array of objects,"
             " but got an object instead.",
         ),
-        which=is_output,
     ),
-    one_of(
-        "output-part-type",
+    SHAPES.one_of(
         "input[].output[].type",
         ("input_text", "input_image", "input_file"),
-        Example(
-            asked(input=[user("Look"), call(), output(output=[text("seen")])]),
-            asked(input=[user("Look"), call(), output(output=[text("seen", "output_text")])]),
-            "Invalid value: 'output_text'. Supported values are: 'input_text', 'input_image',"
+        asked(input=[user("Look"), call(), output(output=[text("seen")])]),
+        asked(input=[user("Look"), call(), output(output=[text("seen", "output_text")])]),
+        Row(
+            id="output-part-type",
+            evidence="S",
+            says="Invalid value: 'output_text'. Supported values are: 'input_text', 'input_image',"
             " and 'input_file'.",
         ),
     ),
-    shorter(
-        "call-id-length",
+    SHAPES.shorter(
         "input[].call_id",
         64,
-        Example(
-            asked(input=[user("Look"), call("c" * 64), output("c" * 64)]),
-            asked(input=[user("Look"), call("c" * 65), output("c" * 65)]),
-            "Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64,"
+        asked(input=[user("Look"), call("c" * 64), output("c" * 64)]),
+        asked(input=[user("Look"), call("c" * 65), output("c" * 65)]),
+        Row(
+            id="call-id-length",
+            evidence="S",
+            says="Invalid 'input[1].call_id': string too long. Expected a string with maximum length 64,"
             " but got a string with length 65 instead.",
         ),
     ),
-    shorter(
-        "item-id-length",
+    SHAPES.shorter(
         "input[].id",
         64,
-        Example(
-            asked(input=[user("Look"), call(id="fc_" + "c" * 61), output()]),
-            asked(input=[user("Look"), call(id="fc_" + "c" * 62), output()]),
-            "Invalid 'input[1].id': string too long. Expected a string with maximum length 64,"
+        asked(input=[user("Look"), call(id="fc_" + "c" * 61), output()]),
+        asked(input=[user("Look"), call(id="fc_" + "c" * 62), output()]),
+        Row(
+            id="item-id-length",
+            evidence="S",
+            says="Invalid 'input[1].id': string too long. Expected a string with maximum length 64,"
             " but got a string with length 65 instead.",
         ),
     ),

@@ -1,12 +1,26 @@
 """Settings of the Responses wire, each within its limits, and those that exclude one another."""
 
-from ._rules_openai_responses_shape import PLAIN, asked, to
-from ._rules_openai_shape import Example, at_least, at_most, field, mapping, one_of, rule, shorter, typed
+from ._rules_openai_responses_shape import (
+    PLAIN,
+    SHAPES,
+    asked,
+    tool,
+)
+from ._rules_openai_settings import common, either, metadata
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    field,
+)
+from ._rules_shapes import (
+    Row,
+)
 from .rules import Asked, Found
 
 EFFORTS = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
 TIERS = ("auto", "default", "fast", "flex", "priority", "scale", "ultrafast")
-PAIRS_MAX, PAIR_MAX = 16, 512
+_A_SWITCH = "Invalid type for 'max_output_tokens': expected an integer, but got a boolean instead."
 
 
 def _two_histories(request: Asked) -> Found | None:
@@ -18,176 +32,88 @@ def _kept_in_background(request: Asked) -> Found | None:
     return {} if field(request, "background") is True and field(request, "store") is False else None
 
 
-def _many_pairs(request: Asked) -> Found | None:
-    count = len(mapping(field(request, "metadata")))
-    return {"count": count} if count > PAIRS_MAX else None
-
-
-def _long_pair(request: Asked) -> Found | None:
-    for name, value in mapping(field(request, "metadata")).items():
-        if isinstance(value, str) and len(value) > PAIR_MAX:
-            return {"name": name, "length": len(value)}
-    return None
-
+INCLUDABLE = (
+    "file_search_call.results",
+    "web_search_call.results",
+    "web_search_call.action.sources",
+    "message.input_image.image_url",
+    "computer_call_output.output.image_url",
+    "code_interpreter_call.outputs",
+    "reasoning.encrypted_content",
+    "message.output_text.logprobs",
+)
+_SHORT = (
+    "an array of one of 'fil...lts', 'web...lts', 'web...ces', 'mes...url', 'com...url', 'cod...uts',"
+    " 'rea...ent', or 'mes...obs'"
+)
+_EFFORT = f"one of one of {either(EFFORTS)} or integer"
+_CHOICE = "one of an object or 'none', 'auto', or 'required'"
+_OFFERED = {"tools": [tool()]}
+_DOCUMENTED = Row(evidence="D")
+_LEAST = Row(id="output-least", evidence="S", also=((asked(max_output_tokens=True), ""),))
+_TRUNCATION = Row(
+    id="truncation", says="Invalid value: 'oldest'. Supported values are: 'auto' and 'disabled'."
+)
+_SEEN = Row(evidence="S")
 
 SETTING_RULES = (
-    at_least(
-        "output-least",
-        "max_output_tokens",
-        16,
-        Example(
-            asked(max_output_tokens=16),
-            asked(max_output_tokens=15),
-            "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16,"
-            " but got 15 instead.",
-            also=((asked(max_output_tokens=True), ""),),
+    SHAPES.typed("previous_response_id", "string|null", "resp_1", {"a": 1}),
+    SHAPES.typed(
+        "conversation",
+        "string|object|null",
+        "conv_1",
+        7,
+        Row(evidence="K"),
+        expected="one of a string or object",
+    ),
+    SHAPES.typed("prompt", "object|null", {"id": "pmpt_1"}, "x"),
+    SHAPES.typed("include", "array|null", ["reasoning.encrypted_content"], "all", expected=_SHORT),
+    SHAPES.one_of("include[]", INCLUDABLE, "reasoning.encrypted_content", "bogus.thing"),
+    *metadata(SHAPES),
+    SHAPES.typed("text", "object|null", {"verbosity": "low"}, "brief"),
+    SHAPES.known("text", ("format", "verbosity"), {"verbosity": "low"}, "zzz"),
+    SHAPES.typed("text.format", "object|null", {"type": "text"}, "json", _DOCUMENTED),
+    *common(SHAPES, PLAIN, TIERS),
+    SHAPES.typed("tool_choice", "string|object|null", "auto", 7, expected=_CHOICE),
+    SHAPES.required(
+        "tool_choice.name",
+        "look",
+        Row(
+            within={"type": "function"}, beside=_OFFERED, only=lambda choice: choice.get("type") == "function"
         ),
     ),
-    typed(
-        "temperature-type",
-        "temperature",
-        ("an integer", "a decimal number", "null"),
-        "a decimal",
-        Example(
-            asked(temperature=1),
-            asked(temperature="hot"),
-            "Invalid type for 'temperature': expected a decimal, but got a string instead.",
-        ),
+    SHAPES.typed("parallel_tool_calls", "boolean|null", False, "yes"),
+    SHAPES.typed("stream_options", "object|null", {"include_obfuscation": False}, "x"),
+    SHAPES.known("stream_options", ("include_obfuscation",), {"include_obfuscation": False}, "include_usage"),
+    SHAPES.typed("stream_options.include_obfuscation", "boolean|null", True, "yes", _DOCUMENTED),
+    SHAPES.typed("background", "boolean|null", True, "yes"),
+    SHAPES.typed(
+        "max_output_tokens", "integer|null", 16, "x", Row(also=((asked(max_output_tokens=True), _A_SWITCH),))
     ),
-    at_most(
-        "temperature-most",
-        "temperature",
-        2.0,
-        Example(
-            to(PLAIN, asked(temperature=2.0)),
-            to(PLAIN, asked(temperature=2.5)),
-            "Invalid 'temperature': decimal above maximum value. Expected a value <= 2, but got 2.5 instead.",
-        ),
+    SHAPES.at_least("max_output_tokens", 16, 16, 15, _LEAST),
+    SHAPES.typed("max_tool_calls", "integer|null", 1, "x"),
+    SHAPES.at_least("max_tool_calls", 1, 1, 0),
+    SHAPES.typed("reasoning", "object|null", {"effort": "low"}, "low"),
+    SHAPES.known(
+        "reasoning",
+        ("effort", "summary", "generate_summary", "context", "mode"),
+        {"summary": "auto"},
+        "bogus",
     ),
-    at_least(
-        "temperature-least",
-        "temperature",
-        0.0,
-        Example(
-            to(PLAIN, asked(temperature=0)),
-            to(PLAIN, asked(temperature=-0.5)),
-            "Invalid 'temperature': decimal below minimum value. Expected a value >= 0,"
-            " but got -0.5 instead.",
-        ),
-    ),
-    at_most(
-        "top-p-most",
-        "top_p",
-        1.0,
-        Example(
-            to(PLAIN, asked(top_p=1)),
-            to(PLAIN, asked(top_p=1.5)),
-            "Invalid 'top_p': decimal above maximum value. Expected a value <= 1, but got 1.5 instead.",
-        ),
-    ),
-    at_most(
-        "logprobs-most",
-        "top_logprobs",
-        20,
-        Example(
-            to(PLAIN, asked(top_logprobs=20)),
-            to(PLAIN, asked(top_logprobs=21)),
-            "Invalid 'top_logprobs': integer above maximum value. Expected a value <= 20,"
-            " but got 21 instead.",
-        ),
-        evidence="D",
-    ),
-    shorter(
-        "cache-key-length",
-        "prompt_cache_key",
-        64,
-        Example(
-            asked(prompt_cache_key="k" * 64),
-            asked(prompt_cache_key="k" * 65),
-            "Invalid 'prompt_cache_key': string too long. Expected a string with maximum length 64,"
-            " but got a string with length 65 instead.",
-        ),
-    ),
-    shorter(
-        "safety-id-length",
-        "safety_identifier",
-        128,
-        Example(
-            asked(safety_identifier="s" * 128),
-            asked(safety_identifier="s" * 129),
-            "Invalid 'safety_identifier': string too long. Expected a string with maximum length 128,"
-            " but got a string with length 129 instead.",
-        ),
-        evidence="D",
-    ),
-    rule(
-        "metadata-most",
-        _many_pairs,
-        "Invalid 'metadata': too many properties. Expected an object with at most 16 properties,"
-        " but got an object with {count} properties instead.",
-        evidence="S",
-        passes=asked(metadata={f"k{n}": "v" for n in range(16)}),
-        offends=asked(metadata={f"k{n}": "v" for n in range(17)}),
-        says="Invalid 'metadata': too many properties. Expected an object with at most 16 properties,"
-        " but got an object with 17 properties instead.",
-        code="object_above_max_properties",
-    ),
-    rule(
-        "metadata-length",
-        _long_pair,
-        "Invalid 'metadata.{name}': string too long. Expected a string with maximum length 512,"
-        " but got a string with length {length} instead.",
-        evidence="S",
-        passes=asked(metadata={"k": "v" * 512}),
-        offends=asked(metadata={"k": "v" * 513}),
-        says="Invalid 'metadata.k': string too long. Expected a string with maximum length 512,"
-        " but got a string with length 513 instead.",
-        code="string_above_max_length",
-    ),
-    one_of(
-        "service-tier",
-        "service_tier",
-        TIERS,
-        Example(
-            asked(service_tier="flex"),
-            asked(service_tier="cheap"),
-            "Invalid value: 'cheap'. Supported values are: 'auto', 'default', 'fast', 'flex', 'priority',"
-            " 'scale', and 'ultrafast'.",
-        ),
-        evidence="F",
-    ),
-    one_of(
-        "truncation",
-        "truncation",
-        ("auto", "disabled"),
-        Example(
-            asked(truncation="auto"),
-            asked(truncation="oldest"),
-            "Invalid value: 'oldest'. Supported values are: 'auto' and 'disabled'.",
-        ),
-        evidence="F",
-    ),
-    one_of(
-        "effort-word",
-        "reasoning.effort",
-        EFFORTS,
-        Example(
-            asked(reasoning={"effort": "low"}),
-            asked(reasoning={"effort": "huge"}),
-            "Invalid value: 'huge'. Supported values are: 'none', 'minimal', 'low', 'medium', 'high',"
-            " 'xhigh', and 'max'.",
-        ),
-    ),
-    one_of(
-        "summary-word",
+    SHAPES.typed("reasoning.effort", "string|null", "low", {"a": 1}, expected=_EFFORT),
+    SHAPES.one_of("reasoning.effort", EFFORTS, "low", "huge", Row(id="effort-word", evidence="S")),
+    SHAPES.one_of(
         "reasoning.summary",
         ("concise", "detailed", "auto"),
-        Example(
-            asked(reasoning={"summary": "auto"}),
-            asked(reasoning={"summary": "long"}),
-            "Invalid value: 'long'. Supported values are: 'concise', 'detailed', and 'auto'.",
-        ),
+        "auto",
+        "long",
+        Row(id="summary-word", evidence="S"),
     ),
+    SHAPES.typed("truncation", "string|null", "auto", {"a": 1}, expected="one of 'auto' or 'disabled'"),
+    SHAPES.one_of("truncation", ("auto", "disabled"), "auto", "oldest", _TRUNCATION),
+    SHAPES.typed("instructions", "string|null", "Be brief.", {"a": 1}),
+    SHAPES.typed("top_logprobs", "integer|null", 1, "x", Row(model=PLAIN)),
+    SHAPES.at_most("top_logprobs", 20, 20, 21, Row(id="logprobs-most", model=PLAIN, evidence="D")),
     rule(
         "history-once",
         _two_histories,

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from ..values.model import Abilities
-from ._rules_openai_shape import Block, field, listed, mapping
+from ._rules_openai_shape import shapes
+from ._rules_reading import Block, field, listed, mapping, small
 from .rules import Asked
 
 PATH = "/v1/responses"
@@ -23,18 +24,7 @@ PLAIN = replace(REASONS, thinking=(), efforts=(), sampling=True)
 
 def asked(**changes: object) -> Asked:
     """A small legal request to a model that reasons with these fields changed; None takes one away."""
-    body: dict[str, object] = {"model": MODEL, "input": "Hello", **changes}
-    return Asked(
-        path=PATH,
-        headers={},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=REASONS,
-    )
-
-
-def to(abilities: Abilities | None, request: Asked) -> Asked:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
+    return small(PATH, {"model": MODEL, "input": "Hello", **changes}, REASONS)
 
 
 def items(request: Asked) -> list[Block]:
@@ -91,3 +81,6 @@ def shaped(**format_: object) -> dict[str, object]:
     return {
         "text": {"format": {"type": "json_schema", "name": "look", "schema": {"type": "object"}, **format_}}
     }
+
+
+SHAPES = shapes(asked)

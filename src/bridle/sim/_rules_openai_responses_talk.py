@@ -2,7 +2,13 @@
 
 from ._rules_openai_responses_items import is_call, is_message, is_output
 from ._rules_openai_responses_shape import asked, call, items, output, thought, user
-from ._rules_openai_shape import Block, field, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Block,
+    field,
+)
 from .rules import Asked, Found
 
 PREFIXES = {
@@ -88,6 +94,7 @@ TALK_RULES = (
         "item-id-prefix",
         _bad_id,
         "Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{prefix}'.",
+        param="input[{index}].id",
         evidence="S",
         passes=asked(input=[user("Look"), thought(), call(id="fc_1"), output()]),
         offends=asked(input=[user("Look"), thought(), call(id="call_1"), output()]),
@@ -102,6 +109,7 @@ TALK_RULES = (
         "item-ids-unique",
         _same_id,
         "Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
+        param="input",
         evidence="S",
         passes=asked(input=[user("Look"), thought("rs_1"), thought("rs_2"), call(), output()]),
         offends=asked(input=[user("Look"), thought("rs_1"), thought("rs_1"), call(), output()]),
@@ -111,6 +119,7 @@ TALK_RULES = (
         "output-orphan",
         _orphan,
         "No tool call found for function call output with call_id {id}.",
+        param="input",
         evidence="S",
         passes=asked(input=_LOOKED),
         offends=asked(input=[user("Look"), output()]),
@@ -133,6 +142,7 @@ TALK_RULES = (
         "call-unanswered",
         _unanswered,
         "No tool output found for function call {id}.",
+        param="input",
         evidence="S",
         passes=asked(
             input=[user("Look"), call("call_1"), call("call_2"), output("call_2"), output("call_1")]
@@ -152,6 +162,7 @@ TALK_RULES = (
         "reasoning-followed",
         _dangling,
         _DANGLING,
+        param="input",
         evidence="S",
         passes=asked(input=[user("Look"), thought(), call(), output()]),
         offends=asked(input=[user("Look"), thought(), user("Well?")]),

@@ -2,21 +2,20 @@
 
 from collections.abc import Iterator, Mapping
 
-from ._rules_openai_responses_shape import asked, shaped, text, tool, tools, user
+from ._rules_openai_responses_shape import SHAPES, asked, shaped, text, tool, tools, user
 from ._rules_openai_schema import Shape, demands
 from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_openai_tools import chosen, formatted, named, offered, wanted
+from ._rules_reading import (
     Block,
-    Example,
-    fewer,
     field,
     listed,
     mapping,
-    matching,
-    one_of,
-    required,
-    rule,
-    shorter,
-    typed,
+)
+from ._rules_shapes import (
+    Row,
 )
 from .rules import Asked, Found
 
@@ -29,10 +28,11 @@ def _is_named(tool_: Block) -> bool:
 
 
 def _functions(request: Asked) -> Iterator[Shape]:
-    for item in tools(request):
+    for index, item in enumerate(tools(request)):
         schema = item.get("parameters")
         if schema is not None:
-            yield Shape(str(item.get("name")), schema, item.get("strict") is True)
+            at = f"tools[{index}].parameters"
+            yield Shape(str(item.get("name")), schema, item.get("strict") is True, at)
 
 
 def _format(request: Asked) -> Block:
@@ -42,7 +42,8 @@ def _format(request: Asked) -> Block:
 def _answers(request: Asked) -> Iterator[Shape]:
     shape = _format(request)
     if shape.get("schema") is not None:
-        yield Shape(str(shape.get("name")), shape.get("schema"), shape.get("strict") is True)
+        name, strict = str(shape.get("name")), shape.get("strict") is True
+        yield Shape(name, shape.get("schema"), strict, "text.format.schema")
 
 
 def _with_tool(schema: Mapping[str, object], strict: object) -> Asked:
@@ -91,85 +92,44 @@ _FIND = {"type": "function", "name": "find"}
 _LATER = {"type": "additional_tools", "role": "developer", "tools": [tool("find")]}
 
 TOOL_RULES = (
-    fewer(
-        "tools-most",
-        "tools",
-        128,
-        Example(
-            asked(tools=[tool(f"t{n}") for n in range(128)]),
-            asked(tools=[tool(f"t{n}") for n in range(129)]),
-            "Invalid 'tools': array too long. Expected an array with maximum length 128,"
-            " but got an array with length 129 instead.",
-        ),
-    ),
-    typed(
-        "tools-type",
-        "tools",
-        ("an array", "null"),
-        "an array of objects",
-        Example(
-            asked(tools=[]),
-            asked(tools="look"),
-            "Invalid type for 'tools': expected an array of objects, but got a string instead.",
-        ),
-    ),
-    required(
-        "tool-type-required",
+    *offered(SHAPES, tool, "an array of tools", "F"),
+    SHAPES.required(
         "tools[].type",
-        Example(
-            asked(tools=[tool()]),
-            asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
-            "Missing required parameter: 'tools[1].type'.",
-        ),
+        asked(tools=[tool()]),
+        Row(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
+        refuses=asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
     ),
-    required(
-        "tool-name-required",
+    SHAPES.required(
         "tools[].name",
-        Example(
-            asked(tools=[tool(), {"type": "web_search"}]),
-            asked(tools=[{"type": "function", "function": {"name": "look"}}]),
-            "Missing required parameter: 'tools[0].name'.",
+        asked(tools=[tool(), {"type": "web_search"}]),
+        Row(
+            id="tool-name-required",
+            only=_is_named,
+            evidence="S",
+            says="Missing required parameter: 'tools[0].name'.",
         ),
-        which=_is_named,
+        refuses=asked(tools=[{"type": "function", "function": {"name": "look"}}]),
     ),
-    matching(
-        "tool-name",
-        "tools[].name",
-        "^[a-zA-Z0-9_-]+$",
-        Example(
-            asked(tools=[tool("look-up_2")]),
-            asked(tools=[tool("look.up")]),
-            "Invalid 'tools[0].name': string does not match pattern. Expected a string that matches the"
-            " pattern '^[a-zA-Z0-9_-]+$'.",
-        ),
-    ),
-    shorter(
-        "tool-name-length",
+    named(SHAPES, "tools[].name", tool),
+    SHAPES.shorter(
         "tools[].name",
         128,
-        Example(
-            asked(tools=[tool("t" * 128)]),
-            asked(tools=[tool("t" * 129)]),
-            "Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
+        asked(tools=[tool("t" * 128)]),
+        asked(tools=[tool("t" * 129)]),
+        Row(
+            id="tool-name-length",
+            evidence="D",
+            says="Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
             " but got a string with length 129 instead.",
         ),
-        evidence="D",
     ),
     *demands("tool-schema", "function", "invalid_function_parameters", _functions, _with_tool),
-    one_of(
-        "choice-word",
-        "tool_choice",
-        ("none", "auto", "required"),
-        Example(
-            asked(tools=[tool()], tool_choice="required"),
-            asked(tools=[tool()], tool_choice="any"),
-            "Invalid value: 'any'. Supported values are: 'none', 'auto', and 'required'.",
-        ),
-    ),
+    chosen(SHAPES, tool),
     rule(
         "choice-without-tools",
         _choice_alone,
         "Tool choice '{choice}' must be specified with 'tools' parameter.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice="required"),
         offends=asked(tool_choice="required"),
@@ -188,6 +148,7 @@ TOOL_RULES = (
         "choice-known",
         _unknown_choice,
         "Tool choice '{type}' not found in 'tools' parameter.",
+        param="tool_choice",
         evidence="S",
         passes=asked(tools=[tool()], tool_choice={"type": "function", "name": "look"}),
         offends=asked(tools=[tool()], tool_choice={"type": "function", "name": "find"}),
@@ -205,52 +166,31 @@ TOOL_RULES = (
 )
 
 FORMAT_RULES = (
-    one_of(
-        "format-type",
-        "text.format.type",
-        ("json_object", "json_schema", "text"),
-        Example(
-            asked(text={"format": {"type": "text"}}),
-            asked(text={"format": {"type": "json"}}),
-            "Invalid value: 'json'. Supported values are: 'json_object', 'json_schema', and 'text'.",
-        ),
-    ),
-    required(
-        "format-name-required",
+    formatted(SHAPES, "text.format"),
+    wanted(
+        SHAPES,
         "text.format.name",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(name=None)),
-            "Missing required parameter: 'text.format.name'.",
-        ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        "format-name-required",
+        asked(**shaped()),
+        asked(**shaped(name=None)),
     ),
-    required(
-        "format-schema-required",
+    wanted(
+        SHAPES,
         "text.format.schema",
-        Example(
-            asked(**shaped()),
-            asked(**shaped(schema=None)),
-            "Missing required parameter: 'text.format.schema'.",
-        ),
-        which=lambda shape: shape.get("type") == "json_schema",
+        "format-schema-required",
+        asked(**shaped()),
+        asked(**shaped(schema=None)),
     ),
     *demands("format-schema", "response_format", "invalid_json_schema", _answers, _with_answer),
-    one_of(
-        "verbosity",
-        "text.verbosity",
-        ("low", "medium", "high"),
-        Example(
-            asked(text={"verbosity": "low"}),
-            asked(text={"verbosity": "tiny"}),
-            "Invalid value: 'tiny'. Supported values are: 'low', 'medium', and 'high'.",
-        ),
+    SHAPES.one_of(
+        "text.verbosity", ("low", "medium", "high"), "low", "tiny", Row(id="verbosity", evidence="S")
     ),
     rule(
         "format-json-said",
         _unsaid_json,
         "Response input messages must contain the word 'json' in some form to use 'text.format' of type"
         " 'json_object'.",
+        param="input",
         evidence="S",
         passes=asked(input=[user(text("Answer in JSON."))], text={"format": {"type": "json_object"}}),
         offends=asked(instructions="Answer in JSON.", text={"format": {"type": "json_object"}}),

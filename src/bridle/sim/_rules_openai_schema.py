@@ -8,7 +8,15 @@ from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-from ._rules_openai_shape import Also, Block, listed, mapping, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Also,
+    Block,
+    listed,
+    mapping,
+)
 from .rules import Asked, Found, Rule
 
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
@@ -26,6 +34,8 @@ class Shape(NamedTuple):
     """Of the function or of the answer."""
     schema: object
     strict: bool
+    at: str = ""
+    """Where it stands in the request."""
 
 
 class Place(NamedTuple):
@@ -206,7 +216,7 @@ def finder(shapes: Shapes, problem: Problem) -> Callable[[Asked], Found | None]:
         for shape in shapes(request):
             found = problem(shape)
             if found is not None:
-                return {"name": shape.name, **found}
+                return {"name": shape.name, "at": shape.at, **found}
         return None
 
     return find
@@ -236,6 +246,7 @@ def demands(
             offends=asked_in({**STRICT, **demand.offends}, True),
             says=told + demand.says,
             code=code,
+            param="{at}",
             also=(
                 *(
                     (asked_in({**STRICT, **changes}, True), says and told + says)

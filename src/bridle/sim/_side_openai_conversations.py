@@ -1,15 +1,16 @@
 """Conversations that the provider keeps: made, looked at, added to, thrown away."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..values.errors import Failure
 from ._rules_openai_responses_talk import PREFIXES
 from .keeping import KeptConversation
-from .side import Door, House, Json, Knock
+from .side import Door, House, Json, Knock, page
 
+PAGE_DEFAULT, PAGE_MAX = 20, 100
 ITEMS_MAX = 20
 """How many items may be added at once."""
 
@@ -81,7 +82,7 @@ def items(house: House, knock: Knock) -> Json | Failure:
     if found is None:
         return no_conversation(knock.found["id"])
     in_order = knock.query.get("order", "desc") == "asc"
-    return _list(found.items if in_order else found.items[::-1])
+    return listing(found.items if in_order else found.items[::-1], knock.query)
 
 
 def add_items(house: House, knock: Knock) -> Json | Failure:
@@ -92,7 +93,7 @@ def add_items(house: House, knock: Knock) -> Json | Failure:
     if len(added) > ITEMS_MAX:
         return _too_many(len(added))
     house.keeping.hold(replace(found, items=(*found.items, *added)))
-    return _list(added)
+    return listing(added, {"limit": str(ITEMS_MAX)})
 
 
 def item(house: House, knock: Knock) -> Json | Failure:
@@ -123,9 +124,11 @@ def _about(held: KeptConversation) -> Json:
     }
 
 
-def _list(given: tuple[Json, ...]) -> Json:
-    first, last = (given[0].get("id"), given[-1].get("id")) if given else (None, None)
-    return {"object": "list", "data": list(given), "first_id": first, "last_id": last, "has_more": False}
+def listing(items: Sequence[Json], query: Mapping[str, str]) -> Json:
+    """A page of items, as lists are told here."""
+    found, more = page(items, query, default=PAGE_DEFAULT, most=PAGE_MAX)
+    first, last = (found[0].get("id"), found[-1].get("id")) if found else (None, None)
+    return {"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": more}
 
 
 def _no_item(knock: Knock) -> Failure:

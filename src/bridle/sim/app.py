@@ -11,6 +11,7 @@ What has to be remembered between two requests is the business of `simulator.py`
 import json
 import os
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import TypeVar
@@ -30,6 +31,7 @@ from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
+from .manners import in_the_manner_of
 from .profiles import profile_of
 from .prompt import Prompt, prompt_of
 from .rules import Asked, Rule, Violation, check, rules_of
@@ -38,6 +40,10 @@ from .summary import as_read, compacted, weighed
 
 T = TypeVar("T")
 SCHEME = "sim"
+PACKINGS = {"gzip": 31, "deflate": 15}
+"""How bodies may be packed, and what the unpacker calls it."""
+UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+"""Twice what any provider takes: a small body must not become a machine's whole memory."""
 TABLES = "BRIDLE_MODELS"
 MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
 TOO_DEEP = "it is nested too deeply"
@@ -63,8 +69,9 @@ class Heard(Value):
 
 
 def hear(outgoing: Outgoing) -> Heard:
+    outgoing, packed_badly = _unpacked(outgoing)
     codec, request = _read(outgoing)
-    body, malformed = _parsed(outgoing.body)
+    body, malformed = ({}, packed_badly) if packed_badly else _parsed(outgoing.body)
     path = urlsplit(outgoing.url).path
     model = _model(path, body) if isinstance(request, Failure) else request.model.id
     tables = os.environ.get(TABLES, "")
@@ -106,6 +113,7 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
     said, family = answer_to(heard, request, brain), heard.codec.family
+    said = in_the_manner_of(profile or heard.manners, heard.asked, said)
     reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
     reply = sealed(family, heard.asked, reply)
     return heard.codec.speak(reply, stream=request.stream)
@@ -114,6 +122,24 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
 def answer_to(heard: Heard, request: Request, brain: Callable[[Request], T]) -> T | Reply:
     """What the brain decides; a summary is the provider's own doing."""
     return compacted(heard.codec.family, heard.asked, request) if request.compacts else brain(request)
+
+
+def _unpacked(outgoing: Outgoing) -> tuple[Outgoing, str]:
+    """The request as it was before it was packed, and why that cannot be told."""
+    packing = _headers(outgoing.headers).get("content-encoding", "").lower()
+    if packing in ("", "identity"):
+        return outgoing, ""
+    if packing not in PACKINGS:
+        return outgoing, f"bodies packed as {packing!r} are not read here"
+    unpacker = zlib.decompressobj(PACKINGS[packing])
+    try:
+        body = unpacker.decompress(outgoing.body, UNPACKED_BYTES_MAX)
+    except zlib.error:
+        return outgoing, f"the body is not valid {packing}"
+    if not unpacker.eof:
+        return outgoing, f"the body is not valid {packing}, or too large"
+    kept = tuple((name, value) for name, value in outgoing.headers if name.lower() != "content-encoding")
+    return replace(outgoing, headers=kept, body=body), ""
 
 
 def _model(path: str, body: Mapping[str, object]) -> str:

@@ -14,11 +14,13 @@ import random
 import re
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from ..ports.transport import Timeline
 from ..values.errors import MisuseError
 from ..values.value import Value
 from . import incidents
-from .incidents import Act, Incident, failing
+from .incidents import Act, Incident, failing, failing_until
 
 SPELLING = re.compile(r"(?P<name>[a-z0-9-]+)(?::(?P<argument>\d+(?:\.\d+)?))?(?:=(?P<chance>[\d.]+))?")
 
@@ -89,15 +91,7 @@ def _one(text: str) -> Planned:
 
 
 def _act(planned: Planned, incident: Incident, chance: random.Random) -> Timeline | None:
-    argued = Incident(
-        codec=incident.codec,
-        request=incident.request,
-        reply=incident.reply,
-        spoken=incident.spoken,
-        chance=chance,
-        argument=planned.argument,
-    )
-    return planned.fault.act(argued)
+    return planned.fault.act(replace(incident, chance=chance, argument=planned.argument))
 
 
 _WORDS = {
@@ -118,11 +112,26 @@ _STATUSES = tuple(
 )
 _ALL = (
     *_STATUSES,
+    Fault(
+        name="error-500-final",
+        meaning="HTTP 500 and the word that trying again is of no use",
+        act=failing(500, _WORDS[500], final=True),
+    ),
+    Fault(
+        name="error-429-date",
+        meaning="HTTP 429, asking to wait until a date (in 1 s, or `:SECONDS`)",
+        act=failing_until(429, _WORDS[429]),
+    ),
     Fault(name="quota", meaning="nothing is left to spend; trying again is of no use", act=incidents.quota),
     Fault(
         name="overloaded-in-stream",
         meaning="HTTP 200, half of the stream, and then an error in it",
         act=incidents.overloaded_in_stream,
+    ),
+    Fault(
+        name="overflow-in-stream",
+        meaning="HTTP 200, and then in the stream that the prompt was too long",
+        act=incidents.overflow_in_stream,
     ),
     Fault(
         name="reset",

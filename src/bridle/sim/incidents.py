@@ -10,6 +10,7 @@ import random
 import re
 import tomllib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from ..values.parts import Opaque, Part, Text, ToolCall
 from ..values.request import Request
 from ..values.value import Value
 from .endings import halved
+from .rules import rules_of
 
 LONG_SECONDS = 3_600.0
 """Longer than anybody's patience."""
@@ -44,6 +46,8 @@ class Incident(Value):
     reply: Reply
     spoken: HttpReply
     chance: random.Random
+    now: float = 0.0
+    """The provider's clock."""
     argument: float | None = None
     """The number given with the fault, such as seconds or bytes."""
 
@@ -71,15 +75,36 @@ class Incident(Value):
 Act = Callable[[Incident], Timeline | None]
 
 
-def failing(status: int, words: str, *, wait: bool) -> Act:
+def failing(status: int, words: str, *, wait: bool = False, final: bool = False) -> Act:
+    """`final` tells the client not to try again, whatever the status says."""
+
     def act(incident: Incident) -> Timeline:
-        seconds = (WAIT_SECONDS if incident.argument is None else incident.argument) if wait else None
-        kind: FailureKind = {429: "rate_limited", 500: "server"}.get(status, "overloaded")  # type: ignore[assignment]
-        return _refused(
-            incident, Failure(kind=kind, message=words, status=status, retry_after_seconds=seconds)
-        )
+        seconds = _seconds(incident, WAIT_SECONDS) if wait else None
+        failure = Failure(kind=_kind(status), message=words, status=status, retry_after_seconds=seconds)
+        return _refused(incident, replace(failure, should_retry=False) if final else failure)
 
     return act
+
+
+def failing_until(status: int, words: str) -> Act:
+    """The wait is told as a date, beside the date it is now."""
+
+    def act(incident: Incident) -> Timeline:
+        told = _refused(incident, Failure(kind=_kind(status), message=words, status=status))
+        until = incident.now + _seconds(incident, WAIT_SECONDS)
+        dates = (("date", _date(incident.now)), ("retry-after", _date(until)))
+        return replace(told, headers=(*told.headers, *dates))
+
+    return act
+
+
+def _kind(status: int) -> FailureKind:
+    kinds: dict[int, FailureKind] = {429: "rate_limited", 500: "server"}
+    return kinds.get(status, "overloaded")
+
+
+def _date(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%a, %d %b %Y %H:%M:%S GMT")
 
 
 def quota(incident: Incident) -> Timeline:
@@ -91,7 +116,17 @@ def overloaded_in_stream(incident: Incident) -> Timeline | None:
     if not incident.streamed:
         return None
     frames = incident.spoken.frames
-    return incident.of(*frames[: max(1, len(frames) // 2)], _in_band(incident))
+    failure = Failure(kind="overloaded", message="Overloaded")
+    return incident.of(*frames[: max(1, len(frames) // 2)], _in_band(incident, failure))
+
+
+def overflow_in_stream(incident: Incident) -> Timeline | None:
+    """The stream has begun when somebody notices that the prompt is too long."""
+    if not incident.streamed:
+        return None
+    too_long = rules_of(incident.codec.family)[-1]
+    failure = Failure(kind=too_long.kind, message=too_long.says, code=too_long.type)
+    return incident.of(incident.spoken.frames[0], _in_band(incident, failure))
 
 
 def reset(incident: Incident) -> Timeline:
@@ -262,9 +297,8 @@ def _refused(incident: Incident, failure: Failure) -> Timeline:
     return Timeline(status=spoken.status, headers=spoken.headers, beats=spoken.frames)
 
 
-def _in_band(incident: Incident) -> bytes:
+def _in_band(incident: Incident, failure: Failure) -> bytes:
     """An error as it is said in the middle of a stream of this framing."""
-    failure = Failure(kind="overloaded", message="Overloaded")
     spoken = incident.codec.speak_failure(failure)
     body = b"".join(spoken.frames)
     if not incident.sse:

@@ -64,6 +64,8 @@ class Rule(Value):
     type: str = ""
     """The provider's own word for the kind of error."""
     kind: FailureKind = "invalid"
+    param: str = ""
+    """Which field is at fault, where the provider tells that apart from the message; with blanks."""
     also: tuple[tuple[Asked, str], ...] = ()
     """Further examples, mostly where a limit lies: what each is told, nothing when it passes."""
 
@@ -71,6 +73,7 @@ class Rule(Value):
 class Violation(Value):
     rule: Rule
     message: str
+    param: str = ""
 
     @property
     def failure(self) -> Failure:
@@ -82,7 +85,8 @@ def check(rules: Sequence[Rule], asked: Asked) -> Violation | None:
     for rule in rules:
         found = rule.find(asked)
         if found is not None:
-            return Violation(rule=rule, message=rule.wording.format(**found))
+            message, param = rule.wording.format(**found), rule.param.format(**found)
+            return Violation(rule=rule, message=message, param=param)
     return None
 
 
@@ -116,6 +120,7 @@ def rules_of(family: str, profile: str = "") -> tuple[Rule, ...]:
     chosen = manners.get(profile, profiles_of(family)[0])
     rules: tuple[Rule, ...] = table.RULES
     length: tuple[Rule, ...] = limits.RULES if limits is not None else ()
+    length = getattr(limits, "BY_PROFILE", {}).get(chosen.name, length)
     return (*(rule for rule in rules if chosen.has(rule.id)), *length)
 
 

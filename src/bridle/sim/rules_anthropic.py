@@ -12,12 +12,26 @@ from msgspec.structs import replace
 
 from ._rules_anthropic_compaction import COMPACTION_RULES
 from ._rules_anthropic_demand import DEMAND_RULES
+from ._rules_anthropic_fields import FIELD_RULES, PREVIEW_RULES
 from ._rules_anthropic_marks import MARK_RULES
 from ._rules_anthropic_messages import MESSAGE_RULES
 from ._rules_anthropic_models import MODEL_RULES
-from ._rules_anthropic_shape import NEW_VERSION, OLD_VERSION, PREFILLS, asked, field, rule, to, under, version
+from ._rules_anthropic_shape import (
+    NEW_VERSION,
+    OLD_VERSION,
+    PREFILLS,
+    asked,
+    rule,
+    under,
+    version,
+)
+from ._rules_anthropic_system import SYSTEM_RULES
 from ._rules_anthropic_tools import TOOL_RULES
-from .rules import Asked, Found, Rule
+from ._rules_reading import (
+    field,
+    to,
+)
+from .rules import Asked, Found
 
 BODY_BYTES_MAX = 32 * 1024 * 1024
 VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
@@ -34,14 +48,6 @@ FIELDS = frozenset(
     }
 )  # fmt: skip
 """Everything a request may say, under any version and in any preview, here or in another cloud."""
-SPARED = {"model": ("/models/", "/model/"), "max_tokens": ("/count_tokens",)}
-"""What need not be said where: other clouds have the model in the path, and counting takes no limit."""
-ELSEWHERE = {
-    "/v1/messages/count_tokens": ("max_tokens",),
-    "/v1/publishers/anthropic/models/some-model:rawPredict": ("model",),
-    "/model/some-model/invoke": ("model",),
-}
-"""Other places where requests of this wire go, and what they do not have to say there."""
 
 
 def _too_large(request: Asked) -> Found | None:
@@ -77,25 +83,6 @@ def _too_much_output(request: Asked) -> Found | None:
     if abilities is None or not isinstance(wanted, int) or wanted <= abilities.output_tokens:
         return None
     return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
-
-
-def _spared(request: Asked, name: str) -> bool:
-    return any(place in request.path for place in SPARED.get(name, ()))
-
-
-def _required(name: str, evidence: str) -> Rule:
-    return rule(
-        f"{name.replace('_', '-')}-required",
-        lambda request: None if field(request, name) is not None or _spared(request, name) else {},
-        f"{name}: Field required",
-        evidence=evidence,
-        passes=asked(),
-        offends=asked(**{name: None}),
-        also=tuple(
-            (replace(asked(**{name: None}), path=path), "" if name in spared else f"{name}: Field required")
-            for path, spared in ELSEWHERE.items()
-        ),
-    )
 
 
 def _with(*names: str) -> Asked:
@@ -156,7 +143,20 @@ ENVELOPE_RULES = (
         offends=replace(asked(), malformed="no low surrogate in string: line 1 column 9 (char 8)"),
         says="The request body is not valid JSON: no low surrogate in string: line 1 column 9 (char 8)",
     ),
-    _required("model", "F"),
+    *FIELD_RULES,
+    rule(
+        "fields",
+        _unknown_field,
+        "{name}: Extra inputs are not permitted",
+        evidence="S",
+        passes=asked(metadata={"user_id": "u"}),
+        offends=asked(max_completion_tokens=4096),
+        says="max_completion_tokens: Extra inputs are not permitted",
+    ),
+    *PREVIEW_RULES,
+)
+
+SENSE_RULES = (
     replace(
         rule(
             "model-known",
@@ -171,7 +171,6 @@ ENVELOPE_RULES = (
         type="not_found_error",
         kind="not_found",
     ),
-    _required("max_tokens", "S"),
     rule(
         "max-tokens-limit",
         _too_much_output,
@@ -181,23 +180,15 @@ ENVELOPE_RULES = (
         offends=to(PREFILLS, asked(max_tokens=64_001)),
         says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
     ),
-    _required("messages", "F"),
-    rule(
-        "fields",
-        _unknown_field,
-        "{name}: Extra inputs are not permitted",
-        evidence="S",
-        passes=asked(metadata={"user_id": "u"}),
-        offends=asked(max_completion_tokens=4096),
-        says="max_completion_tokens: Extra inputs are not permitted",
-    ),
 )
 
 RULES = (
     *ENVELOPE_RULES,
+    *SENSE_RULES,
     *DEMAND_RULES,
     *COMPACTION_RULES,
     *TOOL_RULES,
+    *SYSTEM_RULES,
     *MESSAGE_RULES,
     *MARK_RULES,
     *MODEL_RULES,

@@ -19,6 +19,9 @@ from ._rules_bedrock_converse_shape import (
     inference,
     offering,
     rule,
+)
+from ._rules_bedrock_converse_types import TYPE_RULES
+from ._rules_reading import (
     to,
 )
 from .rules import Asked, Found
@@ -100,4 +103,4 @@ SENSE_RULES = (
     ),
 )
 
-RULES = (*ENVELOPE_RULES, *FIELD_RULES, *MESSAGE_RULES, *MEDIA_RULES, *SENSE_RULES, *MODEL_RULES)
+RULES = (*ENVELOPE_RULES, *TYPE_RULES, *FIELD_RULES, *MESSAGE_RULES, *MEDIA_RULES, *SENSE_RULES, *MODEL_RULES)

@@ -14,6 +14,7 @@ import re
 from msgspec.structs import replace
 
 from ._rules_gemini_contents import CONTENT_RULES
+from ._rules_gemini_fields import FIELD_RULES
 from ._rules_gemini_schemas import SCHEMA_RULES
 from ._rules_gemini_shape import (
     BUDGETS,
@@ -27,9 +28,11 @@ from ._rules_gemini_shape import (
     rule,
     snake,
     thinking,
-    to,
 )
 from ._rules_gemini_tools import TOOL_RULES
+from ._rules_reading import (
+    to,
+)
 from .rules import Asked, Found
 
 FIELDS = [
@@ -149,6 +152,9 @@ ENVELOPE_RULES = (
         offends=asked(messages=[]),
         says='Invalid JSON payload received. Unknown name "messages": Cannot find field.',
     ),
+)
+
+ADDRESS_RULES = (
     rule(
         "model-name",
         _model_format,
@@ -264,4 +270,12 @@ CONFIG_RULES = (
     ),
 )
 
-RULES = (*ENVELOPE_RULES, *SCHEMA_RULES, *TOOL_RULES, *CONTENT_RULES, *CONFIG_RULES)
+RULES = (
+    *ENVELOPE_RULES,
+    *FIELD_RULES,
+    *ADDRESS_RULES,
+    *SCHEMA_RULES,
+    *TOOL_RULES,
+    *CONTENT_RULES,
+    *CONFIG_RULES,
+)

@@ -12,10 +12,26 @@ from ._rules_openai_chat_local import LOCAL_RULES, TEMPLATE_RULES
 from ._rules_openai_chat_messages import MESSAGE_RULES, TALK_RULES
 from ._rules_openai_chat_others import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from ._rules_openai_chat_settings import MODEL_RULES, SETTING_RULES
-from ._rules_openai_chat_shape import asked, text, to, tool, user
+from ._rules_openai_chat_shape import (
+    SHAPES,
+    asked,
+    text,
+    tool,
+    user,
+)
 from ._rules_openai_chat_tools import FORMAT_RULES, TOOL_RULES
 from ._rules_openai_prompts import prompt_rules
-from ._rules_openai_shape import Block, Example, field, known, required, rule
+from ._rules_openai_shape import (
+    rule,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    to,
+)
+from ._rules_shapes import (
+    Row,
+)
 from .profiles import ALTERNATION, COMPATIBLE, FIRST_PARTY, LOCAL, MUST_ECHO, SHORT_IDS, STRIP, Profile
 from .rules import Asked, Found, Rule
 
@@ -89,20 +105,18 @@ ENVELOPE_RULES = (
         status=404,
         kind="not_found",
     ),
-    required(
-        "messages-required",
+    SHAPES.required(
         "messages",
-        Example(asked(), asked(messages=None), "Missing required parameter: 'messages'."),
+        asked(),
+        Row(id="messages-required", evidence="S", says="Missing required parameter: 'messages'."),
+        refuses=asked(messages=None),
     ),
-    known(
-        "fields",
+    SHAPES.known(
         "",
         FIELDS,
-        Example(
-            asked(store=False, seed=1, user="u", tools=[tool()], messages=[user("Hello")]),
-            asked(top_k=5),
-            "Unknown parameter: 'top_k'.",
-        ),
+        asked(store=False, seed=1, user="u", tools=[tool()], messages=[user("Hello")]),
+        asked(top_k=5),
+        Row(id="fields", evidence="S", says="Unknown parameter: 'top_k'."),
     ),
 )
 
@@ -113,15 +127,15 @@ def _marked(who: str, point: Block) -> Asked:
 
 
 PROMPT_RULES = prompt_rules(
-    asked, _marked, ("messages[].content[]",), ("mode", "ttl"), ("30m",), by_model=True
+    SHAPES, _marked, ("messages[].content[]",), ("mode", "ttl"), ("30m",), by_model=True
 )
 
 OWN = (
     *ENVELOPE_RULES,
     *MESSAGE_RULES,
-    *TOOL_RULES,
     *SETTING_RULES,
     *PROMPT_RULES,
+    *TOOL_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
     *TALK_RULES,

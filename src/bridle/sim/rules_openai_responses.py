@@ -14,18 +14,30 @@ from ._rules_openai_prompts import prompt_rules
 from ._rules_openai_responses_compaction import COMPACTION_RULES
 from ._rules_openai_responses_items import ITEM_RULES
 from ._rules_openai_responses_settings import SETTING_RULES
-from ._rules_openai_responses_shape import PLAIN, asked, call, effort, output, reasons, text, to, user
+from ._rules_openai_responses_shape import (
+    PLAIN,
+    SHAPES,
+    asked,
+    call,
+    effort,
+    output,
+    reasons,
+    text,
+    user,
+)
 from ._rules_openai_responses_talk import TALK_RULES
 from ._rules_openai_responses_tools import FORMAT_RULES, TOOL_RULES
 from ._rules_openai_shape import (
-    Block,
-    Example,
-    field,
-    known,
-    listing,
-    required,
     rule,
-    typed,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    to,
+)
+from ._rules_shapes import (
+    Row,
+    listing,
 )
 from .rules import Asked, Found
 
@@ -107,22 +119,24 @@ ENVELOPE_RULES = (
         passes=asked(),
         offends=replace(asked(), malformed="Expecting value: line 1 column 1 (char 0)"),
     ),
-    required(
-        "model-required",
+    SHAPES.required(
         "model",
-        Example(
-            asked(),
-            asked(model=None),
-            "Missing required parameter: 'model'.",
+        asked(),
+        Row(
+            id="model-required",
+            only=lambda body: "prompt" not in body,
+            evidence="S",
+            says="Missing required parameter: 'model'.",
             also=((asked(model=None, input=None, prompt={"id": "pmpt_1"}), ""),),
         ),
-        which=lambda body: "prompt" not in body,
+        refuses=asked(model=None),
     ),
     replace(
         rule(
             "model-known",
             _unknown_model,
             "The requested model '{model}' does not exist.",
+            param="model",
             evidence="S",
             passes=asked(),
             offends=to(None, asked(model="no-such-model")),
@@ -145,15 +159,12 @@ ENVELOPE_RULES = (
         " information: https://platform.openai.com/docs/quickstart?api-mode=responses.",
         code="unsupported_parameter",
     ),
-    known(
-        "fields",
+    SHAPES.known(
         "",
         FIELDS,
-        Example(
-            asked(store=False, include=["reasoning.encrypted_content"]),
-            asked(stop=["END"]),
-            "Unknown parameter: 'stop'.",
-        ),
+        asked(store=False, include=["reasoning.encrypted_content"]),
+        asked(stop=["END"]),
+        Row(id="fields", evidence="S", says="Unknown parameter: 'stop'."),
     ),
     rule(
         "input-required",
@@ -164,30 +175,29 @@ ENVELOPE_RULES = (
         offends=asked(input=None, instructions="Be brief."),
         code="missing_required_parameter",
     ),
-    typed(
-        "input-type",
+    SHAPES.typed(
         "input",
-        ("a string", "an array", "null"),
-        "one of an array of objects or string",
-        Example(
-            asked(input=[user("Hello")]),
-            asked(input=7),
-            "Invalid type for 'input': expected one of an array of objects or string,"
+        "string|array|null",
+        asked(input=[user("Hello")]),
+        asked(input=7),
+        Row(
+            id="input-type",
+            evidence="F",
+            says="Invalid type for 'input': expected one of an array of objects or string,"
             " but got an integer instead.",
         ),
-        evidence="F",
+        expected="one of an array of objects or string",
     ),
-    typed(
-        "item-type",
+    SHAPES.typed(
         "input[]",
-        ("an object",),
-        "an object",
-        Example(
-            asked(input=[user("Hello")]),
-            asked(input=["Hello"]),
-            "Invalid type for 'input[0]': expected an object, but got a string instead.",
+        "object",
+        asked(input=[user("Hello")]),
+        asked(input=["Hello"]),
+        Row(
+            id="item-type",
+            evidence="F",
+            says="Invalid type for 'input[0]': expected an object, but got a string instead.",
         ),
-        evidence="F",
     ),
 )
 
@@ -196,6 +206,7 @@ MODEL_RULES = (
         "temperature-model",
         _temperature,
         "Unsupported parameter: 'temperature' is not supported with this model.",
+        param="temperature",
         evidence="S",
         models="that take no sampling, while they reason",
         passes=asked(temperature=1),
@@ -209,6 +220,7 @@ MODEL_RULES = (
         "top-p-model",
         _top_p,
         "Unsupported parameter: 'top_p' is not supported with this model.",
+        param="top_p",
         evidence="S",
         models="that take no sampling, while they reason",
         passes=to(PLAIN, asked(top_p=0.5)),
@@ -219,6 +231,7 @@ MODEL_RULES = (
         "logprobs-model",
         _logprobs,
         "logprobs are not supported with reasoning models.",
+        param="top_logprobs",
         evidence="S",
         models="that reason",
         passes=to(PLAIN, asked(top_logprobs=5)),
@@ -230,6 +243,7 @@ MODEL_RULES = (
         "effort-model",
         _no_effort,
         "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        param="reasoning.effort",
         evidence="S",
         models="without efforts",
         passes=asked(reasoning={"effort": "low"}),
@@ -242,6 +256,7 @@ MODEL_RULES = (
         _bad_effort,
         "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are:"
         " {efforts}.",
+        param="reasoning.effort",
         evidence="S",
         models="with efforts",
         passes=asked(reasoning={"effort": "none"}),
@@ -266,7 +281,7 @@ def _marked(who: str, point: Block) -> Asked:
 
 OPTIONS = ("mode", "ttl", "prewarm", "comparison_response_id")
 PROMPT_RULES = prompt_rules(
-    asked, _marked, ("input[].content[]", "input[].output[]"), OPTIONS, ("30m", "12h")
+    SHAPES, _marked, ("input[].content[]", "input[].output[]"), OPTIONS, ("30m", "12h")
 )
 
 RULES = (

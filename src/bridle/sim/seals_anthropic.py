@@ -15,20 +15,22 @@ from ..values.parts import Opaque, Reasoning
 from ._rules_anthropic_compaction import COMPACTION, ON_DEMAND, is_summary, under_preview
 from ._rules_anthropic_shape import (
     NEWEST,
-    Block,
     asked,
     assistant,
     blocks,
-    field,
-    mapping,
     messages,
     placed_blocks,
     rule,
     text,
     thinking_type,
-    to,
     tools,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    mapping,
+    to,
 )
 from ._seals_thoughts import (
     FORGED,

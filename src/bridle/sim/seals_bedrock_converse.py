@@ -10,19 +10,21 @@ from ..values.parts import Reasoning
 from ._rules_bedrock_converse_shape import (
     MODEL_SAYS,
     NEWEST,
-    Block,
     asked,
     assistant,
     blocks,
-    field,
-    listed,
-    mapping,
     messages,
     more,
     rule,
-    to,
     tools,
     user,
+)
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
+    to,
 )
 from ._seals_thoughts import (
     FORGED,

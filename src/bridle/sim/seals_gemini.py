@@ -14,7 +14,6 @@ from ..values.message import Reply
 from ..values.parts import Part, Text, ToolCall
 from ._rules_gemini_shape import (
     BUDGETS,
-    Block,
     asked,
     asked_of,
     contents,
@@ -24,9 +23,12 @@ from ._rules_gemini_shape import (
     parts,
     response,
     rule,
-    to,
     tool,
     user,
+)
+from ._rules_reading import (
+    Block,
+    to,
 )
 from .rules import Asked, Found, Rule
 from .seals import opened, seal, trace

@@ -63,7 +63,8 @@ class _Server(web.Server):
     """Some clients name themselves twice, which providers do not mind and the parser refuses to read."""
 
     def __call__(self) -> web.RequestHandler:
-        return _Handler(self, loop=self._loop, **self._kwargs)
+        # What cannot be unpacked is refused in the words of whoever was asked, not of the parser.
+        return _Handler(self, loop=self._loop, auto_decompress=False, **self._kwargs)
 
 
 class _Handler(web.RequestHandler):

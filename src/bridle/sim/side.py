@@ -2,19 +2,23 @@
 
 Each family has its own file (`side_<family>.py`) with a table of doors; a family without
 one has none.  It may also say how a request that leans on something kept is filled in
-before it is read, how the answer is dressed for the one who asked, and what is kept of it.
+before it is read, how the answer is dressed for the one who asked, what is kept of it, and how
+somebody is told who came to the wrong place.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from ..ports.codec import HttpReply
+from ..ports.transport import Cut, Pause, Timeline
 from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
@@ -22,6 +26,8 @@ from ..values.value import Value
 from .keeping import Keeping
 
 PREFIX = "side_"
+BAD, NOT_FOUND = 400, 404
+UNNAMED = b'"request_id":null'
 Json = dict[str, object]
 
 
@@ -73,10 +79,23 @@ def _as_it_is(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, 
     return reply
 
 
+def _unblamed(reply: HttpReply, param: str) -> HttpReply:
+    return reply
+
+
 class Side(Value):
     """Everything of a family but its main endpoint."""
 
     doors: tuple[Door, ...] = ()
+    home: Callable[[str, Mapping[str, str]], bool] = lambda path, headers: False
+    """Whether somebody with this path and these headers meant to come here."""
+    lost: str = "Not Found"
+    """What is said of an address at which nobody is; `{method}` and `{path}` are known."""
+    lost_code: str = ""
+    stamp: str = ""
+    """The header with the name of an exchange that went wrong."""
+    blamed: Callable[[HttpReply, str], HttpReply] = _unblamed
+    """A refusal with the name of the field at fault, where that is told apart from the words."""
     unfolded: Callable[[Keeping, Mapping[str, object], Caller], "Mapping[str, object] | Failure"] | None = (
         None
     )
@@ -110,6 +129,40 @@ def find_door(
                 caught = {name: value for name, value in found.groupdict().items() if value is not None}
                 return family, door, caught
     return None
+
+
+def lost(families: tuple[str, ...], method: str, url: str, headers: Mapping[str, str]) -> tuple[str, Failure]:
+    """Whose words somebody gets at an address where nobody is, and the words."""
+    path = urlsplit(url).path
+    at_home = (family for family in families if side_of(family).home(path, headers))
+    family = next(at_home, families[-1])
+    side = side_of(family)
+    message = side.lost.format(method=method, path=path)
+    return family, Failure(kind="not_found", message=message, status=NOT_FOUND, code=side.lost_code)
+
+
+def stamped(family: str, answer: Timeline, asked: bytes) -> Timeline:
+    """A refusal with a name, which people quote to whoever is to help them; the same asked, the same name."""
+    header = side_of(family).stamp
+    if not header or answer.status < BAD:
+        return answer
+    name = f"req_{blake2b(asked, digest_size=12).hexdigest()}"
+    named = b'"request_id":"%b"' % name.encode()
+    beats: tuple[bytes | Pause | Cut, ...] = tuple(
+        beat.replace(UNNAMED, named) if isinstance(beat, bytes) else beat for beat in answer.beats
+    )
+    return replace(answer, headers=(*answer.headers, (header, name)), beats=beats)
+
+
+def page(
+    items: Sequence[Json], query: Mapping[str, str], *, default: int, most: int, after: str = "after"
+) -> tuple[list[Json], bool]:
+    """The items that were asked for, from behind the one named, and whether there are more."""
+    ids = [item.get("id") for item in items]
+    start = ids.index(query[after]) + 1 if query.get(after) in ids else 0
+    limit = query.get("limit", "")
+    size = min(int(limit), most) if limit.isdigit() and int(limit) else default
+    return list(items[start : start + size]), start + size < len(items)
 
 
 def query_of(url: str) -> Mapping[str, str]:

@@ -5,7 +5,7 @@ import re
 from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
-from .side import Door, House, Json, Knock, Side
+from .side import Door, House, Json, Knock, Side, page
 
 COUNTED_WITH_TOKENS = 4_096
 """Counting takes no `max_tokens`, which the rules of messages ask for."""
@@ -26,16 +26,12 @@ def count(house: House, knock: Knock) -> Json | Failure:
 
 def models(house: House, knock: Knock) -> Json:
     listed = [_about(model) for model in house.models_of(*FAMILIES)]
-    names = [str(model["id"]) for model in listed]
-    start = names.index(knock.query["after_id"]) + 1 if knock.query.get("after_id") in names else 0
-    limit = knock.query.get("limit", "")
-    size = min(int(limit), PAGE_MAX) if limit.isdigit() and int(limit) else PAGE_DEFAULT
-    page = listed[start : start + size]
+    found, more = page(listed, knock.query, default=PAGE_DEFAULT, most=PAGE_MAX, after="after_id")
     return {
-        "data": page,
-        "has_more": start + size < len(listed),
-        "first_id": page[0]["id"] if page else None,
-        "last_id": page[-1]["id"] if page else None,
+        "data": found,
+        "has_more": more,
+        "first_id": found[0]["id"] if found else None,
+        "last_id": found[-1]["id"] if found else None,
     }
 
 
@@ -82,4 +78,8 @@ DOORS = (
     Door(method="GET", pattern=re.compile(r".*/models/(?P<model>[^/:]+)"), open=model, header=VERSION),
 )
 
-SIDE = Side(doors=DOORS)
+SIDE = Side(
+    doors=DOORS,
+    home=lambda path, headers: VERSION in headers or "/messages" in path,
+    stamp="request-id",
+)

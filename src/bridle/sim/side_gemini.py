@@ -14,7 +14,7 @@ from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
 from ._side_gemini_named import create, drop, every, named_tokens, prolong, show, unfolded
-from .side import Door, House, Json, Knock, Side
+from .side import Door, House, Json, Knock, Side, page
 
 KEY = "x-goog-api-key"
 SSE_DATA = b"data: "
@@ -22,6 +22,7 @@ METHODS = ("generateContent", "countTokens")
 NAMING = "createCachedContent"
 FAMILIES = ("gemini",)
 ONE_KEPT = r".*/v1beta\w*/cachedContents/(?P<id>[^/:]+)"
+PAGE_DEFAULT, PAGE_MAX = 50, 1000
 
 
 def count(house: House, knock: Knock) -> Json | Failure:
@@ -36,7 +37,16 @@ def count(house: House, knock: Knock) -> Json | Failure:
 
 
 def models(house: House, knock: Knock) -> Json:
-    return {"models": [_about(model) for model in house.models_of(*FAMILIES)]}
+    """A page at a time; the name of the last one leads to the next."""
+    listed = [{"id": model.id, **_about(model)} for model in house.models_of(*FAMILIES)]
+    asked = {"limit": knock.query.get("pageSize", ""), "after": knock.query.get("pageToken", "")}
+    found, more = page(listed, asked, default=PAGE_DEFAULT, most=PAGE_MAX)
+    onward: Json = {"nextPageToken": found[-1]["id"]} if more else {}
+    return {"models": [_without_id(each) for each in found], **onward}
+
+
+def _without_id(about: Json) -> Json:
+    return {name: value for name, value in about.items() if name != "id"}
 
 
 def model(house: House, knock: Knock) -> Json | Failure:
@@ -86,4 +96,11 @@ DOORS = (
     Door(method="GET", pattern=re.compile(r".*/v1/models/(?P<model>[^/:]+)"), open=model, header=KEY),
 )
 
-SIDE = Side(doors=DOORS, unfolded=unfolded, dressed=dressed, named_tokens=named_tokens)
+SIDE = Side(
+    doors=DOORS,
+    unfolded=unfolded,
+    dressed=dressed,
+    named_tokens=named_tokens,
+    home=lambda path, headers: KEY in headers or "/v1beta" in path,
+    lost="Method not found.",
+)

@@ -13,8 +13,10 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
+from ._side_openai import LOST, STAMP, blamed, padded, padding_wanted
 from .side import Door, House, Json, Knock, Side
 
+SPOKEN = b'"delta":'
 COUNTS_ONLY = b'"choices":[],'
 CREATED = 1_767_225_600
 FAMILIES = (
@@ -37,11 +39,14 @@ def model(house: House, knock: Knock) -> Json | Failure:
 
 
 def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
-    options = body.get("stream_options")
-    if isinstance(options, dict) and options.get("include_usage"):
+    if len(reply.frames) == 1:
         return reply
-    frames = tuple(frame for frame in reply.frames if COUNTS_ONLY not in frame)
-    return replace(reply, frames=frames) if len(reply.frames) > 1 else reply
+    options = body.get("stream_options")
+    counts = isinstance(options, dict) and options.get("include_usage")
+    frames = [frame for frame in reply.frames if counts or COUNTS_ONLY not in frame]
+    if padding_wanted(body):
+        frames = [padded(frame) if SPOKEN in frame else frame for frame in frames]
+    return replace(reply, frames=tuple(frames))
 
 
 def _about(model: Model) -> Json:
@@ -53,4 +58,10 @@ DOORS = (
     Door(method="GET", pattern=re.compile(r".*/models/(?P<model>.+)"), open=model),
 )
 
-SIDE = Side(doors=DOORS, dressed=dressed)
+SIDE = Side(
+    doors=DOORS,
+    dressed=dressed,
+    lost=LOST,
+    stamp=STAMP,
+    blamed=blamed,
+)

@@ -16,10 +16,13 @@ from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.request import Request
 from ._rules_openai_responses_talk import PREFIXES
+from ._rules_openai_shape import INVALID
+from ._side_openai import LOST, STAMP, blamed, padded, padding_wanted
 from ._side_openai_conversations import (
     CONVERSATION_DOORS,
     conversation_of,
     listed,
+    listing,
     no_conversation,
     prefix_of,
 )
@@ -42,6 +45,7 @@ PIECES = (
     (b"custom_tool_call", PREFIXES["custom_tool_call"]),
 )
 """Words in the names of events, and how the ids of the items begin that they are about."""
+SPOKEN = re.compile(rb"event: response\.\w+\.delta\n")
 TOLD = (b"event: response.created\n", b"event: response.in_progress\n")
 ENDS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
@@ -82,7 +86,10 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
             return reply
         return replace(reply, frames=(msgspec.json.encode({**_named(whole), **echo}),))
     name = str((_told_in(reply.frames[0]) or {}).get("id"))
-    return replace(reply, frames=tuple(_echoing(frame, echo, name) for frame in reply.frames))
+    frames = [_echoing(frame, echo, name) for frame in reply.frames]
+    if padding_wanted(body):
+        frames = [padded(frame) if SPOKEN.match(frame) else frame for frame in frames]
+    return replace(reply, frames=tuple(frames))
 
 
 def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None:
@@ -141,9 +148,7 @@ def given_items(house: House, knock: Knock) -> Json | Failure:
     items = [*found.before, *found.given]
     if knock.query.get("order", "desc") == "desc":
         items.reverse()
-    ids = [item.get("id") for item in items]
-    first, last = (ids[0], ids[-1]) if ids else (None, None)
-    return {"object": "list", "data": items, "first_id": first, "last_id": last, "has_more": False}
+    return listing(items, knock.query)
 
 
 def _filled(body: Mapping[str, object], before: Sequence[Json], leans_on: str) -> Json:
@@ -223,4 +228,14 @@ DOORS = (
     *CONVERSATION_DOORS,
 )
 
-SIDE = Side(doors=DOORS, unfolded=unfolded, dressed=dressed, kept=kept)
+SIDE = Side(
+    doors=DOORS,
+    unfolded=unfolded,
+    dressed=dressed,
+    kept=kept,
+    home=lambda path, headers: path.startswith("/v1/"),
+    lost=LOST,
+    lost_code=INVALID,
+    stamp=STAMP,
+    blamed=blamed,
+)

@@ -38,10 +38,11 @@ from .cache import Cache, Layout
 from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
+from .manners import in_the_manner_of
 from .prompt import reader_of
-from .rules import profile_names
+from .rules import check, profile_names, rules_of
 from .seals import sealed
-from .side import Caller, House, Knock, find_door, plain, query_of, side_of
+from .side import Caller, House, Knock, find_door, lost, plain, query_of, side_of, stamped
 from .summary import weighed
 from .telling import Diary, Told, retold, teller_of
 from .tokens import prompt_tokens
@@ -49,6 +50,8 @@ from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
 OK = 200
 METHOD = "POST"
+UNREAD = "json"
+"""The rule about bodies that are not JSON, in every family."""
 WRONG_METHOD = Failure(kind="invalid", message="Method Not Allowed", status=405)
 """Nobody's main endpoint is asked in any other way."""
 REFUSALS_MAX = 1_000
@@ -121,17 +124,18 @@ class Simulator:
 
     def _answer(self, outgoing: Outgoing) -> tuple[str, Timeline]:
         heard = hear(outgoing)
+        family = heard.codec.family
         try:
-            return heard.codec.family, self._attend(outgoing, heard)
+            return family, stamped(family, self._attend(outgoing, heard), outgoing.body)
         except MisuseError as error:
             self._mishaps.append(str(error))
             failure = Failure(kind="invalid", message=f"simulator: {error}", status=400, should_retry=False)
-            return heard.codec.family, _whole(heard.codec.speak_failure(failure))
+            return family, _whole(heard.codec.speak_failure(failure))
 
     def _attend(self, outgoing: Outgoing, heard: Heard) -> Timeline:
         request = heard.request
         if isinstance(request, Failure) and request.kind == "not_found":
-            return self._aside(outgoing, heard, request)
+            return self._aside(outgoing, heard)
         if outgoing.method != METHOD:
             return self._refuse(heard, WRONG_METHOD)
         body = heard.asked.body
@@ -145,18 +149,24 @@ class Simulator:
                 heard = hear(replace(outgoing, body=msgspec.json.encode(whole)))
         violation = objection(heard, self.profile) if self.strict else None
         if violation is not None:
-            return self._refuse(heard, violation.failure, violation.rule.id)
+            return self._refuse(heard, violation.failure, violation.rule.id, violation.param)
         if isinstance(heard.request, Failure):
             return self._refuse(heard, heard.request)
         return self._reply(heard, heard.request, outgoing, body)
 
-    def _aside(self, outgoing: Outgoing, heard: Heard, otherwise: Failure) -> Timeline:
+    def _aside(self, outgoing: Outgoing, heard: Heard) -> Timeline:
         """What is asked of the provider beside the main thing."""
         families, headers = families_at(outgoing.url), heard.asked.headers
         found = find_door(families, outgoing.method, outgoing.url, headers)
         if found is None:
-            return self._refuse(heard, otherwise)
+            family, failure = lost(families, outgoing.method, outgoing.url, headers)
+            return self._refuse(replace(heard, codec=load(family)), failure)
         family, door, caught = found
+        if outgoing.body and heard.asked.malformed:
+            unread = [rule for rule in rules_of(family) if rule.id == UNREAD]
+            violation = check(unread, heard.asked)
+            assert violation is not None
+            return self._refuse(replace(heard, codec=load(family)), violation.failure, UNREAD)
 
         def read(path: str, body: dict[str, object], headers: Mapping[str, str]) -> Request | Failure:
             main = Outgoing(
@@ -191,14 +201,15 @@ class Simulator:
             return self._refuse(replace(heard, codec=load(family)), opened)
         return _whole(opened if isinstance(opened, HttpReply) else plain(opened))
 
-    def _refuse(self, heard: Heard, failure: Failure, rule: str = "") -> Timeline:
+    def _refuse(self, heard: Heard, failure: Failure, rule: str = "", param: str = "") -> Timeline:
         refusal = Refusal(
             family=heard.codec.family, rule=rule, message=failure.message, path=heard.asked.path
         )
         sys.audit("bridle.refused", refusal, heard.asked.body)
         self.refusals.append(refusal)
         del self.refusals[:-REFUSALS_MAX]
-        return _whole(heard.codec.speak_failure(failure))
+        spoken = heard.codec.speak_failure(failure)
+        return _whole(side_of(heard.codec.family).blamed(spoken, param))
 
     def _reply(
         self, heard: Heard, request: Request, outgoing: Outgoing, body: Mapping[str, object]
@@ -211,10 +222,19 @@ class Simulator:
             return _whole(heard.codec.speak_failure(trouble))
         side = side_of(heard.codec.family)
         layout, named = self._laid_out(heard, request), side.named_tokens(self.keeping, body)
+        said = in_the_manner_of(self.profile or heard.manners, heard.asked, decided.reply)
+        decided = replace(decided, reply=said)
         reply, spoken = self._spoken(heard, request, decided, layout, named)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
-            Incident(codec=heard.codec, request=request, reply=reply, spoken=spoken, chance=Random(self.seed))
+            Incident(
+                codec=heard.codec,
+                request=request,
+                reply=reply,
+                spoken=spoken,
+                chance=Random(self.seed),
+                now=self.clock.now(),
+            )
         )
         if layout is not None and not named and (struck is None or struck.status == OK):
             # Only an answer that begins has its prompt cached.

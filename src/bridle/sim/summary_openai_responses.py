@@ -11,7 +11,12 @@ import msgspec
 from ..values.parts import Opaque
 from ._rules_openai_responses_compaction import TRIGGER
 from ._rules_openai_responses_shape import items
-from ._rules_openai_shape import Block, field, listed, mapping
+from ._rules_reading import (
+    Block,
+    field,
+    listed,
+    mapping,
+)
 from .rules import Asked
 from .seals import trace
 from .seals_openai_responses import summary_of, words_in

@@ -36,5 +36,6 @@ RULES = (
         says=_WORDING,
         type="context_length_exceeded",
         kind="context",
+        param="input",
     ),
 )

@@ -1,0 +1,37 @@
+"""What both of this provider's wires have beside their main endpoints: blame, names of exchanges, padding.
+
+Pieces of a stream are padded, so that nobody who only sees how long they are can guess the words.  It is
+meant to be ignored; whoever does not want it says so.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+
+import msgspec
+from msgspec.structs import replace
+
+from ..ports.codec import HttpReply
+
+LOST = "Invalid URL ({method} {path})"
+STAMP = "x-request-id"
+SIZE_STEP = 16
+"""Padded pieces are as long as a multiple of this."""
+
+
+def blamed(reply: HttpReply, param: str) -> HttpReply:
+    """A refusal that names the field at fault."""
+    told = msgspec.json.decode(b"".join(reply.frames), type=dict[str, dict[str, object]])
+    told["error"]["param"] = param or None
+    return replace(reply, frames=(msgspec.json.encode(told),))
+
+
+def padding_wanted(body: Mapping[str, object]) -> bool:
+    options = body.get("stream_options")
+    return not isinstance(options, dict) or options.get("include_obfuscation") is not False
+
+
+def padded(frame: bytes) -> bytes:
+    """A piece of a stream with its padding; what it is made of follows from the piece."""
+    body = frame.rstrip(b"\r\n")
+    filler = blake2b(frame, digest_size=SIZE_STEP).hexdigest()[: SIZE_STEP - len(body) % SIZE_STEP]
+    return b'%b,"obfuscation":"%b"}%b' % (body[:-1], filler.encode(), frame[len(body) :])
