@@ -178,7 +178,6 @@ def test_outputs_of_calls_the_provider_holds_are_kept():
 @pytest.mark.parametrize(
     ("path", "body", "status"),
     [
-        ("/v1/responses/compact", b'{"model":"m"}', 404),
         ("/v1/responses/resp_1/cancel", b"{}", 404),
         ("/v1/chat/completions", b'{"model":"m"}', 404),
         ("/v1/responses", b"{", 400),

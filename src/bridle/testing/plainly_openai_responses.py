@@ -38,13 +38,16 @@ def told(said: Sequence[Said]) -> Told | None:
     ]
     calls = [_call(item) for item in items if _kind(item) in ("function_call", "custom_tool_call")]
     runnable = calls if status not in _NOT_DONE else []
+    shortened = response.get("object") == "response.compaction"
     usage = response.get("usage")
     return Told(
         text=joined([words(piece.get("text")) + words(piece.get("refusal")) for piece in pieces]),
         reasoning=joined([_thought(item) for item in items if _kind(item) == "reasoning"]),
         calls=tuple(runnable),
         counts=_counts(usage) if isinstance(usage, dict) else {},
-        stop=_stop(
+        stop="paused"
+        if shortened
+        else _stop(
             status,
             reason,
             called=bool(runnable),
