@@ -156,7 +156,7 @@ def evidence(reserved: Reserved, own: Iterable[Record], its: Iterable[Record]) -
         if not asked:
             asked = isinstance(event, e.ModelAsked) and _is(event.reserved, reserved.id)
         elif isinstance(event, e.ModelReplied):
-            return _settled(reserved, event.reply.usage, event.usd, steps=1)
+            return _settled(reserved, event.reply.usage, event.usd, steps=int(not event.summary_of))
         elif isinstance(event, e.ModelFailed | e.RunEnded):
             if event.usage is None:
                 return Settled(id=reserved.id, how="by its log")

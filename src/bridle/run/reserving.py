@@ -7,7 +7,7 @@ else can happen; what was set aside for a call that was never sent is given back
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,6 +25,7 @@ from ..values.delta import Delta
 from ..values.errors import MisuseError
 from ..values.event import RunEnded
 from ..values.message import Reply
+from ..values.pooled import TENANT
 from ..values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
 from .asking import Exchange
 from .inside import Inside, Source
@@ -93,7 +94,7 @@ class Purses:
 
 
 def tenant_pool(tenant: str) -> str:
-    return f"tenant:{tenant}"
+    return f"{TENANT}{tenant}"
 
 
 def check_shared(budget: Budget, tenant: str) -> None:
@@ -145,8 +146,7 @@ class Held:
                 await self._settle((used, paid, int(reply is not None and not self.effect.summary_of)))
 
     async def _settle(self, came_to: Paid) -> None:
-        for hold in self.holds:
-            await hold.settle(came_to)
+        await _each(hold.settle(came_to) for hold in self.holds)
 
 
 @asynccontextmanager
@@ -183,8 +183,19 @@ async def set_aside(
             effect = replace(effect, request=roomed(effect.request, room_left))
         yield Held(state, effect, holds)
     finally:
-        for hold in holds:
-            await hold.release()  # what was not settled was never sent
+        await _each(hold.release() for hold in holds)  # what was not settled was never sent
+
+
+async def _each(closing: Iterable[Coroutine[None, None, None]]) -> None:
+    """All of them, whoever is cancelled or fails on the way: what was spent must not pass for never sent."""
+    troubles: list[BaseException] = []
+    for close in closing:
+        try:
+            await close
+        except BaseException as error:  # noqa: BLE001 - raised below, when all are closed
+            troubles.append(error)
+    if troubles:
+        raise troubles[0]
 
 
 class _Stale(Exception):
@@ -222,5 +233,6 @@ def _fitting(state: State, wanted: Reservation) -> Callable[[Decimal | None, int
     return fit
 
 
-def _order(key: object) -> tuple[int, str]:
-    return (0, "") if isinstance(key, Inside) else (1, str(getattr(key, "name", "")))
+def _order(key: object) -> tuple[int, str, int]:
+    """Two may have one name."""
+    return (0, "", 0) if isinstance(key, Inside) else (1, str(getattr(key, "name", "")), id(key))
