@@ -178,7 +178,7 @@ def _is(reservation: Reservation | None, id_: str) -> bool:
 
 def _settled(reserved: Reserved, usage: Usage, usd: Decimal | None, steps: int) -> Settled:
     """What nobody counted is taken to be all of it."""
-    if not usage.total:
+    if not usage.prompt:
         return Settled(id=reserved.id, amount=reserved.amount, how="presumed")
     dollars = reserved.amount.usd if usd is None else usd
     amount = Amount(usd=dollars, tokens=usage.total, steps=steps)

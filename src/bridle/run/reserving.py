@@ -7,7 +7,7 @@ else can happen; what was set aside for a call that was never sent is given back
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -186,16 +186,13 @@ async def set_aside(
         await _each(hold.release() for hold in holds)  # what was not settled was never sent
 
 
-async def _each(closing: Iterable[Coroutine[None, None, None]]) -> None:
+async def _each(closing: Iterator[Coroutine[None, None, None]]) -> None:
     """All of them, whoever is cancelled or fails on the way: what was spent must not pass for never sent."""
-    troubles: list[BaseException] = []
     for close in closing:
         try:
             await close
-        except BaseException as error:  # noqa: BLE001 - raised below, when all are closed
-            troubles.append(error)
-    if troubles:
-        raise troubles[0]
+        finally:
+            await _each(closing)
 
 
 class _Stale(Exception):
