@@ -107,6 +107,11 @@ def check_shared(budget: Budget, tenant: str) -> None:
         raise MisuseError("Budget(tenant=…) takes no seconds: those of many runs at once are nobody's limit")
 
 
+def check_pool(pool: object) -> None:
+    if pool is not None and not isinstance(pool, SharedBudget | StoredBudget):
+        raise MisuseError(f"a pool is a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
+
+
 @dataclass(frozen=True)
 class Held:
     state: State
