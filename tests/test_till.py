@@ -576,3 +576,18 @@ def test_the_lines_of_budgets_are_told_apart():
 def test_a_budget_in_a_store_has_a_name_of_its_own(name):
     with pytest.raises(MisuseError):
         StoredBudget(name=name, usd=1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_call_that_one_budget_has_no_room_for_counts_in_no_other(shared):
+    store = MemoryStore()
+    made = SharedBudget if shared else StoredBudget
+    pool = made(tool_calls=50, name="all")
+    agent = Agent(
+        "sim:", tools=[get_weather], store=store, pool=pool, budget=Budget(tenant=Limits(tool_calls=1))
+    )
+    calls = "\n".join(f'!call get_weather {{"city":"{city}"}}' for city in ("Rome", "Oslo", "Bern"))
+    result = agent.run_sync(f"{calls}\n!then\n!say done", tenant="acme")
+    assert result.stop == "budget"
+    assert standing(store, "tenant:acme")[0].tool_calls == 1
+    assert (pool.spent if shared else standing(store, "all")[0]).tool_calls == 1

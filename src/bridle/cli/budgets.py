@@ -15,7 +15,8 @@ from ..run.till import Till
 from ..values.errors import MisuseError
 from ..values.pooled import Amount, budget_of
 from ..values.usage import Limits
-from ..watchers.console import brief, clean
+from ..watchers.console import clean
+from .columns import cut, padded
 from .cost import EVERY_SESSION
 from .places import add_store_option, open_log
 
@@ -66,9 +67,9 @@ async def _names(store: Store) -> list[str]:
 
 
 def _row(name: str, account: Account) -> str:
-    shown = clean(brief(name, NAME_WIDTH))
+    shown = padded(cut(name, NAME_WIDTH), NAME_WIDTH)
     return (
-        f"{shown:<{NAME_WIDTH}} {_dollars(account.spent):>12} {_limit(account.limits):>10}"
+        f"{shown} {_dollars(account.spent):>12} {_limit(account.limits):>10}"
         f" {_dollars(account.reserved):>12} {account.spent.steps:>8,} {len(account.open):>5,}"
     )
 

@@ -169,6 +169,9 @@ class InnerPurse:
     async def count(self, call: str) -> str:
         return ""
 
+    async def uncount(self, call: str) -> None:
+        return None
+
     async def hold(self, wanted: Reservation, fit: Fit) -> "InnerHold | None":
         if self._inside.over():
             self.story = OVER

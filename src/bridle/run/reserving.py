@@ -80,9 +80,14 @@ class Purses:
 
     async def count(self, state: State, call_id: str) -> str:
         """A call of a tool is about to be made; why it may not be, when it may not."""
+        call = f"{self._session}/{call_id}"
+        counted: list[Purse] = []
         for purse in self.of(state):
-            if used := await purse.count(f"{self._session}/{call_id}"):
+            if used := await purse.count(call):
+                # It is not made, so it is nobody's: not of those either that had room for it.
+                await _each(each.uncount(call) for each in counted)
                 return used
+            counted.append(purse)
         return ""
 
     def now(self) -> float:

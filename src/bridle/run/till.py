@@ -212,6 +212,12 @@ class Drawer:
             await surely(self._written(decide))
         return told[0]
 
+    async def uncount(self, call: str) -> None:
+        if self.counts_calls:
+            given_back = Settled(id=call, amount=Amount(tool_calls=-1))
+            async with self._till.turnstile():
+                await surely(self._written(lambda account: given_back))
+
     async def hold(self, wanted: Reservation, fit: Fit) -> "Drawn | None":
         till, pause = self._till, POLL_SECONDS[0]
         while True:
