@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bridle import Agent, tool
+from bridle.cli.columns import cells
 from bridle.cli.cost import KEYS, of_every_session, rows, total, with_inner
 from bridle.cli.logs import fold
 from bridle.cli.main import main
@@ -244,9 +245,22 @@ def test_a_table_is_eighty_columns_wide(tmp_path, capsys):
         "sim:", tools=[get_time], store=path, name="a name that is longer than any table is wide, by far"
     )
     agent.run_sync('!error 500\n!call get_time {"city": "Paris"}\n!then\n!say noon', tenant="x" * 200)
+
+    async def broken_off(tenant):
+        async for shown in agent.stream("!say " + "word " * 90, tenant=tenant):
+            if shown.text:
+                break
+
+    agent.run_sync("!error 500\n!say noon", tenant="東京" * 30)
+    asyncio.run(broken_off("東京" * 30))
     for by in (*KEYS, "tool"):
         assert main(["cost", "--store", path, "--by", by]) == 0
-        assert max(map(len, capsys.readouterr().out.splitlines())) <= 80, by
+        lines = capsys.readouterr().out.splitlines()
+        assert max(map(cells, lines)) <= 80, by
+        assert len({cells(line) for line in lines if line.endswith(tuple("0123456789"))}) == 1, (
+            "one below the other"
+        )
+    assert "cancelled" in lines[-1]
 
 
 def test_what_a_fork_shares_is_spent_once():

@@ -266,3 +266,30 @@ def test_a_prompt_that_may_be_kept_for_an_hour_is_reserved_at_that_price(setting
     whole = worst_case(state, 100, "p")
     prompt = Decimal(getattr(rates, dearest)) * state.prompt_tokens
     assert whole.usd == (prompt + rates.output * 100) / 1_000_000
+
+
+def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it():
+    agent = Agent(scripted(looks("Rome"), "done"), tools=[look], budget=Budget(steps=1))
+    stopped = agent.run_sync("go")
+    with pytest.raises(MisuseError, match="say which one"):
+        asyncio.run(agent.resume(stopped.session, budget=Budget(tenant=Limits(tokens=9_999))))
+    again = asyncio.run(agent.resume(stopped.session))
+    assert (again.stop, again.reason) == (stopped.stop, stopped.reason), "it is as it was"
+    assert asyncio.run(agent.resume(stopped.session, budget=Budget(steps=2))).text == "done"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda agent: agent.run_sync("go", budget=5),
+        lambda agent: agent.stream("go", budget={"usd": 1}),
+        lambda agent: asyncio.run(agent.resume("s", budget=5)),
+        lambda agent: agent.resume_stream("s", budget=Limits(usd=1)),
+        lambda agent: agent.run_sync("go", tenant=None),
+        lambda agent: agent.run_sync("go", caller=7),
+        lambda agent: Agent(scripted("x"), pool=Budget(usd=1)),
+    ],
+)
+def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
+    with pytest.raises(MisuseError):
+        wrong(Agent(scripted("x")))

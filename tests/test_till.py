@@ -27,7 +27,7 @@ from bridle.values import event as e
 from bridle.values.errors import Conflict, Corrupt, Failure
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
-from bridle.values.pooled import Amount, Carried, Reserved, Settled, budget_line
+from bridle.values.pooled import Amount, Carried, Reserved, Settled, budget_line, budget_of
 from bridle.values.record import GENESIS, seal
 from bridle.values.subrun import SubrunCharged
 from bridle.values.usage import Reservation, Usage
@@ -326,6 +326,12 @@ USD = Decimal("0.2")
         ([ASKED, e.Resumed()], None, WHOLE, "presumed"),
         ([ASKED, e.ModelReplied(reply=REPLY, usd=USD)], None, CAME_TO, "by its log"),
         (
+            [ASKED, e.ModelReplied(reply=REPLY, usd=USD, summary_of="m1")],
+            None,
+            Amount(usd=USD, tokens=42),
+            "by its log",
+        ),
+        (
             [ASKED, e.ModelFailed(failure=Failure(kind="server", message=""))],
             None,
             NOTHING,
@@ -502,3 +508,86 @@ async def lives(dice):
         assert account.spent.tokens + account.reserved.tokens <= LIMIT
     assert (account.spent.tokens, account.reserved, account.excess) == (owed, Amount(), Amount())
     return owed
+
+
+class Interrupted(MemoryStore):
+    """Whoever settles with one budget is cancelled, or told that the disk is full, while that is written."""
+
+    def __init__(self, trouble):
+        super().__init__()
+        self.trouble, self.run = trouble, None
+
+    async def append(self, session, after, records):
+        if session.startswith("budget:first") and isinstance(records[0].event, Settled) and self.trouble:
+            trouble, self.trouble = self.trouble, ""
+            if trouble == "failed":
+                raise OSError("no space left")
+            self.run.cancel()
+            await asyncio.sleep(0)
+        await super().append(session, after, records)
+
+
+@pytest.mark.parametrize("trouble", ["cancelled", "failed"])
+def test_what_was_spent_is_settled_in_every_budget_whatever_happens_at_one(trouble):
+    store = Interrupted(trouble)
+    agent = Agent(
+        "sim:",
+        store=store,
+        pool=StoredBudget(usd=5, name="first"),
+        budget=Budget(tenant=Limits(usd=5)),
+    )
+
+    async def run():
+        store.run = asyncio.ensure_future(agent.run("!say hello", tenant="acme"))
+        with pytest.raises((asyncio.CancelledError, OSError)):
+            await store.run
+
+    asyncio.run(run())
+    spent, reserved = standing(store, "tenant:acme")
+    assert spent.usd > 0
+    assert reserved == Amount()
+    if trouble == "cancelled":
+        assert standing(store, "first") == (spent, reserved)
+
+
+@pytest.mark.parametrize(
+    ("name", "other"), [("acme", "acme~1"), ("acme", "acme~2"), ("a~", "a~~1"), ("a", "a~1~1")]
+)
+def test_no_budget_is_taken_for_a_line_of_another(name, other, monkeypatch):
+    monkeypatch.setattr(tills, "LINE_RECORDS_MAX", 6)
+    store = MemoryStore()
+    spent = {}
+    for turn in range(8):
+        tenant = (name, other)[turn % 2]
+        agent = Agent("sim:", store=store, budget=Budget(tenant=Limits(usd=50)))
+        result = agent.run_sync("!say " + "x" * turn, tenant=tenant)
+        spent[tenant] = spent.get(tenant, 0) + result.usage.total
+    assert {each: standing(store, f"tenant:{each}")[0].tokens for each in spent} == spent
+
+
+def test_the_lines_of_budgets_are_told_apart():
+    names = ("q4", "q~4", "~", "~~1", "a~1", "a~~", "tenant:x")
+    assert [budget_of(budget_line(name, 12)) for name in names] == [*names]
+    assert [budget_of(budget_line(name)) for name in names] == [None] * len(names)
+    assert budget_of("a session~1") is None
+
+
+@pytest.mark.parametrize("name", ["", " ", None, "tenant:acme"])
+def test_a_budget_in_a_store_has_a_name_of_its_own(name):
+    with pytest.raises(MisuseError):
+        StoredBudget(name=name, usd=1)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_call_that_one_budget_has_no_room_for_counts_in_no_other(shared):
+    store = MemoryStore()
+    made = SharedBudget if shared else StoredBudget
+    pool = made(tool_calls=50, name="all")
+    agent = Agent(
+        "sim:", tools=[get_weather], store=store, pool=pool, budget=Budget(tenant=Limits(tool_calls=1))
+    )
+    calls = "\n".join(f'!call get_weather {{"city":"{city}"}}' for city in ("Rome", "Oslo", "Bern"))
+    result = agent.run_sync(f"{calls}\n!then\n!say done", tenant="acme")
+    assert result.stop == "budget"
+    assert standing(store, "tenant:acme")[0].tool_calls == 1
+    assert (pool.spent if shared else standing(store, "all")[0]).tool_calls == 1

@@ -13,9 +13,10 @@ from ..core.account import Account
 from ..ports.store import Store
 from ..run.till import Till
 from ..values.errors import MisuseError
-from ..values.pooled import LINE, Amount
+from ..values.pooled import Amount, budget_of
 from ..values.usage import Limits
-from ..watchers.console import brief, clean
+from ..watchers.console import clean
+from .columns import cut, padded
 from .cost import EVERY_SESSION
 from .places import add_store_option, open_log
 
@@ -61,14 +62,14 @@ async def _accounts(options: argparse.Namespace) -> dict[str, Account]:
 
 
 async def _names(store: Store) -> list[str]:
-    lines = (info.id for info in await store.sessions(limit=EVERY_SESSION) if info.id.startswith(LINE))
-    return sorted({line.removeprefix(LINE).rpartition("~")[0] for line in lines if "~" in line})
+    names = (budget_of(info.id) for info in await store.sessions(limit=EVERY_SESSION))
+    return sorted({name for name in names if name is not None})
 
 
 def _row(name: str, account: Account) -> str:
-    shown = clean(brief(name, NAME_WIDTH))
+    shown = padded(cut(name, NAME_WIDTH), NAME_WIDTH)
     return (
-        f"{shown:<{NAME_WIDTH}} {_dollars(account.spent):>12} {_limit(account.limits):>10}"
+        f"{shown} {_dollars(account.spent):>12} {_limit(account.limits):>10}"
         f" {_dollars(account.reserved):>12} {account.spent.steps:>8,} {len(account.open):>5,}"
     )
 
@@ -82,7 +83,9 @@ def _limit(limits: Limits) -> str:
         return f"${limits.usd:f}"
     if limits.tokens is not None:
         return f"{limits.tokens:,} tok"
-    return f"{limits.steps:,} calls" if limits.steps is not None else "-"
+    if limits.steps is not None:
+        return f"{limits.steps:,} calls"
+    return "-" if limits.tool_calls is None else f"{limits.tool_calls:,} tools"
 
 
 def _as_data(name: str, account: Account) -> dict[str, object]:

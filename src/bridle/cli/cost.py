@@ -20,12 +20,13 @@ from ..ports.store import Store
 from ..values.errors import Corrupt, MisuseError
 from ..values.record import Record
 from ..values.usage import Usage
-from ..watchers.console import brief, clean
+from ..watchers.console import clean
+from .columns import cells, cut, padded
 from .logs import listed, read_session
 from .places import add_store_option, open_log
 
 EVERY_SESSION = 1_000_000_000
-NAME_WIDTH_MAX = 30
+NAME_WIDTH_MAX, SCREEN_WIDTH = 30, 80
 
 
 def _day(at: float) -> str:
@@ -222,12 +223,12 @@ def _plain(row: Row) -> dict[str, str | int]:
 def _told(table: Sequence[Row], whole: Row, session: str | None) -> Iterable[str]:
     """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
     names = [clean(row.name).removeprefix(f"{session} ") for row in table]
-    width = min(max(map(len, [*names, whole.name])), NAME_WIDTH_MAX)
+    width = min(max(map(cells, [*names, whole.name])), NAME_WIDTH_MAX)
     yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
     for name, row in zip([*names, whole.name], [*table, whole], strict=True):
         usd = "unknown" if row.usd is None else f"{row.usd:.6f}"
         yield (
-            f"{brief(name, width):<{width}}  {row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,}"
+            f"{padded(cut(name, width), width)}  {row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,}"
             f" {row.output:>8,} {usd:>11}"
         )
         apart = [
@@ -238,4 +239,5 @@ def _told(table: Sequence[Row], whole: Row, session: str | None) -> Iterable[str
         elif row.wasted_usd is None:
             apart.append("what that cost is unknown")
         if apart and row.calls > 1:
-            yield f"{'':<{width}}    {', '.join(apart)}"
+            told = ", ".join(apart)
+            yield f"{'':<{min(width + 4, max(2, SCREEN_WIDTH - len(told)))}}{told}"

@@ -156,7 +156,7 @@ def evidence(reserved: Reserved, own: Iterable[Record], its: Iterable[Record]) -
         if not asked:
             asked = isinstance(event, e.ModelAsked) and _is(event.reserved, reserved.id)
         elif isinstance(event, e.ModelReplied):
-            return _settled(reserved, event.reply.usage, event.usd, steps=1)
+            return _settled(reserved, event.reply.usage, event.usd, steps=int(not event.summary_of))
         elif isinstance(event, e.ModelFailed | e.RunEnded):
             if event.usage is None:
                 return Settled(id=reserved.id, how="by its log")
@@ -178,7 +178,7 @@ def _is(reservation: Reservation | None, id_: str) -> bool:
 
 def _settled(reserved: Reserved, usage: Usage, usd: Decimal | None, steps: int) -> Settled:
     """What nobody counted is taken to be all of it."""
-    if not usage.total:
+    if not usage.prompt:
         return Settled(id=reserved.id, amount=reserved.amount, how="presumed")
     dollars = reserved.amount.usd if usd is None else usd
     amount = Amount(usd=dollars, tokens=usage.total, steps=steps)

@@ -11,9 +11,11 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from ..values.event import RunStop
+from ..values.message import Reply
 from ..values.usage import MILLION, Rates, Reservation, Usage
 from .limits import Scope, scopes, tool_calls_left
 from .marking import long_marks
+from .saying import parts_tokens
 from .spent import Spent
 from .state import State
 
@@ -136,10 +138,20 @@ def charged(state: State, usage: Usage | None, usd: Decimal | None) -> State:
 
 def bill(state: State, usage: Usage, usd: Decimal | None) -> tuple[Usage, Decimal | None]:
     """What a reply that broke off is booked as."""
-    if usage.total:
+    if usage.prompt:
         return usage, usd
-    guess, price = Usage(input=state.prompt_tokens, incomplete=True), state.settings.model.price
+    guess = Usage(input=state.prompt_tokens, output=usage.output, incomplete=True)
+    price = state.settings.model.price
     return guess, price.cost(guess, state.now) if price else None
+
+
+def booked(state: State, reply: Reply) -> Usage:
+    """What a whole reply is booked as.  Where its provider counted nothing, tokens are those estimated: a
+    limit on them has to hold there too.  Dollars stay unknown."""
+    if reply.usage.known:
+        return reply.usage
+    written = reply.usage.output or parts_tokens(reply.parts)
+    return Usage(input=state.prompt_tokens, output=written, incomplete=True)
 
 
 def plus(spent: Spent, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spent:

@@ -12,6 +12,7 @@ What was found is somebody else's words: it is framed, and cannot end its frame.
 of every such prompt; whoever changes `beside` moves them.
 """
 
+import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -35,6 +36,8 @@ FAILED = (
 )
 GONE = "[What was found for this message was left out later on.]"
 CUT = "\n[… cut here …]"
+END = re.compile(r"<(\s*/\s*chunk)", re.IGNORECASE)
+"""Whatever a model may take for the end of a frame."""
 
 
 def gathering_wanted(state: State, deadline: float | None) -> Gather | End | None:
@@ -99,7 +102,7 @@ def own_words(state: State, message: Message) -> Message:
 def beside(event: ContextGathered) -> tuple[tuple[Part, ...], tuple[Part, ...]]:
     """What stands in front of the words, and what behind them."""
     chunks = "".join(f"\n{_framed(at, chunk)}" for at, chunk in enumerate(event.chunks, start=1))
-    facts = "".join(f"\n{name}: {' '.join(value.split())}" for name, value in event.facts)
+    facts = "".join(f"\n{_line(name)}: {_line(value)}" for name, value in event.facts)
     return (
         (Text(text=f"{LEAD}{chunks}"),) if chunks else (),
         (Text(text=f"{FACTS}{facts}"),) if facts else (),
@@ -127,12 +130,16 @@ def fitted(chunks: tuple[Chunk, ...], most: int) -> tuple[tuple[Chunk, ...], int
 def _framed(at: int, chunk: Chunk) -> str:
     named = {"id": chunk.id or str(at), "source": chunk.source}
     attributes = "".join(f' {name}="{_plain(value)}"' for name, value in named.items() if value)
-    text = chunk.text.replace("</chunk", "&lt;/chunk")
+    text = END.sub(r"&lt;\1", chunk.text)
     return f"<chunk{attributes}>\n{text}\n</chunk>"
 
 
 def _plain(value: str) -> str:
-    return " ".join(value.replace('"', "'").replace("<", "(").replace(">", ")").split())
+    return _line(value.replace('"', "'").replace("<", "(").replace(">", ")"))
+
+
+def _line(value: str) -> str:
+    return " ".join(value.split())
 
 
 def _open(state: State) -> bool:

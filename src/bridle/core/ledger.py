@@ -29,7 +29,7 @@ from ..values.record import Record
 from ..values.subrun import SubrunCharged
 from ..values.usage import Usage
 from ..values.value import Value
-from .budget import bill, plus
+from .budget import bill, booked, plus
 from .context import shown_tools
 from .mending import Reading
 from .naming import agent_name
@@ -154,8 +154,8 @@ class _Reader:
                 last = self._entries[-1]
                 self._entries[-1] = replace(last, tool_calls=last.tool_calls + 1)
             case e.ModelReplied(reply=reply, usd=usd):
-                shares = self._shares(reply.usage, usd, reply.calls)
-                self._book("answered", reply.usage, usd, shares)
+                paid = booked(self._state, reply)
+                self._book("answered", paid, usd, self._shares(paid, usd, reply.calls))
             case e.ModelFailed(usage=usage, usd=usd):
                 self._broke_off("failed", usage, usd)
             case e.RunEnded(usage=usage, usd=usd) if usage is not None or self._open is not None:

@@ -24,7 +24,7 @@ from ..values.parts import Text
 from ..values.settings import Settings
 from ..values.subrun import SubrunCharged, SubrunStarted
 from .asking import ask_or_end
-from .budget import charged, plus
+from .budget import booked, charged, plus
 from .calls import (
     answered_by,
     approval_answered,
@@ -193,10 +193,10 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     reply = event.reply
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
     calls = () if refused else reply.calls
-    acting = bool(calls)
+    acting, usage = bool(calls), booked(state, reply)
     run = replace(
         state.run,
-        spent=plus(state.run.spent, reply.usage, event.usd, steps=1),
+        spent=plus(state.run.spent, usage, event.usd, steps=1),
         attempt=0,
         tries=0,
         rests=0,
@@ -217,7 +217,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         phase=Phase.ACTING if acting else Phase.JUDGING,
         calls=opened(reply, state, event.objection, event.claims, forbidden=run.forbidden) if acting else (),
         run=replace(run, nudges=0, said="") if acting else run,
-        total=plus(state.total, reply.usage, event.usd, steps=1),
+        total=plus(state.total, usage, event.usd, steps=1),
         replies=state.replies + 1,
         hits=answered(state, reply),
         **counted(state, reply),

@@ -10,7 +10,7 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from ..values.message import Message, Reply
-from ..values.parts import Media, Part, Reasoning, Text, ToolResult
+from ..values.parts import Media, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from .fitting import unfit_in
 from .handoff import pictures_in
@@ -120,6 +120,8 @@ def parts_tokens(parts: tuple[Part, ...]) -> int:
             total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
         elif isinstance(part, ToolResult):
             total += parts_tokens(part.parts)
-        elif isinstance(part, Text):
+        elif isinstance(part, ToolCall):
+            total += text_tokens(part.name) + text_tokens(part.arguments)
+        elif isinstance(part, Text | Reasoning):
             total += text_tokens(part.text)
     return total

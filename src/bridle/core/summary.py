@@ -18,7 +18,7 @@ from ..values.model import Model
 from ..values.parts import Text
 from ..values.request import Request, ToolChoice
 from . import precis
-from .budget import plus
+from .budget import booked, plus
 from .context import assemble
 from .fallback import with_model
 from .gathering import own_words
@@ -159,10 +159,10 @@ def summarised(state: State, event: ModelReplied) -> State:
             failed=before.failed + (not words),
             uncalled=before.uncalled or bool(reply.calls),
         )
-    squeeze = replace(squeeze, asked=event.summary_of, native=False)
+    squeeze, usage = replace(squeeze, asked=event.summary_of, native=False), booked(state, reply)
     run = replace(
         state.run,
-        spent=plus(state.run.spent, reply.usage, event.usd),
+        spent=plus(state.run.spent, usage, event.usd),
         attempt=0,
         tries=0,
         rests=0,
@@ -171,7 +171,7 @@ def summarised(state: State, event: ModelReplied) -> State:
         partial="",
         squeeze=squeeze,
     )
-    total = plus(state.total, reply.usage, event.usd)
+    total = plus(state.total, usage, event.usd)
     hits = answered_aside(asked_now_by(state, before.seat), reply, elsewhere=bool(before.seat))
     return replace(state, run=run, total=total, replies=state.replies + 1, hits=hits)
 

@@ -55,14 +55,14 @@ from .desk import Desk
 from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
 from .gathering import Facts, Gatherer, Retrieval, Retrieve
-from .given import check_numbers, check_types, parts_of_prompt, readable
+from .given import check_numbers, check_types, parts_of_prompt, readable, worded
 from .identity import new_session
 from .inside import placed
 from .lineage import Branching
 from .notes import Notes
 from .options import Options, check_options, with_summariser
 from .policy import policy_of
-from .reserving import Pool, check_shared
+from .reserving import Pool, check_pool, check_shared
 from .shaping import output_spec, shape_of
 from .stream import Stream
 from .sync import wait_for
@@ -129,6 +129,7 @@ class Agent(Desk, Branching, Generic[T]):
         **options: Unpack[Options],
     ) -> None:
         check_types(instructions, budget)
+        check_pool(pool)
         check_options(options, Agent.__init__)
         options = with_summariser(options)
         wish = options.get("compaction")
@@ -246,12 +247,14 @@ class Agent(Desk, Branching, Generic[T]):
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
+        check_types(None, budget)
         self._lineup.check_price(budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
 
     def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
         """`resume`, shown while it happens."""
+        check_types(None, budget)
         self._lineup.check_price(budget, self._pool, self._clock.now())
 
         async def start(viewers: Viewers) -> Result[T]:
@@ -274,11 +277,10 @@ class Agent(Desk, Branching, Generic[T]):
         return self._result(session, await conversation.prompt(prompted, history))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
-        limits = budget or self._budget
-        prompted = Prompted(
-            parts=parts_of_prompt(prompt), budget=limits, caller=sound(caller), tenant=sound(tenant)
-        )
-        prompted = placed(prompted)
+        check_types(None, budget)
+        limits, parts = budget or self._budget, parts_of_prompt(prompt)
+        names = {"caller": worded(caller=caller), "tenant": worded(tenant=tenant)}
+        prompted = placed(Prompted(parts=parts, budget=limits, **names))
         check_shared(limits, prompted.tenant)
         return prompted
 

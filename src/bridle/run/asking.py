@@ -19,6 +19,7 @@ from ..values.message import Reply
 from ..values.request import Request
 from ..values.usage import Usage
 from .blaming import blamed
+from .hearing import Heard
 from .line import Line
 
 KEY_GONE = "[key]"
@@ -42,6 +43,7 @@ class Exchange:
         )
         self._decoder: Decoder | None = None
         self._sent = self._refused = False
+        self._heard = Heard(request.max_tokens)
         self._signature: tuple[tuple[str, str], ...] = ()
 
     @property
@@ -53,7 +55,7 @@ class Exchange:
         """What there is to pay for a reply that never became one; None when there was nothing."""
         if not self._sent or self._refused:
             return None
-        return self._decoder.counted if self._decoder else Usage(incomplete=True)
+        return self._heard.usage(self._decoder.counted if self._decoder else Usage(incomplete=True))
 
     def blamed(self, failure: Failure) -> tuple[Spot, ...]:
         """What of the request the provider stumbled over, where its words tell."""
@@ -78,8 +80,9 @@ class Exchange:
                     begun()
                 async for chunk in answer.chunks():
                     for delta in decoder.feed(chunk):
+                        self._heard.take(delta)
                         show(delta)
-            return decoder.close()
+            return self._heard.whole(decoder.close())
         except ProviderError as error:
             if self._decoder is None and error.failure.kind == "unreachable":
                 self._refused = True

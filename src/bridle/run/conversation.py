@@ -21,6 +21,7 @@ from ..values.settings import Settings
 from ..values.usage import Budget
 from .approving import chosen, pending
 from .driver import Driver
+from .reserving import check_shared
 from .undoing import undo
 
 FINISHED = ("done", "refused")
@@ -61,6 +62,7 @@ class Conversation:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
             if state.phase is Phase.RESTING and state.run.stop in FINISHED:
                 return state
+            check_shared(budget or state.run.budget, state.run.tenant)
             await self._configure(driver, self._going_on(state))
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)

@@ -8,6 +8,7 @@ says that it is (`required`).  How much is taken is decided here, once, before a
 import asyncio
 import inspect
 import logging
+import traceback
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -70,7 +71,9 @@ class Gatherer:
         retrieval = Retrieval(retrieve) if callable(retrieve) else retrieve
         if retrieval is not None:
             check_numbers(characters_max=retrieval.characters_max)
-            if not retrieval.seconds > 0:
+            if not callable(retrieval.find):
+                raise MisuseError("a Retrieval is of a function of a Query that gives chunks")
+            if not isinstance(retrieval.seconds, int | float) or not retrieval.seconds > 0:
                 raise MisuseError(f"seconds are how long a search may take, not {retrieval.seconds!r}")
         return Gatherer(retrieval, facts)
 
@@ -135,13 +138,20 @@ async def _asked(name: str, work: Awaitable[T], seconds: float) -> T | _Trouble:
     try:
         async with asyncio.timeout(seconds) as time:
             return await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        trouble = f"{name} was cancelled by its own code"  # nobody has cancelled the run
     except Exception as error:  # noqa: BLE001 - foreign code, and what it raises is for the log
         if isinstance(error, TimeoutError) and time.expired():
             trouble = f"{name} took longer than {seconds:g} seconds"
         else:
-            trouble = sound(f"{name} failed with {type(error).__name__}: {error}"[:WORDS_MAX])
-        LOG.warning("%s", trouble)
-        return _Trouble(trouble)
+            # An error may be one that cannot even be printed.
+            said = traceback.format_exception_only(error)[-1].strip()
+            trouble = sound(f"{name} failed with {said}"[:WORDS_MAX])
+    LOG.warning("%s", trouble)
+    return _Trouble(trouble)
 
 
 async def _called(call: Callable[[], object], function: object) -> object:

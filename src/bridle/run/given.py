@@ -27,6 +27,14 @@ def check_types(instructions: object, budget: object) -> None:
         )
 
 
+def worded(**given: object) -> str:
+    """One thing that has to be words, by its name: as it can be kept."""
+    ((name, value),) = given.items()
+    if not isinstance(value, str):
+        raise MisuseError(f"{name} is words, not {value!r}; leave it out for none")
+    return sound(value)
+
+
 def check_numbers(**given: object) -> None:
     for name, value in given.items():
         least = LEAST.get(name, 1)

@@ -27,7 +27,7 @@ from ..ports.clock import Clock
 from ..values.event import Event, Prompted
 from ..values.pooled import Amount
 from ..values.subrun import SubrunCharged, SubrunStarted
-from ..values.usage import Budget, Reservation
+from ..values.usage import Budget, Reservation, Usage
 from .pool import Paid, Purse, Waiting
 from .surely import surely
 
@@ -169,6 +169,9 @@ class InnerPurse:
     async def count(self, call: str) -> str:
         return ""
 
+    async def uncount(self, call: str) -> None:
+        return None
+
     async def hold(self, wanted: Reservation, fit: Fit) -> "InnerHold | None":
         if self._inside.over():
             self.story = OVER
@@ -226,6 +229,8 @@ class InnerPurse:
         try:
             if came_to is not None and allowance.home is not None:
                 usage, usd, steps = came_to
+                if not usage.total:
+                    usage = _all_of(reservation)
                 charged = SubrunCharged(
                     call_id=self._inside.call_id,
                     session=self._by,
@@ -262,6 +267,12 @@ class InnerHold:
         if self._open:
             self._open = False
             await self._purse.close(self.reservation, came_to)
+
+
+def _all_of(reservation: Reservation) -> Usage:
+    """What nobody counted is taken to be all that was set aside."""
+    written = reservation.output_tokens
+    return Usage(input=reservation.tokens - written, output=written, incomplete=True)
 
 
 async def _result(task: "asyncio.Future[InnerHold | None]") -> InnerHold | None:

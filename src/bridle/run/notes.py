@@ -20,10 +20,20 @@ from ..core.notebook import Notebook
 from ..ports.clock import Clock
 from ..ports.store import Mending, Store
 from ..values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
-from ..values.memory import NOTES_CHARACTERS_DEFAULT, Memory, Note, NoteRemoved, NoteWritten, Writer, notes_of
+from ..values.memory import (
+    NOTES_CHARACTERS_DEFAULT,
+    NOTES_PREFIX,
+    Memory,
+    Note,
+    NoteRemoved,
+    NoteWritten,
+    Writer,
+    notes_of,
+)
+from ..values.pooled import LINE
 from ..values.record import seal
-from ..values.text import sound
 from .clock import SystemClock
+from .given import worded
 from .loading import keep, load
 
 WRITES_MAX = 100
@@ -55,7 +65,7 @@ class Notes:
         written_in: str = "",
     ) -> Note:
         """Raises `MisuseError` when there is no room.  The same `key` writes once."""
-        words = sound(words).strip()
+        words = worded(note=words).strip()
 
         def wanted(book: Notebook) -> NoteWritten | Note:
             if key and key in book.keys:
@@ -131,7 +141,9 @@ def note_id(number: int, session: str | None) -> str:
 
 def _line(tenant: str, session: str | None) -> str:
     if session is None:
-        return notes_of(sound(tenant))
+        return notes_of(worded(tenant=tenant))
     if tenant:
         raise MisuseError("notes are a tenant's or a session's: name one of the two")
+    if session.startswith((NOTES_PREFIX, LINE)):
+        raise MisuseError(f"{session!r} is no session; a tenant's notes are named by the tenant")
     return session

@@ -59,6 +59,10 @@ class Purse(Protocol):
         """One call of a tool is about to be made; why it may not be, when it may not."""
         ...
 
+    async def uncount(self, call: str) -> None:
+        """It was counted, and is not made after all."""
+        ...
+
     async def hold(self, wanted: Reservation, fit: Fit) -> Hold | None:
         """Set the worst case of a call aside, when there is room; None when there never will be."""
         ...
@@ -124,9 +128,14 @@ class SharedBudget:
     async def count(self, call: str) -> str:
         with self._lock:
             used = calls_used(self.limits, self.spent, self.name)
-            if not used:
+            if self.counts_calls and not used:
                 self.spent += Amount(tool_calls=1)
             return used
+
+    async def uncount(self, call: str) -> None:
+        if self.counts_calls:
+            with self._lock:
+                self.spent -= Amount(tool_calls=1)
 
     def left(self) -> Left:
         return left_of(self.limits).minus(self.spent).minus(self.reserved)

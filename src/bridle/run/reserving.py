@@ -7,7 +7,7 @@ else can happen; what was set aside for a call that was never sent is given back
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -25,6 +25,7 @@ from ..values.delta import Delta
 from ..values.errors import MisuseError
 from ..values.event import RunEnded
 from ..values.message import Reply
+from ..values.pooled import TENANT
 from ..values.usage import HOURS_AHEAD_SECONDS, Budget, Limits, Reservation, Usage
 from .asking import Exchange
 from .inside import Inside, Source
@@ -79,9 +80,14 @@ class Purses:
 
     async def count(self, state: State, call_id: str) -> str:
         """A call of a tool is about to be made; why it may not be, when it may not."""
+        call = f"{self._session}/{call_id}"
+        counted: list[Purse] = []
         for purse in self.of(state):
-            if used := await purse.count(f"{self._session}/{call_id}"):
+            if used := await purse.count(call):
+                # It is not made, so it is nobody's: not of those either that had room for it.
+                await _each(each.uncount(call) for each in counted)
                 return used
+            counted.append(purse)
         return ""
 
     def now(self) -> float:
@@ -93,7 +99,7 @@ class Purses:
 
 
 def tenant_pool(tenant: str) -> str:
-    return f"tenant:{tenant}"
+    return f"{TENANT}{tenant}"
 
 
 def check_shared(budget: Budget, tenant: str) -> None:
@@ -104,6 +110,11 @@ def check_shared(budget: Budget, tenant: str) -> None:
         raise MisuseError("Budget(tenant=…) limits a tenant; say which one: agent.run(…, tenant=NAME)")
     if budget.tenant.seconds is not None:
         raise MisuseError("Budget(tenant=…) takes no seconds: those of many runs at once are nobody's limit")
+
+
+def check_pool(pool: object) -> None:
+    if pool is not None and not isinstance(pool, SharedBudget | StoredBudget):
+        raise MisuseError(f"a pool is a SharedBudget(…) or a StoredBudget(name=…, …), not {pool!r}")
 
 
 @dataclass(frozen=True)
@@ -145,8 +156,7 @@ class Held:
                 await self._settle((used, paid, int(reply is not None and not self.effect.summary_of)))
 
     async def _settle(self, came_to: Paid) -> None:
-        for hold in self.holds:
-            await hold.settle(came_to)
+        await _each(hold.settle(came_to) for hold in self.holds)
 
 
 @asynccontextmanager
@@ -183,8 +193,16 @@ async def set_aside(
             effect = replace(effect, request=roomed(effect.request, room_left))
         yield Held(state, effect, holds)
     finally:
-        for hold in holds:
-            await hold.release()  # what was not settled was never sent
+        await _each(hold.release() for hold in holds)  # what was not settled was never sent
+
+
+async def _each(closing: Iterator[Coroutine[None, None, None]]) -> None:
+    """All of them, whoever is cancelled or fails on the way: what was spent must not pass for never sent."""
+    for close in closing:
+        try:
+            await close
+        finally:
+            await _each(closing)
 
 
 class _Stale(Exception):
@@ -222,5 +240,6 @@ def _fitting(state: State, wanted: Reservation) -> Callable[[Decimal | None, int
     return fit
 
 
-def _order(key: object) -> tuple[int, str]:
-    return (0, "") if isinstance(key, Inside) else (1, str(getattr(key, "name", "")))
+def _order(key: object) -> tuple[int, str, int]:
+    """Two may have one name."""
+    return (0, "", 0) if isinstance(key, Inside) else (1, str(getattr(key, "name", "")), id(key))

@@ -25,10 +25,11 @@ from msgspec.structs import replace
 from ..core.account import Account, Fit, amount_of, calls_used, crowded, evidence, left_of, offer, paid
 from ..ports.clock import Clock
 from ..ports.store import Store
-from ..values.errors import Conflict, Corrupt
+from ..values.errors import Conflict, Corrupt, MisuseError
 from ..values.event import Event
-from ..values.pooled import Amount, Carried, Reserved, Settled, budget_line
+from ..values.pooled import TENANT, Amount, Carried, Reserved, Settled, budget_line
 from ..values.record import GENESIS, Record, seal
+from ..values.text import sound
 from ..values.usage import Limits, Reservation
 from .pool import Paid, Waiting, pool_limits, story
 from .surely import surely
@@ -55,7 +56,13 @@ class StoredBudget:
         tool_calls: int | None = None,
         wrap_up: float | None = None,
     ) -> None:
-        self.name, self.limits = name, pool_limits(usd, tokens, steps, tool_calls, wrap_up)
+        if not isinstance(name, str) or not name.strip():
+            raise MisuseError(f"a budget that is kept in a store needs a name, not {name!r}")
+        if name.startswith(TENANT):
+            raise MisuseError(
+                f"{name!r} is what the budget of a tenant is called; use Budget(tenant=Limits(…))"
+            )
+        self.name, self.limits = sound(name), pool_limits(usd, tokens, steps, tool_calls, wrap_up)
 
     @property
     def usd(self) -> Decimal | None:
@@ -204,6 +211,12 @@ class Drawer:
         async with self._till.turnstile():
             await surely(self._written(decide))
         return told[0]
+
+    async def uncount(self, call: str) -> None:
+        if self.counts_calls:
+            given_back = Settled(id=call, amount=Amount(tool_calls=-1))
+            async with self._till.turnstile():
+                await surely(self._written(lambda account: given_back))
 
     async def hold(self, wanted: Reservation, fit: Fit) -> "Drawn | None":
         till, pause = self._till, POLL_SECONDS[0]

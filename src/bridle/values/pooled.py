@@ -13,6 +13,10 @@ from .value import Value
 
 LINE = "budget:"
 """How the names of such lines begin; no session's may."""
+TENANT = "tenant:"
+"""How the names of tenants' budgets begin; no other's may."""
+GENERATION = "~"
+"""What stands between the name of a budget and the number of one of its lines."""
 
 How = Literal["", "by its log", "never sent", "presumed"]
 """Who says so: whoever made the call; or, for one that is gone, the log of its session."""
@@ -85,5 +89,19 @@ class Carried(Quiet, tag="carried"):
 
 
 def budget_line(name: str, generation: int = 0) -> str:
-    """0 is the line that says which one is written now."""
-    return f"{LINE}{name}~{generation}" if generation else f"{LINE}{name}"
+    """0 is the line that says which one is written now.
+
+    The mark between name and number is doubled where it is part of a name: no budget may be called like
+    the line of another.
+    """
+    line = f"{LINE}{name.replace(GENERATION, 2 * GENERATION)}"
+    return f"{line}{GENERATION}{generation}" if generation else line
+
+
+def budget_of(line: str) -> str | None:
+    """Whose records a line has; None for one that only says where they are."""
+    named, mark, number = line.removeprefix(LINE).rpartition(GENERATION)
+    between = len(named) - len(named.rstrip(GENERATION))
+    if not (line.startswith(LINE) and mark and number.isdecimal()) or between % 2:
+        return None
+    return named.replace(2 * GENERATION, GENERATION)

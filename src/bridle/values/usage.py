@@ -42,8 +42,8 @@ class Usage(Value):
 
     @property
     def known(self) -> bool:
-        """Whether anything was counted; what nobody counted is not nought."""
-        return self.total > 0 or not self.incomplete
+        """Whether the prompt was counted, as it is in every call; what nobody counted is not nought."""
+        return self.prompt > 0 or not self.incomplete
 
     @property
     def prompt(self) -> int:

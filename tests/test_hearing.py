@@ -1,0 +1,110 @@
+"""What a reply is booked as that its provider has not counted: because it broke off, or because nobody counts."""
+
+import asyncio
+from contextlib import aclosing
+
+import pytest
+
+from bridle import Agent, Budget, SharedBudget, tool
+from bridle.cli.cost import of_every_session
+from bridle.core.ledger import added_up
+from bridle.providers import load
+from bridle.providers.catalogue import find
+from bridle.run.hearing import Heard
+from bridle.run.line import Line
+from bridle.sim.simulator import Simulator
+from bridle.testing import scripted
+from bridle.testing.script import calls
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.delta import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.event import RunEnded
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Origin
+from bridle.values.parts import ToolCall
+from bridle.values.usage import Usage
+
+FAMILIES = (
+    "anthropic:claude-sonnet-5-5",
+    "openai:gpt-6.1-sol",
+    "openai-chat:gpt-6.1-sol",
+    "gemini:gemini-3.8-flash",
+    "bedrock:global.anthropic.claude-sonnet-5-5",
+)
+WORDS = 300
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_what_was_heard_of_a_cancelled_reply_is_paid_for(model):
+    located, pool = find(model, environ={}), SharedBudget(usd=5)
+    line = Line(
+        model=located, codec=load(located.endpoint.family), transport=InProcessTransport(Simulator().answer)
+    )
+    agent = Agent(line, pool=pool)
+
+    async def cancelled():
+        heard = ""
+        async with aclosing(aiter(agent.stream("!say " + "word " * WORDS, session="s"))) as stream:
+            async for shown in stream:
+                heard += shown.text
+                if heard.count("word") > WORDS // 2:
+                    break
+        return heard, await agent.store.read("s"), await of_every_session(agent.store)
+
+    heard, records, booked = asyncio.run(cancelled())
+    assert isinstance(records[-1].event, RunEnded)
+    spent = added_up(booked)
+    assert spent.usage.output >= heard.count("word"), "a word is a token at least"
+    assert spent.usage.prompt > WORDS
+    assert (pool.spent.usd, pool.spent.tokens) == (spent.usd, spent.usage.total)
+
+
+def test_everything_that_is_written_is_heard():
+    heard, counted = Heard(None), Usage(input=10, output=1, incomplete=True)
+    assert heard.usage(counted) == counted
+    heard.take(TextDelta(text="a" * 100))
+    said = heard.usage(counted).output
+    heard.take(ReasoningDelta(reasoning="b" * 100))
+    heard.take(ToolCallDelta(index=0, name="look", arguments="c" * 100))
+    all_of_it = heard.usage(counted)
+    assert 25 <= said < all_of_it.output
+    assert all_of_it.output >= 75
+    heard.take(CallReady(index=0, call=ToolCall(id="c", name="look", arguments="c" * 100)))
+    assert heard.usage(counted) == all_of_it, "those words were heard already"
+
+
+def test_who_counts_while_it_speaks_is_believed_and_nobody_is_booked_more_than_was_asked_for():
+    heard = Heard(60)
+    heard.take(TextDelta(text="a" * 200))
+    assert heard.usage(Usage(input=10, output=48, incomplete=True)).output == 48
+    assert heard.usage(Usage(incomplete=True)).output == 60
+    whole = Reply(
+        parts=(), stop=Stop.DONE, origin=Origin(family="f", endpoint="e", model="m"), usage=Usage(output=51)
+    )
+    assert heard.whole(whole) is whole
+    assert heard.usage(Usage(incomplete=True)) == whole.usage
+
+
+@tool(effect="read")
+def look(at: int) -> str:
+    """Look."""
+    return f"{at} is fine"
+
+
+def test_a_limit_of_tokens_holds_where_nobody_counts_them():
+    replies = [calls(("look", {"at": at})) for at in range(200)]
+    agent = Agent(
+        scripted(*(_uncounted(reply) for reply in replies)),
+        tools=[look],
+        budget=Budget(tokens=5_000, steps=200),
+    )
+    result = agent.run_sync("Look at all of them.", session="s")
+    assert result.stop == "budget"
+    assert 0 < result.usage.total <= 5_000
+    assert result.usage.incomplete
+    assert result.cost is None
+    assert added_up(asyncio.run(of_every_session(agent.store))).usage == result.usage
+    assert 2 < result.steps < 100
+
+
+def _uncounted(reply):
+    return Reply(parts=reply.parts, stop=reply.stop, origin=reply.origin, usage=Usage(incomplete=True))
