@@ -144,6 +144,16 @@ def test_the_newest_pictures_stay():
     assert any(isinstance(part, Media) for result in last.results for part in result.parts)
 
 
+@pytest.mark.parametrize("count", range(1, 6))
+def test_fewer_pictures_than_may_stay_all_stay(count):
+    """A count below nothing would be one from the end."""
+    walk = Walk(ANTHROPIC, tools=[shoot_at()], context_tokens=100_000)
+    walk.run(count)
+    wish = replace(walk.state.settings.compaction, pictures=5)
+    state = replace(walk.state, settings=replace(walk.state.settings, compaction=wish))
+    assert list(STRATEGIES[0].find(state)) == []
+
+
 def test_it_says_what_it_costs():
     walk = Walk(ANTHROPIC)
     walk.run(20)

@@ -6,14 +6,15 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Compaction
-from bridle.core.precis import cut, is_safe
+from bridle import Agent, Compaction, Media
+from bridle.core.precis import cut, instead, is_safe
 from bridle.stores.memory import MemoryStore
 from bridle.testing.provider import ProviderSim
 from bridle.values import event as e
 from bridle.values.message import Message
+from bridle.values.model import Origin
 from bridle.values.parts import Opaque, Text
-from long_walks import FAMILIES, PROMPT, Walk, walker, words_of
+from long_walks import FAMILIES, PNG, PROMPT, Walk, walker, words_of
 
 BOUND, RESPONSES = FAMILIES["anthropic"], FAMILIES["openai_responses"]
 FREE = "sim:anthropic/claude-sonnet-4-6"
@@ -65,6 +66,17 @@ def test_what_people_said_stays_word_for_word(model):
     words = PROMPT.format(30)
     for body in bodies(walk):
         assert words in json.dumps(body, ensure_ascii=False)
+
+
+@pytest.mark.parametrize("model", ABLE)
+def test_a_picture_that_somebody_showed_stays_too(model):
+    """No summary can quote it."""
+    walk = walk_on(model)
+    picture = Media(kind="image", media_type="image/png", data=PNG)
+    result = asyncio.run(walk.agent.run([Text(text=PROMPT.format(30)), picture], "s"))
+    assert (result.text, walk.provider.refusals) == ("I went through 30 places.", [])
+    assert len(walk.compactions) >= 2
+    assert all(PNG in json.dumps(body) for body in bodies(walk))
 
 
 @pytest.mark.parametrize("model", ABLE)
@@ -254,3 +266,13 @@ def test_people_are_safe_when_they_are_quoted_kept_or_restated():
     assert not is_safe((silent,), from_people, bound)
     assert is_safe((kept, silent), from_people, bound)
     assert is_safe((silent,), from_people, free)
+
+
+def test_what_was_made_for_another_model_may_not_quote_people():
+    bound, free = (Walk(model).line.model for model in (BOUND, FREE))
+    block = Opaque(kind="compaction", native="{}", text="They left.")
+    maker = Origin(family="anthropic", endpoint=bound.endpoint.home, model=free.id)
+    event = e.Compacted(how=("turns",), why="", label="They said:", native=(block,), origin=maker)
+    assert [part.text for part in instead(event, said("user"), bound)] == ["They left.", "They said:", "user"]
+    own = replace(event, origin=replace(maker, model=bound.id))
+    assert instead(own, said("user"), bound) == (block,), "it was looked at when it was made"

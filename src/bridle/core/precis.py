@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 
 from ..values.message import Message, Reply
 from ..values.model import Model
-from ..values.parts import Opaque, Text
+from ..values.parts import Media, Opaque, Text
 from ..values.view import Compacted
 from .state import State
 
@@ -74,7 +74,7 @@ def is_safe(made: Sequence[Opaque], said: Iterable[Message], model: Model) -> bo
     if _keeps(made) or not model.abilities.bound_thinking:
         return True
     words = _flat(words_in(made))
-    return all(_flat(message.text) in words for message in said)
+    return all(_flat(each.text) in words and not _pictures(each) for each in said)
 
 
 def is_taken(event: Compacted, model: Model) -> bool:
@@ -84,12 +84,22 @@ def is_taken(event: Compacted, model: Model) -> bool:
     return bool(event.native) and home and model.abilities.compaction
 
 
-def instead(event: Compacted, said: Sequence[Message], model: Model) -> tuple[Opaque | Text, ...]:
-    """What stands in the view for the turns: what was made of them, and what people said where we say it."""
-    if _keeps(event.native) or model.abilities.bound_thinking:
+def instead(event: Compacted, said: Sequence[Message], model: Model) -> tuple[Opaque | Text | Media, ...]:
+    """What stands in the view for the turns: what was made of them, and what people said where we say it.
+
+    What was made for another model may not quote people, because there they were restated.
+    """
+    own = event.origin is not None and event.origin.model == model.id
+    quoted = model.abilities.bound_thinking and (own or is_safe(event.native, said, model))
+    if _keeps(event.native) or quoted:
         return event.native
-    words = [Text(text=part.text) for each in said for part in each.parts if isinstance(part, Text)]
+    words = [part for each in said for part in each.parts if isinstance(part, Text | Media)]
     return (*event.native, *(Text(text=event.label) for _ in words[:1] if event.label), *words)
+
+
+def _pictures(message: Message) -> bool:
+    """Whether there is something in it that no summary can quote."""
+    return any(isinstance(part, Media) for part in message.parts)
 
 
 def _keeps(made: Iterable[Opaque]) -> bool:

@@ -43,7 +43,7 @@ def _old_pictures(state: State) -> Iterator[Change]:
     assert state.settings.compaction is not None
     pictures = tuple(old_pictures(state))
     kept = state.settings.compaction.pictures
-    yield from pictures[: len(pictures) - kept]
+    yield from pictures[: max(0, len(pictures) - kept)]
 
 
 def _old_results(state: State) -> Iterator[Change]:
