@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.providers.catalogue import find
+from bridle.sim.recap import LEAD, recap
 from bridle.sim.simulator import Simulator
-from bridle.sim.summary import LEAD, summary
 from bridle.values.errors import Failure
 from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Origin
@@ -90,7 +90,7 @@ def test_it_tells_who_said_what_and_is_always_the_same():
         Message(role="tool", parts=(ToolResult(call_id="c1", parts=(Text(text="a  door"),)),)),
     )
     request = Request(model=find(BOUND, environ={}), messages=messages)
-    lines = summary(request).splitlines()
+    lines = recap(request).splitlines()
     assert lines[:3] == [LEAD, "user: Hi", "earlier: brought: a key"]
     assert lines[3].startswith("user: a rather long tale")
     assert lines[4:] == [
@@ -98,12 +98,12 @@ def test_it_tells_who_said_what_and_is_always_the_same():
         'called look {"where":"left"}',
         "brought: a door",
     ]
-    assert "hush" not in summary(request)
-    assert summary(request) == summary(request)
-    many = summary(replace(request, messages=(*messages[:2], *messages[2:] * 30)))
+    assert "hush" not in recap(request)
+    assert recap(request) == recap(request)
+    many = recap(replace(request, messages=(*messages[:2], *messages[2:] * 30)))
     assert len(many.splitlines()) < 20
     assert "more)" in many
-    assert "\nuser: Hi\n" in summary(
+    assert "\nuser: Hi\n" in recap(
         replace(request, messages=messages[2:] * 30 + messages[:1] + messages[2:] * 30)
     )
 

@@ -24,6 +24,7 @@ from ..values.request import Request, ToolSpec
 from .directives import Script, ScriptedReply, complaint, script_of
 from .endings import ended, halved
 from .instance import filled
+from .recap import recapped
 from .scene import Answer, Call, Move, Scene, look
 from .skills import arithmetic, files, named, weather
 from .turn import Turn
@@ -47,7 +48,9 @@ def perform(request: Request) -> Turn:
     scene = look(request)
     script = script_of(scene.prompt)
     if script is None:
-        return Turn(reply=composed(request, _thought_out(request, scene)))
+        told = recapped(request)
+        parts: list[Part] = [Text(text=told)] if told else _thought_out(request, scene)
+        return Turn(reply=composed(request, parts))
     if script.mistakes or scene.replies >= len(script.replies):
         return Turn(reply=composed(request, [Text(text=_beside_the_script(script, scene))]))
     return played(request, script.replies[scene.replies])

@@ -105,6 +105,12 @@ def script_of(prompt: str) -> Script | None:
     return Script(replies=told, mistakes=tuple(mistakes))
 
 
+def lines_of(prompt: str) -> tuple[str, ...]:
+    """The directives in a prompt, as they stand there."""
+    lines = (line.rstrip("\r") for line in prompt.split("\n"))
+    return tuple(line for line in lines if line.startswith("!") and LINE.fullmatch(line))
+
+
 def complaint(mistakes: tuple[str, ...]) -> str:
     listed = "\n".join(f"- {mistake}" for mistake in mistakes)
     known = ", ".join(f"`{form}`" for form, _ in DIRECTIVES.values())

@@ -15,6 +15,7 @@ from ..values.message import Message
 from ..values.parts import Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
 from ..values.value import Value
+from .place import is_reply, script_at, since, told_in
 
 
 class Answer(Value):
@@ -73,14 +74,20 @@ class Scene(Value):
 
 def look(request: Request) -> Scene:
     at = _prompt_at(request.messages)
-    after = request.messages[at + 1 :] if at >= 0 else ()
+    prompt, given, after = "", 0, tuple(request.messages[at + 1 :] if at >= 0 else ())
+    if at >= 0:
+        prompt = _words(request.messages[at])
+        place = told_in(request.messages[at:])
+        script = script_at(place, prompt) if place is not None else ""
+        if place is not None and script:
+            prompt, given, after = script, place.given, tuple(since(place, after))
     may_call = request.tool_choice.mode != "none"
     return Scene(
-        prompt=_words(request.messages[at]) if at >= 0 else "",
+        prompt=prompt,
         history=_history(request.messages),
         tools=tuple(tool for tool in request.tools if _ours(tool)) if may_call else (),
         exchanges=tuple(_exchanges(after)),
-        replies=sum(message.role == "assistant" for message in after),
+        replies=given + sum(map(is_reply, after)),
     )
 
 

@@ -1,8 +1,6 @@
 """What a simulated provider makes of a conversation that it shortens: asked to, or because it is long.
 
-No brain is asked for it: what is short and true is enough, and a script must not lose a step to it.  The
-words tell who said what, each thing by its beginning: all that people said, of the rest the oldest and the
-newest.  What an earlier summary said comes first.  The same conversation always gives the same words.
+No brain is asked for it: what is short and true is enough (recap.py), and a script must not lose a step.
 
 Each family that does such a thing has a file of its own, `summary_FAMILY`, with these members:
 
@@ -12,7 +10,6 @@ Each family that does such a thing has a file of its own, `summary_FAMILY`, with
     told(item)                the words of what it handed out, which its models can read
 """
 
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,22 +19,17 @@ from typing import TypeGuard
 from msgspec.structs import replace
 
 from ..values.message import Message, Reply, Stop
-from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from ..values.parts import Opaque, Part
 from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
 from .brain import composed
 from .prompt import Prompt
+from .recap import recap
 from .rules import Asked
 from .tokens import PER_MESSAGE, PER_REQUEST, count, measured
 
 PREFIX = "summary_"
-LEAD = "Summary of the conversation so far, by a simulated model."
-WORDS_SHOWN = 100
-"""Characters of each thing that was said."""
-EARLIER_SHOWN = 1_000
-SAID = "user: "
-FIRST_SHOWN, LAST_SHOWN = 4, 12
 DETAIL = "compaction"
 """What every wire that has such a thing calls it."""
 
@@ -53,7 +45,7 @@ def compacted(family: str, asked: Asked, request: Request) -> Reply:
     """The answer to a request for a summary."""
     module = _family(family)
     assert module is not None, "only a family that shortens conversations reads a request for it"
-    words = summary(request)
+    words = recap(request)
     return _alone(request, module.shortened(asked, words), words)
 
 
@@ -81,7 +73,7 @@ def weighed(
     due: Due | None = module.due(asked) if module is not None and not request.compacts else None
     if module is None or due is None or usage is None or prompt is None:
         return measured(request, reply, usage), None
-    words = summary(request)
+    words = recap(request)
     parts: tuple[Opaque, ...] = module.instead(asked, words)
     made = replace(usage, output=count(words))
     if due.pauses:
@@ -90,15 +82,6 @@ def weighed(
     short = Usage(input=PER_REQUEST + head + PER_MESSAGE + count(words))
     answer = measured(request, reply, short)
     return replace(answer, parts=(*parts, *answer.parts), usage=made + answer.usage), made
-
-
-def summary(request: Request) -> str:
-    told = [line for message in request.messages for line in _lines(message)]
-    middle = told[FIRST_SHOWN : max(FIRST_SHOWN, len(told) - LAST_SHOWN)]
-    said = [line for line in middle if line.startswith(SAID)]
-    more = [f"({len(middle) - len(said)} more)"] if len(middle) > len(said) else []
-    last = told[max(FIRST_SHOWN, len(told) - LAST_SHOWN) :]
-    return "\n".join((LEAD, *told[:FIRST_SHOWN], *said, *more, *last))
 
 
 def _is_sealed(part: Part) -> TypeGuard[Opaque]:
@@ -114,28 +97,3 @@ def _alone(request: Request, parts: tuple[Opaque, ...], words: str) -> Reply:
 def _family(family: str) -> ModuleType | None:
     name = f"{__package__}.{PREFIX}{family}"
     return import_module(name) if find_spec(name) else None
-
-
-def _lines(message: Message) -> Iterator[str]:
-    for part in message.parts:
-        match part:
-            case Text(text=text) if text.strip():
-                yield f"{message.role}: {_begun(text)}"
-            case ToolCall(name=name, arguments=arguments):
-                yield f"called {name} {_begun(arguments)}"
-            case ToolResult():
-                yield f"brought: {_begun(part.text)}"
-            case Opaque(text=text) if text:
-                lines = text.removeprefix(LEAD).strip().splitlines()
-                yield from (line for line in lines if line.startswith(SAID))
-                rest = " ".join(line for line in lines if not line.startswith(SAID))
-                yield from (f"earlier: {_begun(rest, EARLIER_SHOWN)}" for _ in rest[:1])
-            case Text() | Reasoning() | Opaque():
-                pass
-            case _:
-                yield f"{message.role}: (a file or picture)"
-
-
-def _begun(text: str, length: int = WORDS_SHOWN) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= length else f"{line[:length]}…"

@@ -1,0 +1,81 @@
+"""A script in a prompt is played to its end, however often the conversation is made shorter on the way."""
+
+import pytest
+
+from bridle import Agent, Compaction, tool
+from bridle.sim.place import Place, place_of, script_at, since, told_in
+from bridle.values.message import Message
+from bridle.values.parts import Opaque, Text, ToolCall
+
+MODELS = (
+    "sim:anthropic/claude-sonnet-5-5",
+    "sim:anthropic/claude-sonnet-4-6",
+    "sim:openai_responses/gpt-6.1-sol",
+    "sim:openai_chat/gpt-5.4",
+    "sim:gemini/gemini-3.5-flash",
+    "sim:bedrock_converse/anthropic.claude-sonnet-4-5",
+)
+STEPS = (*range(12), *[77] * 6)
+SCRIPT = "\n!then\n".join(
+    (*(f'!call look {{"n":{n}}}' for n in range(12)), '!call look {"n":77}\n!repeat 6', "!say done")
+)
+
+
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize("model", MODELS)
+def test_no_step_is_lost_or_played_twice(model, native):
+    looked = []
+
+    @tool(effect="read")
+    def look(n: int) -> str:
+        """Look at a thing."""
+        looked.append(n)
+        return f"thing {n} " * 300
+
+    agent = Agent(
+        model,
+        tools=[look],
+        context_tokens=6_000,
+        compaction=Compaction(native=native),
+        repeats_max=None,
+    )
+    agent.run_sync('An older one.\n!call look {"n":100}\n!then\n!say one', session="s")
+    result = agent.run_sync(f"Go.\n{SCRIPT}", session="s")
+    assert (result.stop, result.text) == ("done", "done")
+    assert looked == [100, *STEPS]
+
+
+def said(*texts):
+    return Message(role="assistant", parts=tuple(Text(text=text) for text in texts))
+
+
+def called(name):
+    return Message(role="assistant", parts=(ToolCall(id=name, name="look", arguments="{}"),))
+
+
+def test_a_place_is_told_and_found_again():
+    line = (said("one"), called("a"), called("b"))
+    place = place_of("Go.\n!say one\n!then\n!say two", 1, line[:2])
+    assert place is not None
+    told = Message(role="user", parts=(Text(text=f"In short: {place} and more"),))
+    assert told_in([told, said("nothing")]) == place
+    assert since(place, line) == line[2:]
+    assert since(place, line[2:]) == line[2:], "it is gone, and with it everything before"
+
+
+def test_the_newest_place_counts_wherever_it_stands():
+    first, second = Place(script="a", given=1), Place(script="a", given=2)
+    sealed = Opaque(kind="compaction", native="{}", text=f"{second}")
+    messages = [said(str(first)), Message(role="assistant", parts=(sealed,))]
+    assert told_in(messages) == second
+    assert told_in([said("nothing")]) is None
+
+
+def test_a_script_is_known_again_behind_older_ones():
+    place = place_of("!say b\n!then\n!say c", 0, ())
+    assert place is not None
+    assert script_at(place, "[The user:]\n!say a\n[The user:]\nNow!\n!say b\n!then\n!say c\n[In short:]") == (
+        "!say b\n!then\n!say c"
+    )
+    assert script_at(place, "!say b") == ""
+    assert place_of("Hello.", 0, ()) is None
