@@ -284,6 +284,8 @@ def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
     remembering = agent(store, "one", "two", memory=Memory(refresh="run"))
     with pytest.raises(SessionNotFound):
         asyncio.run(remembering.notes.add(FRIDAYS, session="s"))
+    with pytest.raises(SessionNotFound):
+        asyncio.run(remembering.notes.list(session="s"))
     remembering.run_sync("go", session="s")
     with store.hold("s"), pytest.raises(Conflict):
         asyncio.run(remembering.notes.add(FRIDAYS, session="s"))

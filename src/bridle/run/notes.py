@@ -34,7 +34,7 @@ from ..values.pooled import LINE
 from ..values.record import seal
 from .clock import SystemClock
 from .given import worded
-from .loading import keep, load
+from .loading import Log, keep, load
 
 WRITES_MAX = 100
 """How often somebody else may be faster before it is said that it did not work."""
@@ -52,7 +52,7 @@ class Notes:
 
     async def list(self, *, tenant: str = "", session: str | None = None) -> tuple[Note, ...]:
         """Oldest first.  Of a session only its own; a tenant's stand in its prompts as well."""
-        return (await load(self._store, _line(tenant, session))).state.notebook.notes
+        return (await self._log(tenant, session)).state.notebook.notes
 
     async def add(
         self,
@@ -85,6 +85,12 @@ class Notes:
 
         return await self._write(tenant, session, wanted)
 
+    async def _log(self, tenant: str, session: str | None) -> Log:
+        log = await load(self._store, _line(tenant, session))
+        if session is not None and not log.length:
+            raise SessionNotFound(f"there is no session {session!r} in this store")
+        return log
+
     async def _write(
         self,
         tenant: str,
@@ -95,9 +101,7 @@ class Notes:
         # A session has one driver, who must not find records of others; a tenant's notes have none.
         with self._store.hold(session) if session is not None else nullcontext():
             for _ in range(WRITES_MAX):
-                log = await load(self._store, line)
-                if session is not None and not log.length:
-                    raise SessionNotFound(f"there is no session {session!r} in this store")
+                log = await self._log(tenant, session)
                 found = wanted(log.state.notebook)
                 if isinstance(found, Note):
                     return found
