@@ -10,9 +10,11 @@ one driver writes: while it runs, code cannot.  What is kept is shown to models 
 (core/memory.py); what is removed stays in the log, and in the prompts of sessions that are under way.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..core.memory import no_room, unknown_note
 from ..core.mending import fold
@@ -100,19 +102,41 @@ class Notes:
         line = _line(tenant, session)
         # A session has one driver, who must not find records of others; a tenant's notes have none.
         with self._store.hold(session) if session is not None else nullcontext():
-            for _ in range(WRITES_MAX):
-                log = await self._log(tenant, session)
-                found = wanted(log.state.notebook)
-                if isinstance(found, Note):
-                    return found
-                event, note = (found, found.note) if isinstance(found, NoteWritten) else found
-                record = seal(log.length + 1, self._clock.now(), event, log.head)
-                try:
-                    await keep(self._store, line, record, torn=log.torn)
-                except Conflict:
-                    continue  # somebody else was faster: what they wrote counts too
-                return note
+            async with _turnstile(line):
+                return await self._written(line, tenant, session, wanted)
+
+    async def _written(
+        self,
+        line: str,
+        tenant: str,
+        session: str | None,
+        wanted: Callable[[Notebook], NoteWritten | Note | tuple[NoteRemoved, Note]],
+    ) -> Note:
+        for _ in range(WRITES_MAX):
+            log = await self._log(tenant, session)
+            found = wanted(log.state.notebook)
+            if isinstance(found, Note):
+                return found
+            event, note = (found, found.note) if isinstance(found, NoteWritten) else found
+            record = seal(log.length + 1, self._clock.now(), event, log.head)
+            try:
+                await keep(self._store, line, record, torn=log.torn)
+            except Conflict:
+                continue  # somebody else was faster: what they wrote counts too
+            return note
         raise Conflict(f"{line!r} is written by so many at once that there was no room in {WRITES_MAX} tries")
+
+
+def _turnstile(line: str) -> asyncio.Lock:
+    """One at a time of those on one event loop: of many at once, some would come second for ever."""
+    locks = _turnstiles.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    lock = locks[line] = locks.get(line) or asyncio.Lock()
+    return lock
+
+
+_turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
+    WeakKeyDictionary()
+)
 
 
 async def read_notes(store: Store, tenant: str) -> Read:
