@@ -262,7 +262,8 @@ def test_looking_at_a_log_that_is_not_there_makes_none(capsys, home):
     assert not (home / "typo.db").exists()
 
 
-def test_every_command_explains_itself(capsys):
+def test_every_command_explains_itself(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
     assert main(["--help"]) == 0
     overview = told(capsys)[0]
     for name in COMMANDS:
@@ -272,6 +273,7 @@ def test_every_command_explains_itself(capsys):
         assert left.value.code == 0
         out = told(capsys)[0]
         assert "--json" in out or "check" in out
+        assert max(map(len, out.splitlines())) <= 80, name
 
 
 def test_ctrl_c_keeps_what_was_said(home):

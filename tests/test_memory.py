@@ -279,11 +279,27 @@ def test_many_may_write_a_tenants_notes_at_once(tmp_path):
     assert {note.words for note in kept} == {note.words for note in added}
 
 
+def test_however_many_write_notes_in_one_process_all_of_them_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr("bridle.run.notes.WRITES_MAX", 2)
+
+    async def all_at_once():
+        store = open_store(tmp_path / "log.db")
+        notes = Notes(store)
+        await asyncio.gather(*(notes.add(f"Fact {n}.", tenant="acme") for n in range(40)))
+        kept = await notes.list(tenant="acme")
+        await store.close()
+        return kept
+
+    assert [note.id for note in asyncio.run(all_at_once())] == [f"t{n}" for n in range(1, 41)]
+
+
 def test_a_sessions_notes_are_written_by_code_only_while_nobody_drives_it():
     store = MemoryStore()
     remembering = agent(store, "one", "two", memory=Memory(refresh="run"))
     with pytest.raises(SessionNotFound):
         asyncio.run(remembering.notes.add(FRIDAYS, session="s"))
+    with pytest.raises(SessionNotFound):
+        asyncio.run(remembering.notes.list(session="s"))
     remembering.run_sync("go", session="s")
     with store.hold("s"), pytest.raises(Conflict):
         asyncio.run(remembering.notes.add(FRIDAYS, session="s"))

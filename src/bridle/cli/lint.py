@@ -5,7 +5,9 @@ tool descriptions or schemas makes every cached prompt worthless.  The code is r
 named with its line; then the agents are made again in fresh processes, with another hash seed, clock and
 environment, and their prompts compared.  A folder stands for the Python files in it.
 
-A line that may stay as it is says so:   # bridle: stable   or   # bridle: stable[clock]
+A line that may stay as it is says so:
+
+  # bridle: stable   or   # bridle: stable[clock]
 
 Exit codes: 0 nothing found · 1 something found · 2 the files cannot be read.
 """

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from textwrap import fill
 from typing import NoReturn
 
 from .. import __version__
@@ -39,6 +40,7 @@ COMMANDS = {
 }
 
 MISUSE, CANCELLED = 2, 130
+HELP_WIDTH = 80
 
 
 class Parser(argparse.ArgumentParser):
@@ -91,12 +93,22 @@ def _dispatch(given: list[str]) -> int:
     module = import_module(f".{name}", __package__)
     parser = Parser(
         prog=f"bridle {name}",
-        description=module.__doc__,
+        description=_described(module.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.arguments(parser)
     code: int = module.execute(parser.parse_args(rest))
     return code
+
+
+def _described(words: str) -> str:
+    """As wide as a small screen; what is indented is to be typed, and stays as it is."""
+    return "\n\n".join(
+        block
+        if any(line.startswith(" ") for line in block.splitlines())
+        else fill(block, HELP_WIDTH, break_on_hyphens=False, break_long_words=False)
+        for block in words.strip().split("\n\n")
+    )
 
 
 def _overview() -> str:

@@ -1,7 +1,8 @@
 """A simulated provider on a port of this machine, or the tables behind it.
 
     bridle sim --port 8090        all wire families at http://127.0.0.1:8090
-    bridle sim rules [FAMILY]     what is refused, and in which words; --profile for one kind of server
+    bridle sim rules [FAMILY]     what is refused, and in which words
+                                  (--profile for one kind of server)
     bridle sim faults             what can be made to go wrong
     bridle sim directives         what a prompt can make it say and do
 

@@ -1,6 +1,7 @@
 """Put recorded provider traffic to the codecs.
 
-    bridle wire check PATH…     every recording in these files (JSON lines, .gz or not) or folders
+    bridle wire check PATH…     every recording in these files or folders
+                                (JSON lines, .gz or not)
 
 Each recorded reply must decode, to the same value whole and in slices of any size, and say what a second,
 deliberately simple reading of the same bytes says: words, thoughts, calls, counts, stop.  Each recorded

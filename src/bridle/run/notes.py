@@ -10,9 +10,11 @@ one driver writes: while it runs, code cannot.  What is kept is shown to models 
 (core/memory.py); what is removed stays in the log, and in the prompts of sessions that are under way.
 """
 
+import asyncio
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import NamedTuple
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from ..core.memory import no_room, unknown_note
 from ..core.mending import fold
@@ -34,7 +36,7 @@ from ..values.pooled import LINE
 from ..values.record import seal
 from .clock import SystemClock
 from .given import worded
-from .loading import keep, load
+from .loading import Log, keep, load
 
 WRITES_MAX = 100
 """How often somebody else may be faster before it is said that it did not work."""
@@ -52,7 +54,7 @@ class Notes:
 
     async def list(self, *, tenant: str = "", session: str | None = None) -> tuple[Note, ...]:
         """Oldest first.  Of a session only its own; a tenant's stand in its prompts as well."""
-        return (await load(self._store, _line(tenant, session))).state.notebook.notes
+        return (await self._log(tenant, session)).state.notebook.notes
 
     async def add(
         self,
@@ -85,6 +87,12 @@ class Notes:
 
         return await self._write(tenant, session, wanted)
 
+    async def _log(self, tenant: str, session: str | None) -> Log:
+        log = await load(self._store, _line(tenant, session))
+        if session is not None and not log.length:
+            raise SessionNotFound(f"there is no session {session!r} in this store")
+        return log
+
     async def _write(
         self,
         tenant: str,
@@ -94,21 +102,41 @@ class Notes:
         line = _line(tenant, session)
         # A session has one driver, who must not find records of others; a tenant's notes have none.
         with self._store.hold(session) if session is not None else nullcontext():
-            for _ in range(WRITES_MAX):
-                log = await load(self._store, line)
-                if session is not None and not log.length:
-                    raise SessionNotFound(f"there is no session {session!r} in this store")
-                found = wanted(log.state.notebook)
-                if isinstance(found, Note):
-                    return found
-                event, note = (found, found.note) if isinstance(found, NoteWritten) else found
-                record = seal(log.length + 1, self._clock.now(), event, log.head)
-                try:
-                    await keep(self._store, line, record, torn=log.torn)
-                except Conflict:
-                    continue  # somebody else was faster: what they wrote counts too
-                return note
+            async with _turnstile(line):
+                return await self._written(line, tenant, session, wanted)
+
+    async def _written(
+        self,
+        line: str,
+        tenant: str,
+        session: str | None,
+        wanted: Callable[[Notebook], NoteWritten | Note | tuple[NoteRemoved, Note]],
+    ) -> Note:
+        for _ in range(WRITES_MAX):
+            log = await self._log(tenant, session)
+            found = wanted(log.state.notebook)
+            if isinstance(found, Note):
+                return found
+            event, note = (found, found.note) if isinstance(found, NoteWritten) else found
+            record = seal(log.length + 1, self._clock.now(), event, log.head)
+            try:
+                await keep(self._store, line, record, torn=log.torn)
+            except Conflict:
+                continue  # somebody else was faster: what they wrote counts too
+            return note
         raise Conflict(f"{line!r} is written by so many at once that there was no room in {WRITES_MAX} tries")
+
+
+def _turnstile(line: str) -> asyncio.Lock:
+    """One at a time of those on one event loop: of many at once, some would come second for ever."""
+    locks = _turnstiles.setdefault(asyncio.get_running_loop(), WeakValueDictionary())
+    lock = locks[line] = locks.get(line) or asyncio.Lock()
+    return lock
+
+
+_turnstiles: WeakKeyDictionary[asyncio.AbstractEventLoop, WeakValueDictionary[str, asyncio.Lock]] = (
+    WeakKeyDictionary()
+)
 
 
 async def read_notes(store: Store, tenant: str) -> Read:
