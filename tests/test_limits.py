@@ -293,3 +293,16 @@ def test_a_budget_that_cannot_be_held_is_refused_before_the_run_goes_on_with_it(
 def test_what_is_no_budget_or_nobodys_is_said_in_one_line(wrong):
     with pytest.raises(MisuseError):
         wrong(Agent(scripted("x")))
+
+
+@pytest.mark.parametrize(
+    "model", ["sim:anthropic/claude-sonnet-4-6", "sim:openai_chat/gpt-5.4", "sim:gemini/gemini-3.5-flash"]
+)
+def test_whoever_is_told_to_finish_is_not_forced_to_call(model):
+    agent = Agent(
+        model, tools=[look], tool_choice="any", budget=Budget(steps=8, wrap_up=0.25), repeats_max=None
+    )
+    steps = "\n!then\n".join(f'!call look {{"city":"{place}"}}' for place in "ab")
+    result = agent.run_sync(f"{steps}\n!then\n!say never played")
+    assert (result.stop, result.steps) == ("done", 3)
+    assert result.reason == "wrapped up: 2 of 8 steps used"

@@ -35,7 +35,7 @@ def assemble(
     unproven = answering and state.run.reasoning == "left out"
     later = _shown_later(settings, state.shown)
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
-    wish = settle(among, choice or settings.tool_choice, unproven=unproven)
+    wish = settle(among, _choice(state, choice or settings.tool_choice), unproven=unproven)
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     request = Request(
         model=settings.model,
@@ -56,6 +56,12 @@ def assemble(
         extras=settings.extras,
     )
     return request, wish.notes if state.run.spent.steps == 0 else ()
+
+
+def _choice(state: State, wanted: ToolChoice) -> ToolChoice:
+    """Whoever was told to finish must be free to: a call that is forced would keep it from answering."""
+    forced = wanted.mode in ("any", "tool") and state.settings.output is None
+    return replace(wanted, mode="auto", name="") if state.run.wrapped and forced else wanted
 
 
 def system_of(state: State) -> tuple[Text, ...]:
