@@ -493,6 +493,20 @@ def test_what_is_too_long_for_one_summary_is_summarised_in_pieces():
     assert small.provider.refusals == []
 
 
+def test_no_piece_ends_with_a_prompt_that_is_yet_to_be_answered():
+    """The simulated model does what many would: asked right behind a prompt, it answers that."""
+    wish = Compaction(native=False)
+    agent = Agent(ANTHROPIC, tools=[look_at()], context_tokens=6_000, compaction=wish, output=int)
+    for n in range(1, 8):
+        script = f'!call look {{"at": {n}}}\n!then\n!call look {{"at": {n + 50}}}\n!then\n!say {n}'
+        result = agent.run_sync(script, session="s")
+        assert (result.stop, result.reason) == ("done", "")
+    records = asyncio.run(agent.store.read("s"))
+    asked = {each.event.summary_of for each in records if isinstance(each.event, e.ModelAsked)} - {""}
+    assert asked
+    assert not asked & {*folded(records).prompts}
+
+
 def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():
     plain = walker()
 
