@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Compaction, SharedBudget, Thinking, tool
+from bridle import Agent, Budget, Compaction, SharedBudget, Text, Thinking, tool
 from bridle.cli.main import main
 from bridle.core.forensics import examined
 from bridle.core.handoff import blamable
@@ -142,6 +142,22 @@ def test_the_newest_pictures_stay():
     assert 3 <= len(pictures) <= 6
     last = [message for message in walk.state.view if message.results][-1]
     assert any(isinstance(part, Media) for result in last.results for part in result.parts)
+
+
+def test_pictures_that_are_not_sent_take_no_room():
+    """A document of 150 pages, of which three are sent on."""
+
+    @tool(effect="read")
+    def look(at: int) -> list[Text | Media]:
+        """Look at one place."""
+        pages = [Media(kind="image", media_type="image/png", data=PNG)] * 150
+        return [Text(text=f"At place {at}."), *pages]
+
+    walk = Walk(ANTHROPIC, tools=[look], context_tokens=100_000)
+    result = walk.run(6)
+    assert (result.stop, result.text) == ("done", "I went through 6 places.")
+    assert walk.compactions == []
+    assert filled(walk.state) < 30_000
 
 
 @pytest.mark.parametrize("count", range(1, 6))
