@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Compaction, SharedBudget, Thinking, tool
+from bridle import Agent, Budget, Compaction, SharedBudget, Text, Thinking, tool
 from bridle.cli.main import main
 from bridle.core.forensics import examined
 from bridle.core.handoff import blamable
@@ -142,6 +142,22 @@ def test_the_newest_pictures_stay():
     assert 3 <= len(pictures) <= 6
     last = [message for message in walk.state.view if message.results][-1]
     assert any(isinstance(part, Media) for result in last.results for part in result.parts)
+
+
+def test_pictures_that_are_not_sent_take_no_room():
+    """A document of 150 pages, of which three are sent on."""
+
+    @tool(effect="read")
+    def look(at: int) -> list[Text | Media]:
+        """Look at one place."""
+        pages = [Media(kind="image", media_type="image/png", data=PNG)] * 150
+        return [Text(text=f"At place {at}."), *pages]
+
+    walk = Walk(ANTHROPIC, tools=[look], context_tokens=100_000)
+    result = walk.run(6)
+    assert (result.stop, result.text) == ("done", "I went through 6 places.")
+    assert walk.compactions == []
+    assert filled(walk.state) < 30_000
 
 
 @pytest.mark.parametrize("count", range(1, 6))
@@ -491,6 +507,20 @@ def test_what_is_too_long_for_one_summary_is_summarised_in_pieces():
     asked = [event.reply.usage.prompt for event in small.events if isinstance(event, e.ModelReplied)][51:]
     assert max(asked) <= 6_000
     assert small.provider.refusals == []
+
+
+def test_no_piece_ends_with_a_prompt_that_is_yet_to_be_answered():
+    """The simulated model does what many would: asked right behind a prompt, it answers that."""
+    wish = Compaction(native=False)
+    agent = Agent(ANTHROPIC, tools=[look_at()], context_tokens=6_000, compaction=wish, output=int)
+    for n in range(1, 8):
+        script = f'!call look {{"at": {n}}}\n!then\n!call look {{"at": {n + 50}}}\n!then\n!say {n}'
+        result = agent.run_sync(script, session="s")
+        assert (result.stop, result.reason) == ("done", "")
+    records = asyncio.run(agent.store.read("s"))
+    asked = {each.event.summary_of for each in records if isinstance(each.event, e.ModelAsked)} - {""}
+    assert asked
+    assert not asked & {*folded(records).prompts}
 
 
 def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():

@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle import Agent, Budget, tool
+from bridle.cli.columns import cells
 from bridle.cli.main import main
 from bridle.core.forensics import VERDICTS, examined, summed
 from bridle.providers import load
@@ -24,6 +25,7 @@ from bridle.values.message import Reply, Stop
 from bridle.values.model import Abilities, Origin
 from bridle.values.parts import Text, ToolCall
 from bridle.values.usage import Usage
+from long_walks import FAMILIES, Walk
 
 LONG = " ".join(f"Rule {n}: look before you leap, and write down what you saw." for n in range(80))
 
@@ -257,6 +259,24 @@ def test_an_alarm_is_in_the_log_on_the_terminal_and_in_the_sums(tmp_path, capsys
     row = next(line for line in out.splitlines() if line.startswith("clockwork"))
     assert row.split()[-1] == "1"
     assert all(len(line) <= 80 for line in out.splitlines())
+
+
+def test_nobody_misses_what_is_no_longer_in_the_prompt(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    walk = Walk(FAMILIES["anthropic"], store=open_store(tmp_path / "log.db"))
+    walk.run(30)
+    calls = examined(walk.records)
+    asyncio.run(walk.store.close())
+    assert len(walk_misses := [call for call in calls if call.missed]) >= 2
+    assert all(call.expected <= call.prompt for call in calls)
+    # The rates of the simulated model: $2.50 a million written, $0.10 read.
+    assert [float(call.usd) for call in walk_misses] == [
+        pytest.approx((call.expected - call.read) * 2.4e-6) for call in walk_misses
+    ]
+    assert main(["cache", "s", "--store", str(tmp_path / "log.db")]) == 0
+    out = capsys.readouterr().out
+    assert "the next prompt would fill" in out
+    assert max(map(cells, out.splitlines())) <= 80
 
 
 def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):

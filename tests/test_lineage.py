@@ -469,6 +469,18 @@ def test_a_fork_says_where_it_came_from(tmp_path, capsys):
 # The screens.
 
 
+def test_what_both_said_stands_below_what_each_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    agent = Agent("sim:", store=open_store(tmp_path / "log.db"))
+    for session, word in (("a", "one"), ("b", "two")):
+        agent.run_sync(f"!say {word}", session=session)
+        agent.run_sync("!say three", session=session)
+    asyncio.run(agent.store.close())
+    assert command(["diff", "a", "b", "--unified"]) == 0
+    marks = [line[:4] for line in capsys.readouterr().out.splitlines() if re.match("(. )?m[1-4] ", line)]
+    assert marks == ["- m1", "+ m1", "- m2", "+ m2", "  m3", "  m4"]
+
+
 @pytest.fixture
 def family(tmp_path, monkeypatch):
     monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))

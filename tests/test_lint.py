@@ -42,6 +42,23 @@ OFFENDING = {
         'words = "Hello."\nif NAMES:\n    words += f" {date.today()}"\nagent = Agent("sim:", instructions=words)',
         'agent = Agent("sim:", instructions="x" if NAMES else str(time.time_ns()))',
         "say = lambda: f'{date.today()}'\nagent = Agent('sim:', instructions=say())",
+        (
+            'def say(at=None):\n    at = at or datetime.now()\n    return f"At {at:%H}"\n'
+            'agent = Agent("sim:", instructions=say())'
+        ),
+        (
+            "def say(at=None):\n    if at is None:\n        at = datetime.now()\n    return str(at)\n"
+            'agent = Agent("sim:", instructions=say())'
+        ),
+        'options = {"instructions": time.ctime()}\nagent = Agent("sim:", **options)',
+        'agent = Agent("sim:", **dict(instructions=time.ctime()))',
+        'class Bot(Agent):\n    pass\nbot = Bot("sim:", instructions=time.ctime())',
+        (
+            "class Bot(Agent[str]):\n    def __init__(self):\n"
+            '        super().__init__("sim:", instructions=time.ctime())'
+        ),
+        'from functools import partial\nmake = partial(Agent, "sim:", instructions=time.ctime())',
+        'def f() -> str:\n    return ""\nf.__doc__ = f"F, {date.today()}"\nagent = Agent("sim:", tools=[f])',
     ],
     "random": [
         'agent = Agent("sim:", instructions=f"Run {uuid.uuid4()}")',
@@ -101,6 +118,9 @@ CLEAN = {
         'agent = Agent("sim:", instructions=f"Since {datetime(2024, 5, 1)}, {time.strftime(\'%Y\', time.gmtime(0))}")',
         'started = time.time()\nagent = Agent("sim:", instructions="Be kind.", budget=None)\nprint(started)',
         'words = f"{date.today()}"\nwords = "Be kind."\nagent = Agent("sim:", instructions=words)',
+        'def say(at):\n    at = "noon"\n    return at\nagent = Agent("sim:", instructions=say(datetime.now()))',
+        'options = {"facts": {"day": time.ctime()}}\nagent = Agent("sim:", instructions="Be kind.", **options)',
+        'def f() -> str:\n    return ""\nf.__doc__ = f"F, {date.today()}"\nagent = Agent("sim:")',
         'agent = Agent(f"sim:{date.today() and \'\'}", instructions="Be kind.")',
         '@tool\ndef look(since: datetime, kind: str = "a") -> str:\n    "Look."\n    return kind',
     ],
@@ -323,7 +343,7 @@ def test_the_rules_can_be_printed(capsys):
         (["broken.py"], "broken.py, line 1"),
         (["empty"], "no Python files in empty"),
         (["fine.py", "--ignore", "L99"], "there is no rule 'L99'"),
-        (["bytes.py"], "bytes.py"),
+        (["bytes.py"], "bytes.py: invalid"),
     ],
 )
 def test_wrong_things_are_one_line(tmp_path, monkeypatch, capsys, words, told):

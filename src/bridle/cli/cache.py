@@ -17,10 +17,12 @@ from ..values.errors import Corrupt
 from ..values.record import Record
 from ..values.value import Value
 from ..watchers.console import brief, clean, dollars
+from .columns import cells, cut, padded, screen_width, wrapped
 from .logs import listed, read_session
 from .places import add_store_option, open_log
 
 BAR_WIDTH = 24
+WHY_LINES_MAX = 4
 NAME_WIDTH = 25
 EVERY_SESSION = 1_000_000_000
 NOBODY = "(none)"
@@ -127,7 +129,7 @@ def _seen(session: str, records: Sequence[Record]) -> list[Seen]:
 def _rates(table: Sequence[Row]) -> list[str]:
     if table[-1].sum.calls == 0:
         return ["no call was answered in this log"]
-    width = min(NAME_WIDTH, max(len(clean(row.name)) for row in table))
+    width = min(NAME_WIDTH, max(cells(clean(row.name)) for row in table))
     head = f"{'':<{width}} {'calls':>6} {'expected':>11} {'read':>11} {'rate':>6} {'lost':>9} alarms"
     return [head, *(_rate(row, width) for row in table)]
 
@@ -136,8 +138,9 @@ def _rate(row: Row, width: int) -> str:
     rate = "-" if row.hit_rate is None else f"{row.hit_rate:.1%}"
     usd = None if row.sum.usd is None else float(row.sum.usd)
     lost = "-" if not row.sum.missed else "unknown" if usd is None else dollars(usd)
+    name = padded(cut(row.name, width), width)
     return (
-        f"{brief(row.name, width):<{width}} {row.sum.calls:>6,} {row.sum.expected:>11,} {row.sum.read:>11,}"
+        f"{name} {row.sum.calls:>6,} {row.sum.expected:>11,} {row.sum.read:>11,}"
         f" {rate:>6} {lost:>9} {row.alarms or '':>6}"
     )
 
@@ -155,7 +158,8 @@ def _lines(call: CacheCall) -> list[str]:
     if not call.why and not call.missed:
         return [line]
     cost = dollars(None if call.usd is None else float(call.usd)) if call.missed else ""
-    return [line, "     " + brief("  ".join(filter(None, (cost, call.why))))]
+    told = " ".join(brief("  ".join(filter(None, (cost, call.why)))).split())
+    return [line, *(f"     {each}" for each in wrapped(told, screen_width() - 5, WHY_LINES_MAX))]
 
 
 def _bar(call: CacheCall) -> str:

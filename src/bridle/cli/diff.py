@@ -97,7 +97,7 @@ class Paper:
         if pair.how == "same":
             message = pair.a or pair.b
             assert message is not None
-            yield self._dim(cut(f"  {_head(message)}  {told(message.parts)}", self._width))
+            yield self._dim("  " + cut(f"{_head(message)}  {told(message.parts)}", self._width - 2))
         elif self._beside:
             yield from self._rows(pair)
         else:

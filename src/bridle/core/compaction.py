@@ -173,7 +173,7 @@ def _summary_wanted(state: State, *, whole: bool, hard: bool) -> SummaryWanted |
         if _is_worth(state, native, hard=hard) and _fits(state, _told(state, native)):
             return _wanted(state, native_request_for(state, _told(state, native)), native)
     if not whole:
-        end = min(end, _piece_end(state))
+        end = _answered(state, min(end, _piece_end(state)))
     if not _is_worth(state, end, hard=hard):
         return None
     told = _finished(state.view) if whole else _told(state, end)
@@ -248,6 +248,14 @@ def _piece_end(state: State) -> int:
             break
         if at + 1 == len(messages) or messages[at + 1].role != "tool":
             end = at + 1
+    return end
+
+
+def _answered(state: State, end: int) -> int:
+    """Not right behind a prompt: asked for a summary there, a model answers the prompt."""
+    messages = state.transcript.messages
+    while end > state.covered and messages[end - 1].id in state.prompts:
+        end -= 1
     return end
 
 

@@ -58,6 +58,7 @@ from .storing import CACHED
 from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
 from .undoing import compensation_finished, compensation_started, remembered, undone_note
 from .verdicts import FAILURES
+from .weighing import reweighed
 
 CONTINUE = "Continue where you stopped."
 
@@ -113,7 +114,7 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
         run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
     elif (run.reasoning == "refused" or outlived(state)) and not state.unfit:
         run = replace(run, reasoning="left out")
-    return viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event))
+    return reweighed(viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event)))
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:

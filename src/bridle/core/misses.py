@@ -1,6 +1,7 @@
 """Why a call read less from the cache than it could have: the verdict on each, as it is answered.
 
-Expected is what the call before it had sent, rounded down where a provider keeps prompts in steps.
+Expected is what the call before it had sent, rounded down where a provider keeps prompts in steps, and no
+more than was sent now: of a conversation that was made shorter nobody can miss what is no longer in it.
 What was missed is priced: the difference between what those tokens cost and what they would have cost
 from the cache.
 
@@ -125,7 +126,7 @@ def _verdict(state: State, hits: Hits, out: Sent, reply: Reply) -> tuple[Verdict
     if before.usage.prompt < least:
         return "minimum", f"{before.usage.prompt:,} of at least {least:,} tokens", 0
     step = abilities.cache_step_tokens or 1
-    expected = before.usage.prompt // step * step
+    expected = min(before.usage.prompt, usage.prompt) // step * step
     if expected - usage.cache_read <= max(SLACK_TOKENS, expected // SLACK_PARTS):
         return "hit", "", expected
     return *_cause(state, before, out, reply, hits.moved), expected

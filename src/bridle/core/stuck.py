@@ -29,7 +29,8 @@ def stuck(state: State) -> End:
     parts = sorted(_parts(state), key=lambda each: -each[1])[:NAMED_MAX]
     told = ", ".join(f"{name} (about {scaled(state, size, whole):,} tokens)" for name, size in parts)
     squeeze = state.run.squeeze
-    tries = f"; {squeeze.failed} tries were in vain" if squeeze.failed else ""
+    many = "1 try was" if squeeze.failed == 1 else f"{squeeze.failed} tries were"
+    tries = f"; {many} in vain" if squeeze.failed else ""
     said = f" (the provider says: {squeeze.said})" if squeeze.said else ""
     reason = REASON.format(
         said=said,

@@ -13,6 +13,8 @@ half the weight takes half of what was counted.
 from collections.abc import Iterable
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from ..values.message import Message
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.usage import MILLION
@@ -67,6 +69,18 @@ def message_weight(state: State, message: Message) -> int:
 def scaled(state: State, part: int, whole: int) -> int:
     """What a part of the weight of the view is in tokens, by the measure of what was counted."""
     return -(-filled(state) * part // max(whole, 1))
+
+
+def reweighed(state: State) -> State:
+    """After something has left the view: what is left weighs no more than an estimate of it made anew.
+
+    Else a hundred pictures that are not sent would end the run for want of room.
+    """
+    most = weight(state, state.view)
+    if state.prompt_tokens <= most:
+        return state
+    fair = min(max(0, state.prompt_tokens - state.slack_tokens), most)
+    return replace(state, prompt_tokens=most, slack_tokens=most - fair)
 
 
 def price_anew(state: State, tokens: int) -> Decimal | None:

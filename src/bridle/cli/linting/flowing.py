@@ -102,6 +102,11 @@ class Flow:
                 return self._elsewhere(where.module, binding.target)
         return None
 
+    def values(self, node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]:
+        """The expression itself, or what a name was given."""
+        found = self._bindings(node, scope) if isinstance(node, ast.Name) else None
+        return [(b.node, where) for b, where in found if b.kind == "value"] if found else [(node, scope)]
+
     def _member(self, node: ast.Attribute, scope: Scope) -> tuple[ast.AST, Scope] | None:
         if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls") and scope.owner is not None:
             return _defined(scope.owner, node.attr)
@@ -240,12 +245,13 @@ class Flow:
         return found
 
     def _name(self, node: ast.Name, scope: Scope, names: Names) -> Taints:
-        if node.id in names:
+        anew = scope.reaching(node.id, (node.lineno, node.col_offset)) if node.id in scope.parameters else []
+        if node.id in names and not anew:
             return names[node.id]
-        found = self._bindings(node, scope)
+        found = [(each, scope) for each in anew] or self._bindings(node, scope)
         if found is None:
             return []
-        taints: Taints = []
+        taints: Taints = [] if any(each.surely for each in anew) else [*names.get(node.id, ())]
         for binding, where in found:
             known = names if where is scope else {}
             hop = Hop(node.id, where.module, getattr(binding.node, "lineno", 0))

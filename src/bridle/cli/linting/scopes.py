@@ -104,7 +104,8 @@ def read_module(path: Path) -> Module:
     except OSError as error:
         raise MisuseError(f"{path} cannot be read: {error.strerror or error}") from None
     except SyntaxError as error:
-        raise MisuseError(f"{path}, line {error.lineno}: {error.msg}") from None
+        place = f", line {error.lineno}" if error.lineno else ""
+        raise MisuseError(f"{path}{place}: {error.msg}") from None
     except ValueError as error:
         raise MisuseError(f"{path} is no Python: {error}") from None
     module = Module(path, tree, _allowed(source))

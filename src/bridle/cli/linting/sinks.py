@@ -18,6 +18,7 @@ MAKERS = {
     "CommandTool": ("name", "description", "", "parameters"),
 }
 """Tools made of what they are given: what their places are called, where they reach a prompt."""
+PARTIAL, BEGINNING = "functools.partial", "super().__init__"
 SHOWN = ("name", "description", "schema", "parameters")
 EVERY: frozenset[str] = frozenset()
 ORDER = frozenset({"unordered"})
@@ -37,7 +38,7 @@ def sinks(flow: Flow, module: Module) -> Iterator[Sink]:
     for call, scope in module.calls:
         name = flow.full(call.func, scope)
         maker = name.rpartition(".")[2]
-        if name in AGENTS:
+        if name in AGENTS or _is_kind_of_agent(flow, call, scope, name):
             yield from _agent(flow, call, scope, shown)
         elif name in TOOL:
             yield from _named(call, scope, "a tool")
@@ -50,31 +51,76 @@ def sinks(flow: Flow, module: Module) -> Iterator[Sink]:
             made = decorator.func if isinstance(decorator, ast.Call) else decorator
             if flow.full(made, scope) in TOOL:
                 yield from _function(flow, function, scope, shown)
+    yield from _described_later(flow, module, shown)
 
 
 def has_agents(flow: Flow, module: Module) -> bool:
     """Whether an agent or a tool is made while the file is loaded."""
-    calls = (flow.full(call.func, scope) for call, scope in module.calls if scope is module.top)
-    made = any(name in (*AGENTS, *TOOL) or name.rpartition(".")[2] in MAKERS for name in calls)
-    return made or any(
-        flow.full(decorator, scope) in TOOL
-        for function, scope in module.functions
-        if scope is module.top
-        for decorator in function.decorator_list
+    calls = [(flow.full(call.func, scope), call) for call, scope in module.calls if scope is module.top]
+    made = any(name in (*AGENTS, *TOOL) or name.rpartition(".")[2] in MAKERS for name, _ in calls)
+    kinds = (_is_kind_of_agent(flow, call, module.top, name) for name, call in calls)
+    return (
+        made
+        or any(kinds)
+        or any(
+            flow.full(decorator, scope) in TOOL
+            for function, scope in module.functions
+            if scope is module.top
+            for decorator in function.decorator_list
+        )
     )
 
 
+def _is_kind_of_agent(flow: Flow, call: ast.Call, scope: Scope, name: str) -> bool:
+    """Whether it makes an agent by another name: a class of the user's own, its beginning, or a partial."""
+    if name == PARTIAL:
+        return any(flow.full(given, scope) in AGENTS for given in call.args[:1])
+    own = flow.definition(call.func, scope)
+    kind = own[0] if own is not None else None
+    if ast.unparse(call.func) == BEGINNING and scope.owner is not None:
+        kind = scope.owner.node
+    bases = kind.bases if isinstance(kind, ast.ClassDef) else []
+    where = own[1] if own is not None else scope.module.top
+    plain = (base.value if isinstance(base, ast.Subscript) else base for base in bases)
+    return any(flow.full(base, where) in AGENTS for base in plain)
+
+
 def _agent(flow: Flow, call: ast.Call, scope: Scope, shown: set[ast.AST]) -> Iterator[Sink]:
+    for name, value, where in _words(flow, call, scope):
+        if name == "instructions":
+            yield Sink(value, where, "the instructions of an agent")
+        elif name == "tools":
+            yield Sink(value, where, "the order of an agent's tools", ORDER)
+            for item in getattr(value, "elts", ()):
+                yield from _function_named(flow, item, where, shown)
+        elif name == "output":
+            yield Sink(value, where, "the schema of an agent's answer")
+            yield from _type(flow, value, where, "the schema of an agent's answer", shown)
+
+
+def _words(flow: Flow, call: ast.Call, scope: Scope) -> Iterator[tuple[str, ast.AST, Scope]]:
+    """What it is given by name, out of a dict that is written down as well."""
     for word in call.keywords:
-        if word.arg == "instructions":
-            yield Sink(word.value, scope, "the instructions of an agent")
-        elif word.arg == "tools":
-            yield Sink(word.value, scope, "the order of an agent's tools", ORDER)
-            for item in getattr(word.value, "elts", ()):
-                yield from _function_named(flow, item, scope, shown)
-        elif word.arg == "output":
-            yield Sink(word.value, scope, "the schema of an agent's answer")
-            yield from _type(flow, word.value, scope, "the schema of an agent's answer", shown)
+        if word.arg is not None:
+            yield word.arg, word.value, scope
+            continue
+        for given, where in flow.values(word.value, scope):
+            if isinstance(given, ast.Dict):
+                for key, value in zip(given.keys, given.values, strict=True):
+                    if isinstance(key, ast.Constant):
+                        yield str(key.value), value, where
+            elif isinstance(given, ast.Call) and flow.full(given.func, where) == "dict":
+                yield from _words(flow, given, where)
+
+
+def _described_later(flow: Flow, module: Module, shown: set[ast.AST]) -> Iterator[Sink]:
+    """`look.__doc__ = …`: a docstring with something in it cannot be written where docstrings are."""
+    for node in module.tree.body:
+        for target in node.targets if isinstance(node, ast.Assign) else ():
+            if isinstance(target, ast.Attribute) and target.attr == "__doc__":
+                found = flow.definition(target.value, module.top)
+                if isinstance(node, ast.Assign) and found is not None and found[0] in shown:
+                    yield Sink(node.value, module.top, "the description of a tool")
 
 
 def _named(call: ast.Call, scope: Scope, whose: str) -> Iterator[Sink]:
