@@ -166,6 +166,13 @@ def test_whoever_makes_bytes_of_his_own_is_listed_by_kind(kind):
     assert sorted(listed - found) == [], "to be taken off BYTES of guard.py"
 
 
+def test_scripts_are_played_on_every_wire():
+    files = [path.name for path in HERE.glob("test_*.py") if "scripted(" in path.read_text()]
+    assert {guard.WIRES[crc32(file.encode()) % len(guard.WIRES)] for file in files} == set(guard.WIRES)
+    families = {locate(model).endpoint.family for model in guard.WIRES}
+    assert families == {model.endpoint.family for model in known({})}
+
+
 def test_whoever_sends_elsewhere_is_there():
     for place in guard.ELSEWHERE:
         file, _, function = place.partition("::")
