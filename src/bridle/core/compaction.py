@@ -11,7 +11,8 @@ Rule 3: what people said stays, word for word.  Only a text of an earlier run th
         a person types, in a prompt that does not fit, becomes its beginning and its end.
 Rule 4: a summary is written from what was said, before anything shrinks, while the provider still
         has it in its cache; and only when shrinking would not be enough.
-Rule 5: two tries in vain are the end of the run, with the names of what cannot shrink.
+Rule 5: two tries in vain are the last, and where nothing fits any more the end of the run, with the names of
+        what cannot shrink.  What still fits is sent.
 """
 
 from msgspec.structs import replace
@@ -78,9 +79,9 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
     now = filled(state)
     if now <= gate(state):
         return None
-    if squeeze.failed >= TRIES_MAX or squeeze.pieces > PIECES_MAX:
+    hard, spent = now > limit(state), squeeze.failed >= TRIES_MAX or squeeze.pieces > PIECES_MAX
+    if spent and hard:
         return stuck(state)
-    hard = now > limit(state)
     if squeeze.failed and not hard and now - squeeze.tried_tokens < share(state, GROWTH_SHARE):
         return None
     smaller = _shrunk(state)
@@ -91,7 +92,7 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
     # Not if a summary would have to be asked for right behind it: that would be read anew twice.
     if not whole and gain >= share(state, WORTH_SHARE) and smaller.after_tokens <= gate(state):
         return Compact(event=smaller)
-    wanted = _summary_wanted(state, whole=whole, hard=hard)
+    wanted = None if spent else _summary_wanted(state, whole=whole, hard=hard)
     if wanted is not None:
         return wanted
     if smaller.changes and (hard or gain >= share(state, WORTH_SHARE)):

@@ -11,6 +11,7 @@ What a model would refuse is settled before it is sent (settling.py), and noted 
 from msgspec.structs import replace
 
 from ..values.message import Message
+from ..values.model import Model
 from ..values.parts import Text
 from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
@@ -50,12 +51,17 @@ def assemble(
         sampling=wish.sampling,
         marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))),
         cache_key=cache_key(settings, state.run.tenant, state.session),
-        compared_to=_reply_before(state) if settings.model.abilities.cache_explained else "",
+        compared_to=_reply_before(state) if _explains(settings.model) else "",
         chained=settings.chain,
         chained_to=_chained_to(state),
         extras=settings.extras,
     )
     return request, wish.notes if state.run.spent.steps == 0 else ()
+
+
+def _explains(model: Model) -> bool:
+    """Whether to ask why a prompt was not found; whoever is at another address may not know the question."""
+    return model.abilities.cache_explained and not model.endpoint.elsewhere
 
 
 def _choice(state: State, wanted: ToolChoice) -> ToolChoice:
