@@ -17,6 +17,7 @@ from bridle.values.message import Message, Reply, Stop
 from bridle.values.model import Origin
 from bridle.values.parts import Reasoning, Text, ToolCall
 from bridle.values.request import Request
+from long_walks import FAMILIES, PROMPT, Walk
 
 CODEC = load("openai_responses")
 MODEL = locate("sim:openai/gpt-6.1-sol")
@@ -126,3 +127,12 @@ def test_a_lost_chain_is_sent_again_without_ids_and_with_its_proof():
         CODEC.encode(Request(model=MODEL, messages=tuple(told), chained=True, chained_to="r1")).body
     )
     assert len(chained["input"]) == 1
+
+
+def test_a_reply_on_another_wire_of_the_same_provider_is_no_parent():
+    walk = Walk(FAMILIES["openai_chat"], context_tokens=None)
+    walk.run(2)
+    line = walk.provider.model(FAMILIES["openai_responses"])
+    agent = Agent(line, **{**walk.options, "chain": True})
+    assert asyncio.run(agent.run(PROMPT.format(4), "s")).text == "I went through 4 places."
+    assert walk.provider.refusals == []

@@ -112,11 +112,12 @@ def _chained_to(state: State) -> str:
 
 
 def _reply_before(state: State) -> str:
-    """What this very endpoint calls the reply before, if that was its own."""
-    endpoint = state.settings.model.endpoint.home
+    """What this very endpoint calls the reply before, if that was its own and on the same wire."""
+    endpoint = state.settings.model.endpoint
     for message in reversed(state.view):
         if message.role == "assistant":
-            known = message.origin is not None and message.origin.endpoint == endpoint
+            origin = message.origin
+            known = origin and (origin.family, origin.endpoint) == (endpoint.family, endpoint.home)
             return message.reply_id if known and not _moved_before(state, message) else ""
     return ""
 
