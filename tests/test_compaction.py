@@ -270,6 +270,18 @@ def test_two_tries_in_vain_end_the_run(words):
     assert sum(isinstance(event, e.ModelAsked) and bool(event.summary_of) for event in walk.events) == 2
 
 
+def test_what_still_fits_is_sent_though_two_tries_were_in_vain():
+    def ran(places):
+        walk = Walk(ANTHROPIC, brain=walker(summary=""))
+        result = walk.run(places)
+        tries = sum(isinstance(event, e.ModelAsked) and bool(event.summary_of) for event in walk.events)
+        return result.stop, tries
+
+    ends = [ran(places) for places in range(6, 14)]
+    assert ("done", 2) in ends, "above the gate, within the window"
+    assert ends[-1] == ("context", 2), "no room is left"
+
+
 def test_a_summary_as_long_as_what_it_stands_for_is_cut():
     walk = Walk(
         ANTHROPIC, brain=walker(summary="So I came up to place {place}. " + "It was a long way. " * 3_000)
