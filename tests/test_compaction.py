@@ -649,3 +649,22 @@ def test_the_log_tells_it_in_one_line(capsys, tmp_path):
     )
     assert re.search(r"\$0\.00\d+: the next prompt would fill", line)
     assert re.search(r"summary +I have walked up to place", told)
+
+
+def test_the_newest_results_shrink_with_the_window_when_nothing_else_does():
+    """A small model on a desk: two results at once, each below what is long elsewhere."""
+
+    @tool(effect="read")
+    def read(page: int) -> str:
+        """Read a page."""
+        return f"page {page} " + "lorem ipsum dolor " * 850
+
+    agent = Agent("sim:anthropic/claude-sonnet-4-6", tools=[read], context_tokens=6_000, store=MemoryStore())
+    script = '!call read {"page":1}\n!call read {"page":2}\n!then\n!say read'
+    result = agent.run_sync(script, session="s")
+    assert (result.stop, result.text) == ("done", "read"), result.reason
+    assert all(len(part.text) > 15_000 for part in result.messages[2].parts)
+    (short,) = [
+        each.event for each in asyncio.run(agent.store.read("s")) if isinstance(each.event, e.Compacted)
+    ]
+    assert short.how == ("texts",)

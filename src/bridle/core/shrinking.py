@@ -7,7 +7,9 @@ from .excerpt import READ_RESULT
 
 LONG_CHARACTERS = 20_000
 """A text above this can by itself be the reason why a conversation does not fit."""
-LONG_HEAD, LONG_TAIL = 6_000, 2_000
+LONG_HEAD_SHARE, LONG_TAIL_SHARE = 0.3, 0.1
+WINDOW_CHARACTERS = 0.5
+"""For each token of a small window: what makes a tool result a long one there."""
 VERBOSE_CHARACTERS = 2_400
 """A tool result above this says more than is needed once it has been read."""
 VERBOSE_HEAD, VERBOSE_TAIL = 800, 400
@@ -17,8 +19,13 @@ READ = 'To read them: {tool}(handle="{handle}", offset={offset}).'
 TOO_LONG = "It was too long to be sent."
 
 
-def long_text(text: str) -> str:
-    return _ends(text, LONG_HEAD, LONG_TAIL, TOO_LONG)
+def long_text(text: str, most: int = LONG_CHARACTERS) -> str:
+    return _ends(text, int(most * LONG_HEAD_SHARE), int(most * LONG_TAIL_SHARE), TOO_LONG)
+
+
+def long_result(window_tokens: int) -> int:
+    """How many characters are too many for one tool result, where nothing else makes the prompt fit."""
+    return min(LONG_CHARACTERS, max(VERBOSE_CHARACTERS, int(window_tokens * WINDOW_CHARACTERS)))
 
 
 def verbose_text(text: str, wholes: Iterable[Whole], *, readable: bool) -> str:

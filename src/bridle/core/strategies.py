@@ -16,7 +16,7 @@ from ..values.parts import Part, Text, ToolResult
 from .excerpt import READ_RESULT
 from .gathering import old_chunks
 from .handoff import old_pictures, without_reasoning
-from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_text, verbose_text
+from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_result, long_text, verbose_text
 from .state import State
 from .weighing import message_weight, scaled, share, weight
 
@@ -77,8 +77,9 @@ def _long_texts(state: State) -> Iterator[Change]:
         if not sent or message.role == "assistant" or message.id in state.prompts[-1:]:
             continue
         for at, inner, text in _texts(message):
-            if len(text) > LONG_CHARACTERS and (message.id, at, inner) not in state.changed:
-                yield Change(message=message.id, part=at, inner=inner, words=long_text(text))
+            most = long_result(state.settings.window_tokens) if inner >= 0 else LONG_CHARACTERS
+            if len(text) > most and (message.id, at, inner) not in state.changed:
+                yield Change(message=message.id, part=at, inner=inner, words=long_text(text, most))
 
 
 def _texts(message: Message) -> Iterator[tuple[int, int, str]]:
@@ -124,8 +125,8 @@ STRATEGIES: tuple[Strategy, ...] = (
     ),
     Strategy(
         "texts",
-        f"texts of more than {LONG_CHARACTERS:,} characters become their beginning and end; only when it"
-        " does not fit otherwise",
+        f"texts of more than {LONG_CHARACTERS:,} characters (tool results in a small window: half a character"
+        " for each token of it) become their beginning and end; only when it does not fit otherwise",
         "the latest prompt, and what the model said",
         _long_texts,
         hard=True,
