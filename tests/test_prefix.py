@@ -241,7 +241,7 @@ def test_over_random_conversations_the_prefix_stays_or_an_event_says_why(tmp_pat
         env={**os.environ, "PYTHONHASHSEED": "4711"},
         capture_output=True,
         check=True,
-        timeout=300,
+        timeout=300 + 3 * CONVERSATIONS,
     )
     found = json.loads(done.stdout)
     assert found["faults"] == []
