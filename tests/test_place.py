@@ -64,7 +64,7 @@ def test_a_place_is_told_and_found_again():
 
 
 def test_the_newest_place_counts_wherever_it_stands():
-    first, second = Place(script="a", given=1), Place(script="a", given=2)
+    first, second = Place(script="a", lines=1, given=1), Place(script="a", lines=1, given=2)
     sealed = Opaque(kind="compaction", native="{}", text=f"{second}")
     messages = [said(str(first)), Message(role="assistant", parts=(sealed,))]
     assert told_in(messages) == second
@@ -74,8 +74,15 @@ def test_the_newest_place_counts_wherever_it_stands():
 def test_a_script_is_known_again_behind_older_ones():
     place = place_of("!say b\n!then\n!say c", 0, ())
     assert place is not None
-    assert script_at(place, "[The user:]\n!say a\n[The user:]\nNow!\n!say b\n!then\n!say c\n[In short:]") == (
-        "!say b\n!then\n!say c"
-    )
-    assert script_at(place, "!say b") == ""
+    older = "[The user:]\n!say a\n[The user:]\nNow!\n!say b\n!then\n!say c\n[In short:]"
+    assert script_at(place, older) == ("!say b\n!then\n!say c", True)
+    assert script_at(place, "!say b") == ("", False)
+
+
+def test_what_was_played_is_not_played_again_before_a_newer_script():
+    """Where a wire makes one message of a summary and the prompt behind it."""
+    place = place_of("!call pay {}\n!then\n!say paid", 2, ())
+    assert place is not None
+    merged = "[The user:]\n!call pay {}\n!then\n!say paid\n[In short:]\nall of it\n!say more"
+    assert script_at(place, merged) == ("!say more", False)
     assert place_of("Hello.", 0, ()) is None

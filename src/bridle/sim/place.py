@@ -16,37 +16,49 @@ from ..values.value import Value
 from .directives import lines_of
 
 NAME_LENGTH = 16
-PLACE = re.compile(r"\(script (\w+): (\d+) given, the last (\w+)\)")
+PLACE = re.compile(r"\(script (\w+) of (\d+) lines: (\d+) given, the last (\w+)\)")
 
 
 class Place(Value):
     script: str
+    lines: int
     given: int
     last: str = "none"
 
     def __str__(self) -> str:
-        return f"(script {self.script}: {self.given} given, the last {self.last})"
+        return f"(script {self.script} of {self.lines} lines: {self.given} given, the last {self.last})"
 
 
 def place_of(prompt: str, given: int, messages: Sequence[Message]) -> Place | None:
     """Where the script of a prompt is after so many replies; None when there is no script in it."""
     lines = lines_of(prompt)
     last = next((_name(message) for message in reversed(messages) if is_reply(message)), "none")
-    return Place(script=_hash(lines), given=given, last=last) if lines else None
+    return Place(script=_hash(lines), lines=len(lines), given=given, last=last) if lines else None
 
 
 def told_in(messages: Iterable[Message]) -> Place | None:
     """The newest place that a summary in these messages tells."""
     texts = (part.text for message in messages for part in message.parts if isinstance(part, Text | Opaque))
     found = [match for text in texts for match in PLACE.findall(text or "")]
-    return Place(script=found[-1][0], given=int(found[-1][1]), last=found[-1][2]) if found else None
+    if not found:
+        return None
+    script, lines, given, last = found[-1]
+    return Place(script=script, lines=int(lines), given=int(given), last=last)
 
 
-def script_at(place: Place, prompt: str) -> str:
-    """The script of that name, out of a prompt that may have older ones before it; empty when it is gone."""
+def script_at(place: Place, prompt: str) -> tuple[str, bool]:
+    """What of a prompt is still to be played, and whether it is the script of that name, begun already.
+
+    Older scripts may stand before it, and newer ones behind it, where a wire makes one message of many: then
+    these are played, and it is over.  Nothing when it is not there.
+    """
     lines = lines_of(prompt)
-    ends = (lines[at:] for at in range(len(lines)))
-    return next(("\n".join(end) for end in ends if _hash(end) == place.script), "")
+    for end in range(len(lines), place.lines - 1, -1):
+        script = lines[end - place.lines : end]
+        if _hash(script) == place.script:
+            newer = lines[end:]
+            return "\n".join(newer or script), not newer
+    return "", False
 
 
 def since(place: Place, messages: Sequence[Message]) -> Sequence[Message]:

@@ -78,9 +78,11 @@ def look(request: Request) -> Scene:
     if at >= 0:
         prompt = _words(request.messages[at])
         place = told_in(request.messages[at:])
-        script = script_at(place, prompt) if place is not None else ""
-        if place is not None and script:
-            prompt, given, after = script, place.given, tuple(since(place, after))
+        script, begun = script_at(place, prompt) if place is not None else ("", False)
+        if script:
+            prompt = script
+        if place is not None and begun:
+            given, after = place.given, tuple(since(place, after))
     may_call = request.tool_choice.mode != "none"
     return Scene(
         prompt=prompt,
