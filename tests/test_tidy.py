@@ -29,13 +29,7 @@ PURE_MAY_USE = {
     "unicodedata",
 }  # fmt: skip
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
-BANNED_WORDS = {
-    "Manager": "a noun",
-    "utils": "a noun",
-    "helper": "a noun",
-    "TODO": "the feature",
-    "FIXME": "the fix",
-}
+BANNED_WORDS = {"TODO": "the feature", "FIXME": "the fix"}
 LINES_MAX, FUNCTION_LINES_MAX = 400, 70
 BROAD_EXCEPTS = {
     "run/acting.py": "a tool is foreign code",
@@ -95,10 +89,26 @@ def test_the_core_is_pure(path):
             assert node.func.id not in {"open", "print", "input", "id", "hash"}, f"{path}:{node.lineno}"
 
 
+def code_without_prose(source: str) -> str:
+    """The source without comments and docstrings, which may name a vendor."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        node.body = [
+            statement
+            for statement in body
+            if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+        ] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
 @pytest.mark.parametrize("path", FILES, ids=IDS)
 def test_no_vendor_is_named_outside_its_own_file(path):
     own = {vendor for vendor in VENDORS if vendor in path.stem}
-    named = {vendor for vendor in VENDORS if re.search(rf"(?<![a-z]){vendor}", path.read_text().lower())}
+    code = code_without_prose(path.read_text()).lower()
+    named = {vendor for vendor in VENDORS if re.search(rf"(?<![a-z]){vendor}", code)}
     assert named <= own, (
         f"{path} names {sorted(named - own)}; that belongs in a table or in the vendor's file"
     )
@@ -138,9 +148,3 @@ def test_broad_excepts_have_a_reason(path):
             broad = names & {"Exception", "BaseException", ""}
             reraises = any(isinstance(part, ast.Raise) for part in ast.walk(node))
             assert not broad or reraises, f"{path}:{node.lineno} swallows what it does not know"
-
-
-def test_a_newcomer_can_read_the_road_in_thirty_minutes():
-    road = ["values/parts.py", "values/message.py", "values/event.py", "core/state.py", "core/loop.py",
-            "run/driver.py", "run/asking.py", "ports/codec.py", "providers/scripted.py"]  # fmt: skip
-    assert sum((ROOT / name).read_text().count("\n") for name in road) <= 1_750
