@@ -6,6 +6,7 @@ import pytest
 
 from bridle import Agent
 from bridle.ports.transport import Outgoing
+from bridle.providers._sigv4 import signed_headers
 from bridle.sim.recordings import recorded_brain
 from bridle.sim.simulator import Simulator
 from bridle.testing import ProviderSim, recording, replaying
@@ -93,6 +94,44 @@ def test_what_every_client_says_is_no_secret():
     body = b'{"said":"api.example.com may keep-alive text/plain"}'
     asked = Outgoing(method="POST", url="https://api.example.com/v1?key=sim", headers=headers, body=body)
     assert scrubbed(asked, Recording(status=200)).body == body
+
+
+def test_words_of_a_json_header_stay_in_the_body_and_its_credentials_go():
+    headers = (
+        (
+            "x-gateway-config",
+            '{"model":"claude-sonnet-5","retry":{"on":"overloaded"},"api_key":"sk-hidden-1"}',
+        ),
+        ("x-tenant", "production"),
+    )
+    body = b'{"model":"claude-sonnet-5","said":"overloaded in production, not sk-hidden-1"}'
+    asked = Outgoing(method="POST", url="https://h/v1/messages", headers=headers, body=body)
+    kept = scrubbed(asked, Recording(status=200))
+    assert kept.body == body.replace(b"sk-hidden-1", b"[secret]")
+    assert kept.model == "claude-sonnet-5"
+
+
+def test_a_signed_request_leaves_its_binary_stream_as_it_came():
+    request = question("bedrock_converse", "!say Credential, Signature and content-type are words.")
+    streamed = put(Simulator(), request)
+    proof = signed_headers(
+        "POST",
+        "https://bedrock-runtime.eu-west-1.amazonaws.com/model/m/converse-stream",
+        b"{}",
+        service="bedrock",
+        region="eu-west-1",
+        access_key="AKIDEXAMPLEEXAMPLEKEY",
+        secret_key="hidden",
+        now=0.0,
+        headers=(("content-type", "application/json"),),
+    )
+    asked = Outgoing(
+        method="POST", url="https://h/x", headers=proof, body=b'{"said":"AKIDEXAMPLEEXAMPLEKEY"}'
+    )
+    kept = scrubbed(asked, Recording(status=200, headers=streamed.headers, body=streamed.body))
+    assert b":content-type" in streamed.body
+    assert kept.answer.body == streamed.body
+    assert kept.body == b'{"said":"[secret]"}'
 
 
 def test_a_recording_answers_on_another_wire(tmp_path):

@@ -4,14 +4,17 @@ One line of JSON for each exchange, in the format that recorded traffic has ever
 this project: whatever reads recordings reads these.  An answer is written when it has ended,
 also when it ended in the middle.
 
-Only headers that are known to be harmless are kept with their values; whatever the others
-held is also removed from addresses, bodies and answers, should it be repeated there.
+Only headers that are known to be harmless are kept with their values.  A credential that another header
+held is also removed from addresses, bodies and answers, should it be repeated there.  A credential is the
+value of a header or of a JSON member whose name says so, or a word that no person writes.  All other words
+of a header stay in the body: removing them would change what was asked, and break the checksums of binary
+streams.
 """
 
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
@@ -29,10 +32,16 @@ GONE = "[secret]"
 HARMLESS = re.compile(r"content-type|accept|user-agent|.*-version|.*-beta|retry-after(-ms)?|x-should-retry")
 SECRET = re.compile(r"[^\s,;=\"']{8,}=*")
 """What of a header could be a key, a token or a signature."""
-ORDINARY = re.compile(
-    r"host|connection|date|content-(length|encoding)|transfer-encoding|accept-.*|.*-accept|x-stainless-.*"
+CREDENTIAL = re.compile(
+    r"(?i).*(?:auth(?!or$)|api.?key|\bkey|[-_]key|token|secret|cookie|credential|password|signature|jwt).*"
 )
-"""Headers that are not kept and hold no secret either: what they say may well be said in a prompt."""
+"""Names of headers and of JSON members whose values are credentials."""
+SCHEME = re.compile(r"\s*[A-Za-z][\w-]*\s+(?=\S)")
+"""The word before the credential in an Authorization header."""
+SIGNED = re.compile(r"AWS4-\S+ Credential=(?P<key>[^/,\s]+)[^,]*,.*Signature=(?P<signature>\w+)")
+"""A SigV4 proof; the rest of it is the date, the region and names of headers, which are no secret."""
+RANDOM = re.compile(r"(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
+"""Part of a word that only a machine makes: long, with letters and digits."""
 KEY_IN_QUERY = re.compile(
     r"([?&](?:(?:api[_-]?)?key|(?:access[_-]|auth[_-]|x-amz-security-)?token|(?:x-amz-)?signature|sig)=)([^&#]+)",
     re.IGNORECASE,
@@ -154,13 +163,41 @@ def _secrets(outgoing: Outgoing) -> list[str]:
     found = {
         secret
         for name, value in outgoing.headers
-        if not HARMLESS.fullmatch(name.lower()) and not ORDINARY.fullmatch(name.lower())
-        for secret in SECRET.findall(value)
+        if not HARMLESS.fullmatch(name.lower())
+        for secret in _secrets_in(name.lower(), value)
     }
     asked = (unquote(value) for _, value in KEY_IN_QUERY.findall(outgoing.url))
     found |= {value for value in asked if len(value) >= SECRET_LENGTH_MIN}
     spelled = {form for each in found for form in (each, quote(each, safe=""), each.replace("/", r"\/"))}
     return sorted(spelled, key=len, reverse=True)
+
+
+def _secrets_in(name: str, value: str) -> Iterator[str]:
+    """The credentials in one header, or in one member of a header that is JSON."""
+    given = _parse_object(value)
+    if given is not None:
+        for inner, held in given.items():
+            yield from _secrets_in(inner, held if isinstance(held, str) else json.dumps(held))
+        return
+    if not CREDENTIAL.fullmatch(name):
+        yield from (word for word in SECRET.findall(value) if RANDOM.search(word))
+        return
+    if proof := SIGNED.match(value):
+        yield from proof.groups()
+        return
+    if name.endswith("authorization"):
+        value = SCHEME.sub("", value, count=1)
+    yield from SECRET.findall(value)
+
+
+def _parse_object(value: str) -> dict[str, object] | None:
+    if not value.lstrip().startswith("{"):
+        return None
+    try:
+        given = json.loads(value)
+    except ValueError:
+        return None
+    return given if isinstance(given, dict) else None
 
 
 def written(exchanged: Exchanged, number: int) -> bytes:
