@@ -1,6 +1,8 @@
 """What counts as going round in circles."""
 
-from bridle import Agent, tool
+import pytest
+
+from bridle import Agent, RawTool, tool
 from bridle.testing import scripted
 from bridle.testing.script import calls
 from bridle.values.parts import Media
@@ -31,3 +33,37 @@ def test_empty_turns_lead_nowhere():
     result = Agent(scripted("", "", "")).run_sync("?")
     assert (result.stop, result.steps) == ("no_progress", 3)
     assert "empty" in result.reason
+
+
+def going_round(names, times, news=()):
+    """An agent whose model calls these tools in turn; those in `news` bring another result each time."""
+    counted = iter(range(1000))
+
+    def made(name):
+        def run(given: dict) -> str:
+            return f"{name} {next(counted)}" if name in news else name
+
+        return RawTool(name, "A tool.", {"type": "object"}, run, effect="read")
+
+    script = [calls((name, {})) for _ in range(times) for name in names]
+    return Agent(scripted(*script, "seen"), tools=[made(name) for name in names])
+
+
+@pytest.mark.parametrize("names", ["abc", "abcd", "abcdefgh"])
+def test_a_longer_cycle_with_equal_results_ends_the_run(names):
+    result = going_round(names, 7).run_sync("?")
+    assert (result.stop, result.steps) == ("no_progress", 5 * len(names))
+    assert all(f"{name}({{}})" in result.reason for name in names)
+
+
+def test_the_model_is_told_once_that_it_goes_round():
+    result = going_round("abc", 7).run_sync("?")
+    told = [message for message in result.messages if "Do something different" in message.text]
+    assert len(told) == 1
+    at = result.messages.index(told[0])
+    assert sum(len(message.calls) for message in result.messages[:at]) == 9
+
+
+def test_a_cycle_that_brings_news_is_none():
+    result = going_round("abc", 7, news="b").run_sync("?")
+    assert (result.stop, result.steps) == ("done", 22)

@@ -22,7 +22,7 @@ from .judging import REJECTIONS_MAX
 from .limits import deadline, to_wrap_up
 from .memory import memory_wanted
 from .prefix import refusal
-from .progress import NOTICE_BEFORE_END, listed, notice, repetitions
+from .progress import NOTICE_BEFORE_END, find_cycle, listed, notice
 from .rebinding import outlived
 from .retry import GivenUp, Wait, next_try
 from .state import State
@@ -137,16 +137,16 @@ def _elsewhere_or_end(state: State, why: str) -> Effect:
 
 def _circling(state: State) -> Effect | None:
     run, limit = state.run, state.settings.repeats_max
-    repeats, period = repetitions(run.batches)
-    if limit is None or repeats <= 1:
+    cycle = find_cycle(run.batches)
+    if limit is None or cycle.repeats <= 1:
         return None
-    calls = _last_calls(state, period)
-    if repeats >= limit:
-        told = f"{listed(calls)} called {repeats} times with the same arguments and result"
+    calls = _last_calls(state, cycle.period)
+    if cycle.repeats >= limit:
+        told = f"{listed(calls)} called {cycle.repeats} times with the same arguments and result"
         return End(stop="no_progress", reason=told)
-    due = repeats == max(2, limit - NOTICE_BEFORE_END)
+    due = cycle.complete and cycle.repeats == max(2, limit - NOTICE_BEFORE_END)
     if due and state.transcript.messages[-1].role == "tool":
-        return Nudge(why="repeating", words=notice(repeats, calls))
+        return Nudge(why="repeating", words=notice(cycle.repeats, calls))
     return None
 
 

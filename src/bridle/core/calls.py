@@ -16,7 +16,7 @@ from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
 from .limits import CAPPED
 from .opencall import OpenCall
-from .progress import batch_signature
+from .progress import PERIOD_MAX, batch_signature
 from .saying import said, tools_tokens
 from .state import Phase, State
 from .undoing import remembered
@@ -124,7 +124,7 @@ def closed(state: State, at: float) -> State:
     calls = state.calls
     if not calls or any(item.result is None for item in calls):
         return state
-    remembered = 2 * (state.settings.repeats_max or 0)
+    remembered = PERIOD_MAX * (state.settings.repeats_max or 0)
     output = _accepted(state.settings, calls)
     run = replace(
         state.run,

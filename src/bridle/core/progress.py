@@ -1,8 +1,9 @@
 """Is the run going anywhere?
 
 A batch of calls that equals the one before it, results and all, has taught the model
-nothing.  First it is told so; when it goes on, the run ends.  No model is needed to
-see this, and none should be paid for it.
+nothing; nor has a cycle of several batches that comes round again.  First the model is told
+so; when it goes on, the run ends.  No model is needed to see this, and none should be paid
+for it.
 """
 
 from hashlib import sha256
@@ -10,28 +11,41 @@ from hashlib import sha256
 import msgspec
 
 from ..values.parts import ToolCall, ToolResult
+from ..values.value import Value
 
 NOTICE_BEFORE_END = 2
 """How many repetitions before the last one the model is told."""
-PERIODS = (1, 2)
-"""Going round in circles of one batch, or of two in turn."""
+PERIOD_MAX = 8
+"""The longest cycle that is looked for: so many batches in turn, repeated with equal results."""
 SHOWN_CHARACTERS_MAX = 120
 """Of a call's arguments, where the calls are listed."""
 
 
-def repetitions(batches: tuple[str, ...]) -> tuple[int, int]:
-    """How often the latest batch, or the latest two in turn, came in a row; and how many these are."""
-    return max(((_in_a_row(batches, period), period) for period in PERIODS), key=lambda found: found[0])
+class Cycle(Value):
+    """The shortest cycle that the latest batches repeat most often."""
+
+    repeats: int = 0
+    """How often the cycle was completed in a row; 1 when nothing is repeated."""
+    period: int = 1
+    """How many batches it has."""
+    complete: bool = False
+    """Whether the latest batch is the last one of a cycle, counted from its first appearance."""
 
 
-def _in_a_row(batches: tuple[str, ...], period: int) -> int:
-    latest = batches[-period:]
-    count = 0
-    while latest and batches[len(batches) - (count + 1) * period : len(batches) - count * period] == latest:
-        count += 1
-        if (count + 1) * period > len(batches):
-            break
-    return count
+def find_cycle(batches: tuple[str, ...]) -> Cycle:
+    """Look for cycles of up to `PERIOD_MAX` batches at the end of `batches`."""
+    found = (_cycle_of(batches, period) for period in range(1, PERIOD_MAX + 1))
+    return max(found, key=lambda cycle: cycle.repeats)
+
+
+def _cycle_of(batches: tuple[str, ...], period: int) -> Cycle:
+    """Count how much of the end repeats with this period."""
+    if len(batches) < period:
+        return Cycle(period=period)
+    length = period
+    while length < len(batches) and batches[-length - 1] == batches[period - length - 1]:
+        length += 1
+    return Cycle(repeats=length // period, period=period, complete=length % period == 0)
 
 
 def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:
