@@ -9,6 +9,8 @@ import argparse
 import sys
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ..run.approving import Approver
 from ..run.policy import read_policy
 from ..values.model import Model
@@ -90,9 +92,13 @@ def budget_of(options: argparse.Namespace) -> Budget:
     )
 
 
-def policy_of(options: argparse.Namespace) -> Policy:
-    """The rules of the file, and after them the command line's own."""
-    given = read_policy(options.policy) if options.policy else Policy()
+def policy_of(options: argparse.Namespace) -> Policy | None:
+    """The policy of the file; None where no file is named."""
+    return read_policy(options.policy) if options.policy else None
+
+
+def with_default(policy: Policy, options: argparse.Namespace) -> Policy:
+    """The policy with the command line's own default, which depends on who can be asked here."""
     if options.yes:
         own = PermissionRule(decision="allow", name="--yes")
     elif somebody_is_there():
@@ -103,7 +109,7 @@ def policy_of(options: argparse.Namespace) -> Policy:
             name="it may change something and nobody can be asked; see --yes",
             effects=MUTATING,
         )
-    return Policy(rules=(*given.rules, own), version=given.version)
+    return replace(policy, otherwise=own)
 
 
 def approver_of(console: Console) -> Approver | None:

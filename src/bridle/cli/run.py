@@ -30,7 +30,7 @@ from ..values.model import Model
 from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
 from ..watchers.console import Console, counts, dollars, duration
-from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of
+from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of, with_default
 from .logs import fold, read_session
 from .main import CANCELLED, MISUSE, complain
 from .places import add_store_option, open_log
@@ -83,7 +83,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             name=before.name,
             budget=budget,
             store=store,
-            policy=policy,
+            policy=with_default(policy or before.policy, options),
             approver=approver_of(console),
             max_tokens=before.max_tokens,
             thinking=before.thinking,

@@ -167,6 +167,9 @@ class _Batch:
         decision = permitted(self._state, item, spec)
         if item.in_doubt and spec.on_unknown != "retry":
             self._resolve(item, spec, decision)
+        elif decision.is_default and decision.permission == "deny" and self._was_asked(item, spec):
+            # A person was asked about this very call: the answer counts, and until there is one it waits.
+            self._ask(item, spec, decision.rule)
         elif decision.permission == "deny":
             why = DENIED.format(rule=decision.rule)
             self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=decision.rule))
@@ -177,6 +180,10 @@ class _Batch:
             self._follow(item, spec, item.answer)
         else:
             self._start(item, spec, decision.rule)
+
+    def _was_asked(self, item: OpenCall, spec: ToolSpec) -> bool:
+        bound = binding(self._state.settings.policy, item, spec, "run")
+        return item.asked is not None and item.asked.binding == bound
 
     def _twin(self, item: OpenCall, spec: ToolSpec) -> OpenCall | None:
         """The same call earlier in the reply, id and all: said twice, not wanted twice."""

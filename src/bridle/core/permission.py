@@ -2,8 +2,8 @@
 
 The policy's first matching rule decides, then the tool itself, and a tool that says
 nothing may run.  What a person was asked is bound to everything the answer depends on:
-the tool, its arguments, the call, the policy.  When any of it changes, the answer is no
-answer any more and the question is put again.
+the tool, its arguments, the call, the rules of the policy.  When any of it changes, the answer
+is no answer any more and the question is put again.
 
 A rule sees what the tool will get: an argument that was left out has its default.  A rule that
 allows matches only what is plainly so, no list and no number written as text.  One that asks or
@@ -18,6 +18,7 @@ from fnmatch import fnmatchcase
 from hashlib import sha256
 
 import msgspec
+from msgspec.structs import replace
 
 from ..values.event import Question
 from ..values.policy import Permission, PermissionRule, Policy
@@ -34,15 +35,21 @@ class Decision(Value):
     permission: Permission
     rule: str = ""
     """What decided, in words; empty when nobody had anything to say."""
+    is_default: bool = False
+    """`Policy.otherwise` decided: an answer that a person gave to this very call overrides it."""
 
 
 def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
     arguments: object = None
-    if any(rule.arguments for rule in state.settings.policy.rules):
+    policy = state.settings.policy
+    if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
         arguments = _with_defaults(_parsed(item.arguments), spec)
-    for number, rule in enumerate(state.settings.policy.rules, start=1):
+    for number, rule in enumerate(policy.rules, start=1):
         if _matches(rule, spec, arguments, state.run.caller, state.run.tenant):
             return Decision(permission=rule.decision, rule=rule.name or f"rule {number}")
+    default = policy.otherwise
+    if default is not None and _matches(default, spec, arguments, state.run.caller, state.run.tenant):
+        return Decision(permission=default.decision, rule=default.name or "otherwise", is_default=True)
     claim = item.claim
     if spec.approve == "always":
         return Decision(permission="ask", rule=BY_TOOL)
@@ -55,7 +62,8 @@ def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
 def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) -> str:
     """What an answer is good for.  A second doubt about the same call is another question."""
     attempt = item.attempt if question == "in_doubt" else 0
-    said = (question, attempt, item.call.id, spec, _canonical(item.call.arguments), policy)
+    rules = replace(policy, otherwise=None)
+    said = (question, attempt, item.call.id, spec, _canonical(item.call.arguments), rules)
     return sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
 
 

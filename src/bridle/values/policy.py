@@ -41,6 +41,11 @@ class Policy(Value, forbid_unknown_fields=True):
     rules: tuple[PermissionRule, ...] = ()
     version: str = ""
     """A word of yours; an approval given under another version is asked for again."""
+    otherwise: PermissionRule | None = None
+    """The default for calls that no rule matches; it comes before the tool's own `approve=`.
+
+    A default is no part of what an approval is bound to: it may depend on where the run goes on (on a
+    terminal or not), and a person's answer to exactly this call overrides it."""
 
 
 class Claim(Value):
