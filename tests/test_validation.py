@@ -208,3 +208,77 @@ def test_any_object_is_either_let_through_unchanged_or_explained(arguments):
 def test_any_text_is_answered(text):
     checked = check_arguments(SPEC, text)
     assert isinstance(checked, dict | Problem)
+
+
+RAW = {
+    "type": "object",
+    "properties": {
+        "amount": {"type": "integer"},
+        "customer": {"type": "object", "properties": {"name": {"type": "string"}}},
+        "labels": {"type": "object"},
+        "more": {"type": "object", "properties": {"a": {}}, "additionalProperties": True},
+        "lines": {"type": "array", "items": {"$ref": "#/$defs/line"}},
+    },
+    "$defs": {
+        "line": {
+            "type": "object",
+            "properties": {"text": {"type": "string"}, "next": {"$ref": "#/$defs/line"}},
+        }
+    },
+}
+DRAFTS = ({}, {"$schema": "http://json-schema.org/draft-07/schema#"})
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        ({"amuont": 5}, "unknown field `amuont`; did you mean `amount`?"),
+        ({"customer": {"nmae": "x"}}, "unknown field `customer.nmae`; did you mean `name`?"),
+        ({"lines": [{"txt": "x"}]}, "unknown field `lines[0].txt`; did you mean `text`?"),
+        ({"lines": [{"next": {"txt": "x"}}]}, "unknown field `lines[0].next.txt`; did you mean `text`?"),
+        ({"labels": {"anything": 1}, "more": {"b": 2}, "lines": [{"next": {"text": "x"}}]}, ""),
+    ],
+)
+def test_a_raw_schema_takes_only_the_fields_it_declares(draft, given, expected):
+    spec = ToolSpec(name="pay", parameters=json.dumps({**RAW, **draft}))
+    checked = check_arguments(spec, json.dumps(given))
+    assert checked == given if not expected else expected in checked.text
+
+
+@pytest.mark.parametrize("draft", DRAFTS)
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf"])
+def test_fields_of_schemas_that_apply_together_are_all_known(draft, keyword):
+    schema = {
+        "type": "object",
+        "properties": {"a": {}},
+        keyword: [{"properties": {"b": {}}}, {"$ref": "#/$defs/c"}],
+        "$defs": {"c": {"properties": {"colour": {}}}},
+        **draft,
+    }
+    spec = ToolSpec(name="mix", parameters=json.dumps(schema))
+    assert check_arguments(spec, '{"a": 1, "b": 2, "colour": 3}') == {"a": 1, "b": 2, "colour": 3}
+    assert "did you mean `colour`?" in check_arguments(spec, '{"color": 3}').text
+
+
+def test_a_field_that_two_schemas_describe_may_have_what_either_says():
+    schema = {
+        "type": "object",
+        "properties": {
+            "p": {"allOf": [{"$ref": "#/$defs/one"}, {"properties": {"q": {"properties": {"b": {}}}}}]}
+        },
+        "$defs": {"one": {"properties": {"q": {"properties": {"a": {}}}}}},
+    }
+    given = {"p": {"q": {"a": 1, "b": 2}}}
+    assert check_arguments(ToolSpec(name="mix", parameters=json.dumps(schema)), json.dumps(given)) == given
+
+
+@pytest.mark.parametrize("word", ["additionalProperties", "unevaluatedProperties", "patternProperties"])
+def test_a_schema_that_says_what_becomes_of_other_fields_is_left_alone(word):
+    schema = {
+        "type": "object",
+        "properties": {"a": {}},
+        word: {"^x": {}} if word.startswith("pattern") else {},
+    }
+    spec = ToolSpec(name="open", parameters=json.dumps(schema))
+    assert check_arguments(spec, '{"other": 1}') == {"other": 1}

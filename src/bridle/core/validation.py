@@ -1,8 +1,8 @@
 """Whether a call makes sense, decided before anything runs, and what to tell the model when it does not.
 
 Strict where a mistake would pass for an order: arguments must be one complete JSON object
-that satisfies the tool's own schema, formats included; a name given twice, a number no
-computer can hold, or text after the end is refused.  Half an object is never completed
+that satisfies the tool's own schema, formats included; a field that the schema does not declare
+(closed_schema.py), a name given twice, a number no computer can hold, or text after the end is refused.  Half an object is never completed
 by guessing: half a command can be a valid command.
 
 Generous in one case only: no text at all is an empty object, because that is how several
@@ -24,6 +24,7 @@ import msgspec
 
 from ..values.request import ToolSpec
 from ..values.value import Value
+from .closed_schema import close_schema
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -86,12 +87,18 @@ _decode: Callable[[str], object] = msgspec.json.Decoder().decode
 
 
 @functools.lru_cache(maxsize=VALIDATORS_MAX)
+def _closed(schema: str) -> dict[str, Json]:
+    data = msgspec.json.decode(schema)
+    return close_schema(data) if isinstance(data, dict) else data
+
+
+@functools.lru_cache(maxsize=VALIDATORS_MAX)
 def _validator(schema: str) -> "Validator":
     # Imported when first needed: it takes longer to load than all of values and core, and a run
     # without tools never needs it.  Offline, so that a schema can never make the core fetch anything.
     module = importlib.import_module("jsonschema_rs")
     try:
-        validator: Validator = module.validator_for(schema, validate_formats=True, offline=True)
+        validator: Validator = module.validator_for(_closed(schema), validate_formats=True, offline=True)
     except module.ReferencingError as error:
         raise ValueError(error.message) from error
     return validator
@@ -149,7 +156,7 @@ def _given_twice(arguments: str) -> str | None:
 
 
 def _mismatch(spec: ToolSpec, validator: "Validator", given: object) -> Problem:
-    schema = msgspec.json.decode(spec.parameters)
+    schema = _closed(spec.parameters)
     errors = itertools.islice(validator.iter_errors(given), _ERRORS_READ_MAX)
     lines = sorted({(_order(error), line) for error in errors for line in _lines(error, schema)})
     shown = [f"- {line}" for _, line in lines[:PROBLEMS_MAX]]
