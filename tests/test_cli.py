@@ -117,7 +117,7 @@ def wrong(tmp_path):
         "nothing to show": (["show", "nobody"], "--store"),
         "negative budget": (["run", "hi", "--usd", "-1"], "usd"),
         "budget that is no number": (["run", "hi", "--usd", "lots"], "usd"),
-        "port that is none": (["sim", "--port", "99999"], "0-65535"),
+        "port that is none": (["sim", "--port", "99999"], "at most 65535"),
         "profile that nobody has": (["sim", "--port", "0", "--profile", "rude"], "rude"),
         "script that fails": (["sim", "--port", "0", "--script", str(broken)], "undefined_name"),
         "script that cannot be parsed": (["sim", "--port", "0", "--script", str(syntax)], "line 1"),

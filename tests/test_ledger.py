@@ -156,8 +156,9 @@ def test_the_command_tells_it_as_a_table_as_json_and_as_csv(tmp_path, capsys):
 def test_a_day_that_is_none_is_refused(tmp_path, capsys):
     path = str(tmp_path / "log.db")
     Agent("sim:", store=path).run_sync("Hi")
-    assert main(["cost", "--store", path, "--since", "yesterday"]) == 2
-    assert "--since takes a day" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        main(["cost", "--store", path, "--since", "someday"])
+    assert "--since: 'someday' is not a date" in capsys.readouterr().err
 
 
 TALK = st.lists(

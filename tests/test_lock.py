@@ -48,7 +48,7 @@ def test_what_is_locked_passes_the_check(home, capsys):
     assert "  Be brief." in locked["lines"]
     assert "tool look:" in locked["lines"]
     assert main(["lock", "app.py", "--check"]) == 0
-    assert "1 agents are as in bridle.lock" in capsys.readouterr().out
+    assert "1 agent unchanged since bridle.lock was written" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -114,3 +114,16 @@ def test_wrong_things_are_one_line(home, capsys):
     capsys.readouterr()
     assert main(["lock", "app.py", "--file", "mine.lock", "--check"]) == 2
     assert "edited by hand" in capsys.readouterr().err
+
+
+def test_locking_one_file_keeps_the_entries_of_another(home, capsys):
+    app(home)
+    (home / "other.py").write_text(APP.format(tools="look", words="Be short."))
+    assert main(["lock", "app.py"]) == 0
+    assert main(["lock", "other.py"]) == 0
+    assert [*json.loads((home / "bridle.lock").read_text())["agents"]] == ["app.py:agent", "other.py:agent"]
+    assert main(["lock", "app.py", "--check"]) == 0
+    assert main(["lock", "./other.py", "--check"]) == 0
+    app(home, words="Be long.")
+    assert main(["lock", "other.py", "--check"]) == 0, "another file's agents are not judged"
+    assert main(["lock", "app.py", "--check"]) == 1

@@ -20,6 +20,7 @@ from ..values.settings import Settings
 from ..values.usage import STEPS_DEFAULT, Budget
 from ..watchers.console import Console
 from .asking import Asking
+from .numbers import amount, count_of, share
 
 MUTATING: tuple[Effect, ...] = ("write", "exclusive", "undeclared")
 
@@ -36,7 +37,7 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="MODEL",
-        help="who goes on when that one is of no more use; may be given more than once, in order",
+        help="model to try next if this one fails; repeat the option for more, in order",
     )
     add(
         "--tools",
@@ -49,22 +50,22 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add("--yes", action="store_true", help="allow every tool that no rule of the policy is about")
     add(
         "--usd",
-        type=float,
+        type=amount,
         metavar="N",
-        help="stop before this many dollars are spent (an estimate, on the dear side)",
+        help="stop before this many dollars are spent (a conservative estimate)",
     )
-    add("--tokens", type=int, metavar="N", help="stop before this many tokens are used (likewise)")
+    add("--tokens", type=count_of(1), metavar="N", help="stop before this many tokens are used (likewise)")
     add(
         "--steps",
-        type=int,
+        type=count_of(1),
         metavar="N",
         help=f"model calls at most (default {STEPS_DEFAULT})",
     )
-    add("--seconds", type=float, metavar="N", help="stop after this long")
-    add("--tool-calls", type=int, metavar="N", help="tool calls that may be run at most")
+    add("--seconds", type=amount, metavar="N", help="stop after this long")
+    add("--tool-calls", type=count_of(0), metavar="N", help="tool calls that may be run at most")
     add(
         "--wrap-up",
-        type=float,
+        type=share,
         metavar="SHARE",
         help="tell the model to finish when this much of any limit is used, such as 0.8",
     )

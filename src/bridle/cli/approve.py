@@ -10,6 +10,7 @@ import getpass
 from collections.abc import Awaitable, Callable
 
 import msgspec
+from msgspec.structs import replace
 
 from ..ports.tool import Json
 from ..run.agent import Agent
@@ -49,9 +50,11 @@ def execute(options: argparse.Namespace) -> int:
     async def approve(agent: Agent[str], question: PendingApproval) -> PendingApproval:
         if options.done is not None:
             return await agent.settle(question.session, question.id, options.done, by=by_whom(options))
-        return await agent.approve(
+        answered = await agent.approve(
             question.session, question.id, arguments=edited, reason=options.reason, by=by_whom(options)
         )
+        # The question has the arguments that were asked about; what will run is what is printed.
+        return answered if edited is None else replace(answered, arguments=encode_arguments(edited))
 
     return answer(options, approve, "done" if options.done is not None else "approved")
 
@@ -83,6 +86,10 @@ def by_whom(options: argparse.Namespace) -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return "the command line"
+
+
+def encode_arguments(arguments: dict[str, Json]) -> str:
+    return msgspec.json.encode(arguments).decode()
 
 
 def _object(text: str | None) -> dict[str, Json] | None:

@@ -7,10 +7,10 @@ emoji got into.  Nothing here knows what is shown.
 import re
 import shutil
 import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 
 from ..watchers.console import STYLES, clean
+from ..watchers.wrap import cell_count, letter_cells
 
 WIDTH_DEFAULT, WIDTH_LEAST = 100, 40
 """Of output that goes to no terminal, and of a terminal too narrow to be served."""
@@ -23,7 +23,7 @@ def screen_width() -> int:
 
 def cells(words: str) -> int:
     """How many places words take."""
-    return len(words) if words.isascii() else sum(map(_cell, words))
+    return cell_count(words)
 
 
 def cut(words: str, width: int) -> str:
@@ -37,7 +37,7 @@ def trimmed(line: str, width: int) -> str:
         return line
     kept, room = [], width - 1
     for letter in line:
-        room -= _cell(letter)
+        room -= letter_cells(letter)
         if room < 0:
             break
         kept.append(letter)
@@ -94,15 +94,9 @@ def _pieces(word: str, width: int) -> list[str]:
     """A word in pieces that fit; a link or a hash has no better place to be broken."""
     pieces, piece, room = [], "", width
     for letter in word:
-        if _cell(letter) > room:
+        if letter_cells(letter) > room:
             pieces.append(piece)
             piece, room = "", width
         piece += letter
-        room -= _cell(letter)
+        room -= letter_cells(letter)
     return [*pieces, piece]
-
-
-def _cell(letter: str) -> int:
-    if unicodedata.combining(letter) or unicodedata.category(letter) in ("Cf", "Mn", "Me"):
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1

@@ -23,6 +23,7 @@ from ..values.usage import Usage
 from ..watchers.console import clean
 from .columns import cells, cut, padded
 from .logs import listed, read_session
+from .numbers import point_in_time
 from .places import add_store_option, open_log
 
 EVERY_SESSION = 1_000_000_000
@@ -55,7 +56,11 @@ BY_TOOL = "tool"
 
 
 class Row(msgspec.Struct):
-    """Of a tool, `tokens` are those estimated to be its own; of anything else, those counted."""
+    """Sums of one group of model calls.
+
+    With --by tool, `calls` counts runs of the tool and `tokens` is an estimate of its share;
+    otherwise `calls` counts requests to a model and `tokens` is what the provider counted.
+    """
 
     name: str
     calls: int = 0
@@ -72,8 +77,8 @@ class Row(msgspec.Struct):
     wasted_usd: Decimal | None = Decimal(0)
     """What of it was for attempts that failed or were cancelled."""
 
-    def add(self, entry: Entry, usd: Decimal | None, usage: Usage, tokens: int) -> None:
-        self.calls += entry.outcome != "stored"
+    def add(self, entry: Entry, usd: Decimal | None, usage: Usage, tokens: int, calls: int) -> None:
+        self.calls += calls
         if entry.outcome == "lost":
             self.lost += 1
             return
@@ -93,7 +98,13 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
     add("--by", choices=[*KEYS, BY_TOOL], help="what to add up by (default: session)")
-    add("--since", metavar="DATE", help="only calls made on that day (UTC) or later, as 2026-11-16")
+    add(
+        "--since",
+        type=point_in_time,
+        default=0.0,
+        metavar="DATE",
+        help="only calls made then or later: 2026-11-16 (UTC), today, yesterday, 12h, 7d",
+    )
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
     add_store_option(parser)
@@ -102,10 +113,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     if options.json and options.csv:
         raise MisuseError("--json and --csv exclude each other")
-    since = _since(options.since)
-    booked = [entry for entry in asyncio.run(_booked(options)) if entry.at >= since]
-    table = rows(booked, options.by or ("call" if options.session else "session"))
-    whole = total(booked)
+    booked = [entry for entry in asyncio.run(_booked(options)) if entry.at >= options.since]
+    by = options.by or ("call" if options.session else "session")
+    table, whole = rows(booked, by), total(booked, by)
     if options.json:
         print(msgspec.json.encode({"rows": table, "total": whole}).decode())
     elif options.csv:
@@ -115,7 +125,7 @@ def execute(options: argparse.Namespace) -> int:
     elif not booked:
         print("nothing was spent: no call to a model is in this log, or none that recent")
     else:
-        for line in _told(table, whole, options.session):
+        for line in _told(table, whole, options.session, by):
             print(line)
     return 0
 
@@ -124,35 +134,40 @@ def rows(booked: Iterable[Entry], by: str) -> list[Row]:
     """Dearest first, except what has an order of its own."""
     found: dict[str, Row] = {}
     for entry in booked:
-        for name, usd, usage, tokens in _pieces(entry, by):
-            found.setdefault(name, Row(name=name)).add(entry, usd, usage, tokens)
+        for name, usd, usage, tokens, calls in _pieces(entry, by):
+            found.setdefault(name, Row(name=name)).add(entry, usd, usage, tokens, calls)
     table = list(found.values())
     if by in ("day", "step", "call"):
         return table if by != "day" else sorted(table, key=lambda row: row.name)
     return sorted(table, key=lambda row: (row.usd is None, row.usd or 0, row.tokens), reverse=True)
 
 
-def total(booked: Iterable[Entry]) -> Row:
+def total(booked: Iterable[Entry], by: str = "") -> Row:
     whole = Row(name="total")
     for entry in booked:
-        whole.add(entry, entry.usd, entry.usage, entry.usage.total)
+        calls = entry.tool_calls if by == BY_TOOL else _model_calls(entry)
+        whole.add(entry, entry.usd, entry.usage, entry.usage.total, calls)
     return whole
 
 
-Piece = tuple[str, Decimal | None, Usage, int]
+def _model_calls(entry: Entry) -> int:
+    return int(entry.outcome != "stored")
+
+
+Piece = tuple[str, Decimal | None, Usage, int, int]
 
 
 def _pieces(entry: Entry, by: str) -> list[Piece]:
     if by != BY_TOOL:
-        return [(KEYS[by](entry), entry.usd, entry.usage, entry.usage.total)]
+        return [(KEYS[by](entry), entry.usd, entry.usage, entry.usage.total, _model_calls(entry))]
     pieces: list[Piece] = []
     left_usd, left_tokens = entry.usd, entry.usage.total
     for share in entry.shares:
         tokens = share.schema_tokens + share.result_tokens + share.call_tokens
-        pieces.append((share.tool, share.usd, Usage(), tokens))
+        pieces.append((share.tool, share.usd, Usage(), tokens, share.calls))
         left_usd = None if left_usd is None or share.usd is None else left_usd - share.usd
         left_tokens -= tokens
-    return [*pieces, (CONVERSATION, left_usd, Usage(), left_tokens)]
+    return [*pieces, (CONVERSATION, left_usd, Usage(), left_tokens, 0)]
 
 
 async def _booked(options: argparse.Namespace) -> list[Entry]:
@@ -200,15 +215,6 @@ async def _records(store: Store, session: str) -> Sequence[Record]:
         return ()
 
 
-def _since(day: str | None) -> float:
-    if day is None:
-        return 0.0
-    try:
-        return datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
-    except ValueError:
-        raise MisuseError(f"--since takes a day, such as {_day(0.0)}; not {day!r}") from None
-
-
 def _sum(one: Decimal | None, other: Decimal | None) -> Decimal | None:
     return None if one is None or other is None else one + other
 
@@ -220,7 +226,7 @@ def _plain(row: Row) -> dict[str, str | int]:
     }
 
 
-def _told(table: Sequence[Row], whole: Row, session: str | None) -> Iterable[str]:
+def _told(table: Sequence[Row], whole: Row, session: str | None, by: str) -> Iterable[str]:
     """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
     names = [clean(row.name).removeprefix(f"{session} ") for row in table]
     width = min(max(map(cells, [*names, whole.name])), NAME_WIDTH_MAX)
@@ -238,6 +244,6 @@ def _told(table: Sequence[Row], whole: Row, session: str | None) -> Iterable[str
             apart.append(f"${row.wasted_usd:.6f} of it for nothing")
         elif row.wasted_usd is None:
             apart.append("what that cost is unknown")
-        if apart and row.calls > 1:
+        if apart and by != "call":  # there the name says it
             told = ", ".join(apart)
             yield f"{'':<{min(width + 4, max(2, SCREEN_WIDTH - len(told)))}}{told}"

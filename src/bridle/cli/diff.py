@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from ..run.lineage import compare_sessions
 from ..values.lineage import Comparison, Pair, Side
 from ..values.message import Message
-from ..watchers.console import clean, counts, dollars, duration
+from ..watchers.console import clean, counts, dollars, duration, plural
 from .columns import cut, in_colour, padded, screen_width, styled, wrapped
 from .log import as_json, told
 from .places import add_store_option, open_log
@@ -160,7 +160,7 @@ def _shared(found: Comparison) -> str:
     last = f"m{found.messages}"
     if found.records:
         end = "" if found.pairs else ", and to the end"
-        return f"they share {found.records} records; alike up to {last}{end}"
+        return f"they share {plural(found.records, 'record')}; alike up to {last}{end}"
     return f"they share no records, but say the same up to {last}"
 
 

@@ -1,13 +1,15 @@
 """Write down what agents put in front of every prompt, so that nobody changes it by accident.
 
 `bridle lock app.py` takes every Agent at the top level of the file and writes its tools and instructions,
-with a hash, to bridle.lock; keep that beside your code.  `bridle lock app.py --check` fails when they are
-others now and shows the difference: cached prompts of every session would be read, and paid for, anew.
+with a hash, to bridle.lock; keep that beside your code.  Entries of other files stay as they are.
+`bridle lock app.py --check` fails when the agents of that file differ from their entries and shows the
+difference: a change of tools or instructions invalidates the cached prompts of every session.
 """
 
 import argparse
 import difflib
 import json
+import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -18,6 +20,7 @@ import msgspec
 from ..core.locking import digest, front
 from ..run.agent import Agent
 from ..values.errors import MisuseError
+from ..watchers.console import plural
 from .main import complain
 from .toolfile import load_module
 
@@ -46,13 +49,30 @@ def execute(options: argparse.Namespace) -> int:
     found = _agents(options.source)
     path = Path(options.file)
     if options.check:
-        return _check(_read(path), found, path)
+        return _check(_entries_of(_read(path).agents, options.source), found, path)
     before = _read(path).agents if path.exists() else {}
-    for name, locked in found.items():
-        how = "unchanged" if before.get(name) == locked else "changed" if name in before else "new"
-        print(f"{name}  {locked.hash}  {how}")
-    _write(path, Lock(agents=dict(sorted(found.items()))))
+    replaced = _entries_of(before, options.source)
+    for name in sorted({*replaced, *found}):
+        locked = found.get(name)
+        if locked is None:
+            print(f"{name}  removed")
+        else:
+            how = "unchanged" if before.get(name) == locked else "changed" if name in before else "new"
+            print(f"{name}  {locked.hash}  {how}")
+    kept = {name: locked for name, locked in before.items() if name not in replaced}
+    _write(path, Lock(agents=dict(sorted({**kept, **found}.items()))))
     return 0
+
+
+def _source_key(source: str) -> str:
+    """One spelling per file, so that `./app.py` and `app.py` are the same entry."""
+    return os.path.normpath(source) if source.endswith(".py") else source
+
+
+def _entries_of(agents: Mapping[str, Locked], sources: Sequence[str]) -> dict[str, Locked]:
+    """The entries that belong to these files; the others are not this call's to judge or replace."""
+    keys = {_source_key(source) for source in sources}
+    return {name: locked for name, locked in agents.items() if name.rpartition(":")[0] in keys}
 
 
 def _agents(sources: Sequence[str]) -> dict[str, Locked]:
@@ -66,7 +86,7 @@ def _agents(sources: Sequence[str]) -> dict[str, Locked]:
             raise MisuseError(f"{source} has no agents: make one at its top level, as in `agent = Agent(…)`")
         for name, agent in agents.items():
             lines = front(agent.settings)
-            found[f"{source}:{name}"] = Locked(hash=digest(lines), lines=list(lines))
+            found[f"{_source_key(source)}:{name}"] = Locked(hash=digest(lines), lines=list(lines))
     return found
 
 
@@ -91,19 +111,19 @@ def _write(path: Path, lock: Lock) -> None:
     beside.replace(path)
 
 
-def _check(lock: Lock, found: Mapping[str, Locked], path: Path) -> int:
-    names = sorted({*lock.agents, *found})
-    changed = [name for name in names if lock.agents.get(name) != found.get(name)]
+def _check(agents: Mapping[str, Locked], found: Mapping[str, Locked], path: Path) -> int:
+    names = sorted({*agents, *found})
+    changed = [name for name in names if agents.get(name) != found.get(name)]
     for name in changed:
-        for line in _difference(name, lock.agents.get(name), found.get(name)):
+        for line in _difference(name, agents.get(name), found.get(name)):
             print(line)
     if changed:
         complain(
-            f"{', '.join(changed)}: not as in {path}, so cached prompts would be read anew;"
-            " take the change back, or accept it with `bridle lock`"
+            f"{', '.join(changed)}: different from {path}, which invalidates cached prompts;"
+            " revert the change, or accept it with `bridle lock`"
         )
         return CHANGED
-    print(f"{len(names)} agents are as in {path}")
+    print(f"{plural(len(names), 'agent')} unchanged since {path} was written")
     return 0
 
 

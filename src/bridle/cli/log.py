@@ -18,7 +18,7 @@ from ..values import event as e
 from ..values.lineage import Branch
 from ..values.parts import Media, Part, Text, ToolCall, ToolResult
 from ..values.record import Record
-from ..watchers.console import dollars
+from ..watchers.console import dollars, plural
 from .columns import cells, cut, in_colour, padded, screen_width, styled, table
 from .logs import local_time, read_session
 from .places import add_store_option, open_log
@@ -155,8 +155,7 @@ def _about(branch: Branch) -> str:
     if branch.trouble:
         return branch.trouble
     own = f"{branch.own_messages} of " if branch.parent else ""
-    steps = "1 step" if branch.steps == 1 else f"{branch.steps} steps"
-    facts = [branch.model, f"{own}{branch.messages} messages", steps]
+    facts = [branch.model, f"{own}{plural(branch.messages, 'message')}", plural(branch.steps, "step")]
     return " · ".join([*facts, f"“{branch.words}”"] if branch.words else facts)
 
 

@@ -78,6 +78,8 @@ def complain(words: str) -> None:
 
 
 def _dispatch(given: list[str]) -> int:
+    if given[:1] == ["help"] and len(given) > 1:
+        given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
         print(_overview())
         return 0
@@ -122,7 +124,7 @@ def _overview() -> str:
             "",
             *lines,
             "",
-            "`bridle COMMAND --help` explains a command.  With no model and no key, a",
+            "`bridle help COMMAND` explains a command.  With no model and no key, a",
             'simulated model answers:  bridle run "What is 17 * 23 minus 100?"',
         ]
     )

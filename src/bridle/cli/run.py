@@ -29,7 +29,7 @@ from ..values.memory import Memory
 from ..values.model import Model
 from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
-from ..watchers.console import Console, counts, dollars, duration
+from ..watchers.console import Console, counts, dollars, duration, plural
 from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of, with_default
 from .logs import fold, read_session
 from .main import CANCELLED, MISUSE, complain
@@ -181,7 +181,7 @@ def _tell(
     elif not result.done:
         console.note(f"ended: {result.stop}" + (f": {result.reason}" if result.reason else ""), "red")
     cost = dollars(result.cost) + (" (simulated)" if simulated else "")
-    steps = f"{result.steps} step" + ("" if result.steps == 1 else "s")
+    steps = plural(result.steps, "step")
     console.note(
         f"{counts(result.usage)} · {cost} · {steps} · {duration(seconds)} · session {result.session}"
     )

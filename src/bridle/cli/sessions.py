@@ -9,9 +9,10 @@ import msgspec
 from ..core.comparing import ending
 from ..ports.store import SessionInfo, Store
 from ..values.errors import Corrupt
-from ..watchers.console import dollars
+from ..watchers.console import dollars, plural
 from .columns import cells, cut, padded, screen_width, table, trimmed
 from .logs import first_words, fold, listed, local_time
+from .numbers import count_of
 from .places import add_store_option, open_log
 
 WORDS_LEAST = 24
@@ -20,7 +21,9 @@ Row = dict[str, str | int | float | None]
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--limit", type=int, default=20, metavar="N", help="how many at most (default 20)")
+    parser.add_argument(
+        "--limit", type=count_of(1), default=20, metavar="N", help="how many at most (default 20)"
+    )
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_store_option(parser)
 
@@ -55,7 +58,7 @@ def _listed(rows: Sequence[Row]) -> Iterator[str]:
 def _facts(row: Row) -> tuple[str, ...]:
     cost = dollars(None if row["cost"] is None else float(str(row["cost"])))
     when = local_time(float(str(row["updated_at"])))
-    return str(row["session"]), when, str(row["ended"]), f"{row['steps']} steps", cost
+    return str(row["session"]), when, str(row["ended"]), plural(int(str(row["steps"])), "step"), cost
 
 
 async def _rows(options: argparse.Namespace) -> list[Row]:

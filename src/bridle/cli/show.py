@@ -17,11 +17,16 @@ from ..values.pooled import Amount, Carried, Reserved, Settled
 from ..values.record import Record
 from ..values.retrieval import ContextGathered
 from ..values.subrun import SubrunCharged, SubrunStarted
-from ..watchers.console import brief, clean, counts, dollars, duration
+from ..watchers.console import brief, clean, counts, dollars, duration, plural
 from ..watchers.jsonl import line
 from .cachelines import cache_line
+from .columns import screen_width, wrapped
 from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
+
+MARGIN = 20
+"""Columns of time and label before the text of a line."""
+LINES_MAX = 1_000_000
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,6 +76,8 @@ class Telling:
         self._started: dict[str, float] = {}
         self._finished: set[str] = set()
         self._began = 0.0
+        self._room = screen_width() - MARGIN if colour else 0
+        """Columns for text on a terminal; 0 elsewhere, where lines are not wrapped."""
 
     def tell(self, session: str, records: Sequence[Record]) -> None:
         self._session = session
@@ -85,10 +92,11 @@ class Telling:
                 self._print(record.at, label, words)
         total = state.total
         usd = None if total.usd is None else float(total.usd)
-        print(f"\n{counts(total.usage)} · {dollars(usd)} · {total.steps} steps · {ending(state)}")
+        print(f"\n{counts(total.usage)} · {dollars(usd)} · {plural(total.steps, 'step')} · {ending(state)}")
         if state.inner != Spent():
             inner = dollars(None if state.inner.usd is None else float(state.inner.usd))
-            print(f"and inside its tools: {counts(state.inner.usage)} · {inner} · {state.inner.steps} steps")
+            steps = plural(state.inner.steps, "step")
+            print(f"and inside its tools: {counts(state.inner.usage)} · {inner} · {steps}")
 
     def _lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
@@ -98,10 +106,10 @@ class Telling:
             case e.Prompted(parts=parts):
                 return [("you", _words(parts))]
             case e.Imported(messages=messages, repairs=repairs):
-                said = [("imported", f"{len(messages)} messages from elsewhere")]
+                said = [("imported", f"{plural(len(messages), 'message')} from elsewhere")]
                 return [*said, *(("repaired", repair) for repair in repairs)]
             case e.ViewChanged(changes=changes, why=why):
-                return [("view", f"{len(changes)} parts are no longer sent: {why}")]
+                return [("view", f"{plural(len(changes), 'part')} no longer sent: {why}")]
             case e.Compacted() as shorter:
                 return _shortened(shorter)
             case MemoryLoaded() | ContextGathered() | NoteWritten() | NoteRemoved() as kept:
@@ -140,9 +148,10 @@ class Telling:
                 return _undoing(record.event)
             case e.Nudged(why=why, words=words):
                 return [("nudge", f"{why}: {words}")]
-            case e.RunEnded(stop=stop, reason=reason):
+            case e.RunEnded(stop=stop, reason=reason, partial=partial):
                 self._calls = self._calls if stop == "waiting" else {}
-                return [("ended", f"{stop} {reason}".strip())]
+                cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
+                return [*cut_off, ("ended", f"{stop} {reason}".strip())]
             case SubrunStarted() | SubrunCharged() | Reserved() | Settled() | Carried():
                 return _about_money(record.event)
             case e.Forked() as fork:
@@ -211,10 +220,13 @@ class Telling:
         return again + [("note", note) for note in asked.notes]
 
     def _print(self, at: float, label: str, words: str) -> None:
-        first, *rest = [clean(part) for part in words.splitlines()] or [""]
+        lines = [clean(line) for line in words.splitlines()]
+        if self._room:
+            lines = [piece for line in lines for piece in wrapped(line, self._room, LINES_MAX)]
+        first, *rest = lines or [""]
         print(f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}  {first}")
         for more in rest:
-            print(f"{' ' * 8} {' ' * 9}  {more}")
+            print(f"{' ' * MARGIN}{more}")
 
     def _bold(self, words: str) -> str:
         return f"\x1b[1m{words}\x1b[0m" if self._colour else words
@@ -244,7 +256,7 @@ def _about_money(event: Money) -> list[tuple[str, str]]:
         case Settled(id=id_, amount=amount, how=how):
             return [("settled", f"{id_} {_amount(amount)}" + (f" ({how})" if how else ""))]
         case Carried(spent=spent, open=open_):
-            return [("carried", f"{_amount(spent)} spent, {len(open_)} calls open")]
+            return [("carried", f"{_amount(spent)} spent, {plural(len(open_), 'call')} open")]
 
 
 def _amount(amount: Amount) -> str:
@@ -259,7 +271,7 @@ def _shortened(event: e.Compacted) -> list[tuple[str, str]]:
     """What became shorter, by how much, and what that costs in cache."""
     maker = " that the provider made" if event.native else ""
     turns = f"everything up to {event.through} is a summary{maker}" if event.through else ""
-    parts = f"{len(event.changes)} parts" if event.changes else ""
+    parts = plural(len(event.changes), "part") if event.changes else ""
     what = " and ".join(filter(None, (turns, parts)))
     cost = f", {dollars(float(event.usd))}" if event.usd is not None else ""
     sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
@@ -276,9 +288,9 @@ def _remembered(event: MemoryLoaded | ContextGathered | NoteWritten | NoteRemove
     left = f"; {event.left_out} left out for want of room" if event.left_out else ""
     trouble = f"; {event.trouble}" if event.trouble else ""
     if isinstance(event, MemoryLoaded):
-        return "memory", f"{len(event.notes)} notes from here on: {event.why}{left}{trouble}"
+        return "memory", f"{plural(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
     sources = ", ".join(
         dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
     )
-    found = f"{len(event.chunks)} chunks{f' ({sources})' if sources else ''}, {len(event.facts)} facts"
-    return "gathered", f"{found}{left}{trouble}"
+    chunks, facts = plural(len(event.chunks), "chunk"), plural(len(event.facts), "fact")
+    return "gathered", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"

@@ -31,6 +31,7 @@ from ..sim.simulator import Simulator
 from ..sim.turn import Brain
 from ..transports.recording import Exchanged, written
 from ..values.errors import MisuseError
+from .numbers import port
 from .rules_table import print_rules
 
 TABLES = ("rules", "faults", "directives")
@@ -48,7 +49,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--family", dest="only", metavar="F", help="the same")
     parser.add_argument(
         "--port",
-        type=int,
+        type=port,
         default=PORT_DEFAULT,
         help=f"where to listen; 0 takes a free one (default {PORT_DEFAULT})",
     )

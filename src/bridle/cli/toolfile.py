@@ -65,7 +65,7 @@ def load_module(name: str) -> ModuleType:
     path = Path(name)
     is_file = name.endswith(".py") or "/" in name
     if is_file and not path.is_file():
-        raise MisuseError(f"there is no tools file {name!r}")
+        raise MisuseError(f"there is no file {name!r}")
     folder = str(path.resolve().parent if is_file else Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)

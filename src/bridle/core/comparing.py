@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from ..values.event import ModelReplied
 from ..values.lineage import Comparison, Pair, Side
 from ..values.message import Message
 from ..values.parts import Media, Text, ToolCall, ToolResult
@@ -35,8 +36,8 @@ def compared(a: str, ours: Sequence[Record], b: str, theirs: Sequence[Record]) -
     one, other = _read_on(reading.branched(), ours[shared:]), _read_on(reading, theirs[shared:])
     alike = _alike(one.transcript.messages, other.transcript.messages)
     return Comparison(
-        a=_side(a, one, ours[shared:], alike),
-        b=_side(b, other, theirs[shared:], alike),
+        a=_side(a, one, ours[shared:]),
+        b=_side(b, other, theirs[shared:]),
         records=shared,
         messages=alike,
         settings=tuple(_settings(one.settings, other.settings)),
@@ -60,8 +61,7 @@ def _read_on(reading: Reading, records: Sequence[Record]) -> State:
     return reading.state
 
 
-def _side(session: str, state: State, own: Sequence[Record], alike: int) -> Side:
-    messages = state.transcript.messages[alike:]
+def _side(session: str, state: State, own: Sequence[Record]) -> Side:
     return Side(
         session=session,
         model=state.settings.model.name,
@@ -72,8 +72,15 @@ def _side(session: str, state: State, own: Sequence[Record], alike: int) -> Side
         seconds=own[-1].at - own[0].at if own else 0.0,
         ended=ending(state),
         reason=state.run.reason,
-        calls=tuple(Counter(call.name for message in messages for call in message.calls).most_common()),
+        calls=tuple(Counter(_called(own)).most_common()),
     )
+
+
+def _called(records: Sequence[Record]) -> Iterator[str]:
+    """Tools that replies in these records asked for, counted over the same records as steps and cost."""
+    for record in records:
+        if isinstance(record.event, ModelReplied):
+            yield from (call.name for call in record.event.reply.calls)
 
 
 def _alike(ours: Sequence[Message], theirs: Sequence[Message]) -> int:

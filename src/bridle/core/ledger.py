@@ -56,6 +56,8 @@ class Share(Value):
     """Its results, and the calls they belong to, as they stand in the prompt."""
     call_tokens: int = 0
     usd: Decimal | None = None
+    calls: int = 0
+    """Runs of the tool that this reply asked for."""
 
 
 class Entry(Value):
@@ -150,9 +152,8 @@ class _Reader:
                 entry = self._entry(record.at, step, attempt, reserved.id if reserved else "")
                 model = asked_now_by(self._state, seat).settings.model.name
                 self._open = replace(entry, summary=bool(through), model=model)
-            case e.ToolStarted(attempt=1) if self._entries:
-                last = self._entries[-1]
-                self._entries[-1] = replace(last, tool_calls=last.tool_calls + 1)
+            case e.ToolStarted(attempt=1, name=name) if self._entries:
+                self._entries[-1] = _with_call(self._entries[-1], name)
             case e.ModelReplied(reply=reply, usd=usd):
                 paid = booked(self._state, reply)
                 self._book("answered", paid, usd, self._shares(paid, usd, reply.calls))
@@ -269,6 +270,14 @@ class _Reader:
         # A message that was changed in the view keeps its id, so it is kept beside its sizes.
         self._sizes[message.id] = (message, sizes)
         return sizes
+
+
+def _with_call(entry: Entry, tool: str) -> Entry:
+    """The entry of a reply after one more run of a tool it asked for."""
+    known = any(share.tool == tool for share in entry.shares)
+    shares = entry.shares if known else (*entry.shares, Share(tool=tool, usd=Decimal(0)))
+    counted = tuple(replace(each, calls=each.calls + (each.tool == tool)) for each in shares)
+    return replace(entry, tool_calls=entry.tool_calls + 1, shares=counted)
 
 
 def _split(usage: Usage, usd: Decimal | None, state: State) -> tuple[Decimal | None, Decimal | None]:

@@ -18,6 +18,7 @@ from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
 from ..values.subrun import SubrunStarted
 from ..values.usage import Usage
+from .wrap import WordWrap, cell_count, terminal_width
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -36,6 +37,9 @@ class Console:
         self._thinking = False
         self._started: dict[str, float] = {}
         self._calls: dict[str, ToolCall] = {}
+        self._running: dict[str, str] = {}
+        self._status = ""
+        self._wrap = WordWrap() if out is not None and out.isatty() else None
 
     def saw(self, session: str, happening: Record | Delta) -> None:
         match happening:
@@ -70,12 +74,14 @@ class Console:
                 self._trouble = failure.message
             case e.ModelSwitched(model=model, why=why):
                 self.note(f"· going on with {model.name}: {brief(why)}", "yellow")
-            case e.ToolStarted(call_id=call_id):
+            case e.ToolStarted(call_id=call_id, name=name):
                 self._started[call_id] = at
+                self._running[call_id] = name
+                self._show_running()
             case e.ToolFinished(result=result):
                 self._finished(result, at)
             case e.ViewChanged(changes=changes, why=why):
-                self.note(f"· {len(changes)} parts are no longer sent: {why}", "yellow")
+                self.note(f"· {plural(len(changes), 'part')} no longer sent: {why}", "yellow")
             case e.Compacted(before_tokens=before, after_tokens=after, why=why):
                 self.note(f"· made shorter, from {before:,} to {after:,} tokens: {why}", "yellow")
             case e.ToolsShown(names=names, why=why) if names:
@@ -95,6 +101,9 @@ class Console:
                 self.note(f"· {words.partition('. ')[0]}: asked the model to finish", "yellow")
             case e.Nudged(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
+            case e.RunEnded():
+                self._running.clear()
+                self._clear_status()
             case SubrunStarted(session=session):
                 self.note(f"· a run inside it: session {session}", "dim")
 
@@ -109,19 +118,38 @@ class Console:
         took = f" {duration(at - self._started[result.call_id])}" if result.call_id in self._started else ""
         mark, style = ("✗", "red") if result.is_error else ("→", "green")
         shown = f"{call.name}({brief(call.arguments)})" if call else result.call_id
+        self._running.pop(result.call_id, None)
         self._break()
         self._write(
             self._about,
             f"{self._styled('  ' + clean(shown), 'cyan')} {self._styled(mark, style)} "
             f"{clean(brief(result.text))}{self._styled(took, 'dim')}\n",
         )
+        self._show_running()
+
+    def _show_running(self) -> None:
+        """Name the tools at work on a line that the next output replaces; only a terminal can do that."""
+        if not self._colour or not self._running:
+            return
+        self._break()
+        line = f"  running {clean(', '.join(self._running.values()))} …"
+        while cell_count(line) >= terminal_width():
+            line = line[:-3] + " …"
+        self._write(self._about, self._styled(line, "dim"))
+        self._status = line
+
+    def _clear_status(self) -> None:
+        if self._status:
+            self._status = ""
+            self._write(self._about, "\r\x1b[2K")
 
     def _say(self, text: str) -> None:
         if self._out is None:
             return
         if self._thinking:
             self._break()
-        self._write(self._out, CONTROL.sub("", text))
+        shown = CONTROL.sub("", text)
+        self._write(self._out, self._wrap.feed(shown) if self._wrap else shown)
         self._in_line = not text.endswith("\n")
 
     def _think(self, words: str) -> None:
@@ -133,6 +161,9 @@ class Console:
 
     def _break(self) -> None:
         """End the line of words before a line about them."""
+        if self._wrap and self._out is not None and self._in_line and not self._thinking:
+            self._write(self._out, self._wrap.flush())
+            self._wrap.start_line()
         if self._in_line:
             self._write(self._about if self._thinking or self._out is None else self._out, "\n")
         self._in_line = self._thinking = False
@@ -140,6 +171,8 @@ class Console:
     def _write(self, stream: TextIO, words: str) -> None:
         if self.failed is not None:
             return
+        if words:
+            self._clear_status()
         try:
             stream.write(words)
             stream.flush()
@@ -158,6 +191,11 @@ def brief(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
     """One line, not too long."""
     flat = " ".join(words.split())
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
+
+
+def plural(count: int, noun: str) -> str:
+    """A count with its noun: `1 step`, `2 steps`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
 def duration(seconds: float) -> str:

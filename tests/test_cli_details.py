@@ -1,0 +1,160 @@
+"""Details of the command that a new user meets: plurals, flags in errors, help, what is running, what was cut off."""
+
+import asyncio
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from bridle import Agent, PermissionRule, Policy, tool
+from bridle.cli.main import main
+from bridle.testing import ProviderSim
+from bridle.watchers.console import Console
+
+LOOK = '!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!say Rome it is.'
+
+
+@tool(effect="read")
+def look(city: str) -> str:
+    """Look at a city."""
+    return f"{city} is fine"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    path = str(tmp_path / "log.db")
+    monkeypatch.setenv("BRIDLE_STORE", path)
+    return path
+
+
+def printed(capsys, *arguments):
+    capsys.readouterr()
+    assert main([*arguments]) == 0
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--usd", "-1"], "argument --usd: must be 0 or more, not -1"),
+        (["--usd", "much"], "argument --usd: 'much' is not a number"),
+        (["--steps", "0"], "argument --steps: must be 1 or more, not 0"),
+        (["--tokens", "0"], "argument --tokens: must be 1 or more, not 0"),
+        (["--seconds", "inf"], "argument --seconds: 'inf' is not a finite number"),
+        (["--tool-calls", "-3"], "argument --tool-calls: must be 0 or more, not -3"),
+        (["--wrap-up", "3"], "argument --wrap-up: must be above 0 and at most 1"),
+    ],
+)
+def test_a_wrong_limit_is_reported_as_the_option_it_was_given_to(store, capsys, arguments, words):
+    with pytest.raises(SystemExit, match="2"):
+        main(["run", "hi", *arguments])
+    assert words in capsys.readouterr().err
+
+
+def test_help_explains_a_command(capsys):
+    with pytest.raises(SystemExit, match="0"):
+        main(["help", "run"])
+    assert capsys.readouterr().out.startswith("usage: bridle run")
+    assert main(["help", "rum"]) == 2
+    assert "did you mean `bridle run`" in capsys.readouterr().err
+
+
+def test_one_step_is_not_one_steps(store, capsys):
+    session = Agent("sim:", store=store).run_sync("!say hi").session
+    assert "1 step " in printed(capsys, "sessions")
+    assert re.search(r" 1 step ·", printed(capsys, "show", session))
+
+
+def test_costs_since_a_named_day_or_a_span(store, capsys):
+    Agent("sim:", store=store).run_sync("!say hi")
+    tomorrow = (datetime.now(UTC) + timedelta(days=1)).isoformat()
+    for since, calls in [("yesterday", 1), ("today", 1), ("2h", 1), ("7d", 1), (tomorrow, 0)]:
+        assert json.loads(printed(capsys, "cost", "--since", since, "--json"))["total"]["calls"] == calls
+
+
+def test_costs_by_tool_count_runs_of_the_tool(store, capsys):
+    Agent("sim:", tools=[look], store=store).run_sync(LOOK)
+    table = json.loads(printed(capsys, "cost", "--by", "tool", "--json"))
+    assert {row["name"]: row["calls"] for row in table["rows"]} == {"look": 2, "(conversation)": 0}
+    assert table["total"]["calls"] == 2
+
+
+def test_a_diff_counts_calls_over_the_same_records_as_steps(store, capsys):
+    agent = Agent("sim:", tools=[look], store=store)
+    one, other = agent.run_sync(LOOK).session, agent.run_sync(LOOK).session
+    calls = next(line for line in printed(capsys, "diff", one, other).splitlines() if " calls " in line)
+    assert calls.split()[1:] == ["2", "look", "2", "look"]
+
+
+def test_show_tells_what_a_cancelled_run_had_said(store, capsys):
+    agent = Agent("sim:", store=store)
+
+    async def cancel_after_first_words():
+        stream = agent.stream("!say " + "alpha beta " * 200)
+        async for event in stream:
+            if event.text:
+                stream.cancel()
+        return stream.session
+
+    session = asyncio.run(cancel_after_first_words())
+    shown = printed(capsys, "show", session)
+    assert re.search(r"model  alpha.* \[cut off\]", shown)
+    assert "cancelled" in shown
+
+
+def test_an_approval_with_other_arguments_prints_those(store, capsys):
+    @tool(effect="write")
+    def pay(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    policy = Policy(rules=(PermissionRule(decision="ask"),))
+    agent = Agent("sim:", tools=[pay], store=store, policy=policy)
+    session = agent.run_sync('!call pay {"amount": 5}\n!then\n!say done').session
+    (question,) = json.loads(printed(capsys, "approvals", "--json"))
+    assert printed(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
+        'approved: pay({"amount":3})'
+    )
+    assert asyncio.run(agent.resume(session)).text == "done"
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_names_the_tools_at_work_and_clears_the_line(store, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    about, seen = Terminal(), []
+
+    @tool(effect="read")
+    def slow(city: str) -> str:
+        """Look at a city, slowly."""
+        seen.append(about.getvalue())
+        return city
+
+    provider = ProviderSim()
+    agent = Agent(provider.model("sim:"), tools=[slow], watchers=[Console(Terminal(), about)])
+    agent.run_sync('!call slow {"city": "Oslo"}\n!then\n!say ok')
+    assert "running slow …" in seen[0]
+    assert "\r\x1b[2K" in about.getvalue().partition("running slow …")[2], "the line is cleared"
+
+
+def test_words_on_a_terminal_are_not_broken(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    out = Terminal()
+    text = "consequently everything depends on boundaries " * 8
+    agent = Agent("sim:", watchers=[Console(out, io.StringIO())])
+
+    async def watch():
+        async for _ in agent.stream(f"!say {text}"):
+            pass
+
+    asyncio.run(watch())
+    lines = out.getvalue().split("\n")
+    assert max(map(len, lines)) <= 40
+    assert out.getvalue().split() == text.split()
