@@ -12,9 +12,9 @@ from msgspec import Raw
 
 from ..values.errors import BadTool, MisuseError
 from ..values.model import Abilities
-from ..values.request import Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from ..values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
 from ._home import fits
-from ._json import is_object, mended, raw
+from ._json import is_object, loads, mended, raw
 from ._names import SHORT
 from ._openai_chat_calls import legal_name
 from ._openai_chat_content import Block
@@ -62,7 +62,7 @@ def fields_of(request: Request, dialect: Dialect) -> Block:
         chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": top_k}
         fields.update((name, value) for name, value in chosen.items() if value is not None)
     if request.tools:
-        fields.update(_choice(request.tool_choice, abilities, dialect))
+        fields.update(_choice(request, abilities, dialect))
     if request.output and request.output.mode == "native":
         fields["response_format"] = _response_format(request.output)
     if request.thinking:
@@ -101,8 +101,9 @@ def merged(present: Any, more: Any, name: str) -> Any:
     raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
 
 
-def _choice(choice: ToolChoice, abilities: Abilities, dialect: Dialect) -> Block:
+def _choice(request: Request, abilities: Abilities, dialect: Dialect) -> Block:
     fields: Block = {}
+    choice = request.tool_choice
     forced = abilities.forced_tools
     match choice.mode:
         case "none":
@@ -110,7 +111,11 @@ def _choice(choice: ToolChoice, abilities: Abilities, dialect: Dialect) -> Block
         case "any" if forced:
             fields["tool_choice"] = dialect.tool_required
         case "tool" if forced:
-            fields["tool_choice"] = {"type": "function", "function": {"name": legal_name(choice.name)}}
+            natives = (spec.native for spec in request.tools if spec.name == choice.name and spec.native)
+            kind = (
+                "custom" if any(loads(native).get("type") == "custom" for native in natives) else "function"
+            )
+            fields["tool_choice"] = {"type": kind, kind: {"name": legal_name(choice.name)}}
     if not choice.parallel and choice.mode != "none" and dialect.parallel_switch:
         fields["parallel_tool_calls"] = False
     return fields

@@ -141,7 +141,7 @@ class GrowingMessage:
     def is_whole(self) -> bool:
         """Whether nothing shows that more was to come: every call has complete arguments, or none."""
         calls = [*self._calls.calls, *self._legacy.calls]
-        return all(call.is_complete or not call.arguments.strip() for call in calls)
+        return all(call.is_complete or call.is_custom or not call.arguments.strip() for call in calls)
 
     def message(self) -> Block:
         message: Block = {**self._more, "role": "assistant", "content": self.content}

@@ -24,6 +24,8 @@ class GrowingCall:
     def __init__(self, place: int) -> None:
         self.place = place
         self.id = self.name = ""
+        self.is_custom = False
+        """A call of a free-text tool: its words are no JSON, so nothing in them says that it is complete."""
         self.is_followed = False
         """Its name came once more after its arguments were complete: what comes next is another call's."""
         self.pieces: list[str] = []
@@ -39,13 +41,15 @@ class GrowingCall:
     @property
     def is_complete(self) -> bool:
         """Whether the brackets of the arguments so far are closed again."""
+        if self.is_custom:
+            return False
         for piece in self.pieces[self._scanned :]:
             self._scan(piece)
         self._scanned = len(self.pieces)
         return self._opened and self._depth <= 0 and not self._in_string
 
     def say(self, piece: str) -> None:
-        if self.pieces == [_PLACEHOLDER] and piece.strip():
+        if self.pieces == [_PLACEHOLDER] and piece.strip() and not self.is_custom:
             self.restart()  # some servers announce every call with an empty object
         self.pieces.append(piece)
         self._size += len(piece)
@@ -59,6 +63,12 @@ class GrowingCall:
         self._in_string = self._escaped = self._opened = False
 
     def wire(self) -> Block:
+        if self.is_custom:
+            return {
+                **self.members,
+                "id": self.id,
+                "custom": {**self.rest, "name": self.name, "input": self.arguments},
+            }
         function = {**self.rest, "name": self.name, "arguments": self.arguments}
         return {**self.members, "id": self.id, "function": function}
 
@@ -101,12 +111,15 @@ class GrowingCalls:
         return grown
 
     def _take(self, piece: Block, touched: set[int]) -> tuple[GrowingCall, str]:
-        inner = piece.get("function")
-        function: Block = inner if isinstance(inner, dict) else {}
+        inner, custom = piece.get("function"), piece.get("custom")
+        is_custom = isinstance(custom, dict) and not isinstance(inner, dict)
+        said_in: Any = custom if is_custom else inner
+        function: Block = said_in if isinstance(said_in, dict) else {}
         index, known, name = _index(piece.get("index")), word(piece.get("id")), word(function.get("name"))
-        given: Any = function.get("arguments")
+        given: Any = function.get("input" if is_custom else "arguments")
         said = given if isinstance(given, str) else "" if given is None else dumps(given).decode()
         call = self._about(index, known, name, said, touched)
+        call.is_custom = call.is_custom or is_custom
         if known and not call.id:
             call.id = known
         if known:
@@ -116,8 +129,8 @@ class GrowingCalls:
         if name and call.pieces and not said.strip() and call.is_complete:
             call.is_followed = True
         _name(call, name)
-        _fold(call.members, piece, ("id", "index", "function"))
-        _fold(call.rest, function, ("name", "arguments"))
+        _fold(call.members, piece, ("id", "index", "function", "custom"))
+        _fold(call.rest, function, ("name", "input" if is_custom else "arguments"))
         if said and not (name and known == call.id and call.has_said(said)):
             call.say(said)
             return call, mended(said)

@@ -222,7 +222,9 @@ def _tool(tool: Block) -> ToolSpec:
     kept = said(tool)
     inner = kept.get("function")
     function = said(inner) if isinstance(inner, dict) else {}
-    spec = ToolSpec(name=word(function.get("name")), description=word(function.get("description")))
+    custom = kept.get("custom")
+    told = custom if isinstance(custom, dict) and not function else function
+    spec = ToolSpec(name=word(told.get("name")), description=word(told.get("description")))
     if isinstance(function.get("parameters"), dict):
         spec = replace(spec, parameters=dumps(function["parameters"]).decode())
         plain = kept.keys() == {"type", "function"} and kept["type"] == "function"
@@ -243,8 +245,17 @@ def _tool_choice(body: Block, raw: dict[str, bytes], extras: dict[str, bytes]) -
             return ToolChoice(mode="any", parallel=parallel)
         case {"type": "function", "function": {"name": str(name), **more}, **rest} if not more and not rest:
             return ToolChoice(mode="tool", name=name, parallel=parallel)
+        case {"type": "custom", "custom": {"name": str(name), **more}, **rest} if not more and not rest:
+            if _is_custom(body, name):
+                return ToolChoice(mode="tool", name=name, parallel=parallel)
     extras["tool_choice"] = raw["tool_choice"]
     return ToolChoice(parallel=parallel)
+
+
+def _is_custom(body: Block, name: str) -> bool:
+    tools: list[Block] = body.get("tools", [])
+    kinds = [tool.get("type") for tool in tools if _tool(tool).name == name]
+    return kinds == ["custom"]
 
 
 def _output(raw: dict[str, bytes], wanted: object, extras: dict[str, bytes]) -> OutputSpec | None:

@@ -127,15 +127,11 @@ def _deltas(message: Block) -> Iterator[Block]:
 
 
 def _call_deltas(index: int, call: Block) -> Iterator[Block]:
-    if "function" not in call:
-        yield {"tool_calls": [{"index": index, **call}]}
-        return
-    arguments = call["function"]["arguments"]
-    begun = {**call, "index": index, "function": {**call["function"], "arguments": ""}}
-    yield {"tool_calls": [begun]}
-    for at in range(0, len(arguments), _FRAGMENT_LENGTH):
-        piece = arguments[at : at + _FRAGMENT_LENGTH]
-        yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+    kind, inside = ("function", "arguments") if "function" in call else ("custom", "input")
+    said = call[kind][inside]
+    yield {"tool_calls": [{**call, "index": index, kind: {**call[kind], inside: ""}}]}
+    for at in range(0, len(said), _FRAGMENT_LENGTH):
+        yield {"tool_calls": [{"index": index, kind: {inside: said[at : at + _FRAGMENT_LENGTH]}}]}
 
 
 def _choice(delta: Block, reason: str | None = None) -> Block:

@@ -1,6 +1,6 @@
 """Input of the Responses wire: ids, calls with their outputs, and thoughts with what they led to."""
 
-from ._rules_openai_responses_items import is_call, is_message, is_output
+from ._rules_openai_responses_items import is_message
 from ._rules_openai_responses_shape import asked, call, items, output, thought, user
 from ._rules_openai_shape import (
     rule,
@@ -19,6 +19,15 @@ PREFIXES = {
     "web_search_call": "ws",
 }
 """How the id of an item begins, by its type."""
+CALLS = {
+    "function_call": "function call",
+    "custom_tool_call": "custom tool call",
+    "computer_call": "computer call",
+    "apply_patch_call": "apply patch call",
+    "shell_call": "shell call",
+}
+"""Calls that the client answers, by type, as the refusals name them."""
+OUTPUTS = {f"{type_}_output": f"{named} output" for type_, named in CALLS.items()}
 
 
 def _bad_id(request: Asked) -> Found | None:
@@ -49,21 +58,23 @@ def _orphan(request: Asked) -> Found | None:
     """An output answers a call before it that nothing has answered yet."""
     open_calls: set[object] = set()
     for item in items(request):
-        if is_call(item):
-            open_calls.add(str(item.get("call_id")))
-        elif is_output(item):
-            if str(item.get("call_id")) not in open_calls and not _elsewhere(request):
-                return {"id": item.get("call_id")}
-            open_calls.discard(str(item.get("call_id")))
+        type_, id_ = str(item.get("type")), str(item.get("call_id"))
+        if type_ in CALLS:
+            open_calls.add((f"{type_}_output", id_))
+        elif type_ in OUTPUTS:
+            if (type_, id_) not in open_calls and not _elsewhere(request):
+                return {"kind": OUTPUTS[type_], "id": item.get("call_id")}
+            open_calls.discard((type_, id_))
     return None
 
 
 def _unanswered(request: Asked) -> Found | None:
-    answered = [str(item.get("call_id")) for item in items(request) if is_output(item)]
+    answered = [(item.get("type"), str(item.get("call_id"))) for item in items(request)]
     for item in items(request):
         late = item.get("async") is True or _elsewhere(request)
-        if is_call(item) and str(item.get("call_id")) not in answered and not late:
-            return {"id": item.get("call_id")}
+        type_, id_ = str(item.get("type")), str(item.get("call_id"))
+        if type_ in CALLS and (f"{type_}_output", id_) not in answered and not late:
+            return {"kind": CALLS[type_], "id": item.get("call_id")}
     return None
 
 
@@ -88,6 +99,19 @@ def _theirs(item: Block) -> bool:
 
 _DANGLING = "Item '{id}' of type 'reasoning' was provided without its required following item."
 _LOOKED = [user("Look"), call(), output()]
+_PATCH = {"type": "custom_tool_call", "call_id": "call_p", "name": "apply_patch", "input": "*** Begin Patch"}
+_PATCHED = {"type": "custom_tool_call_output", "call_id": "call_p", "output": "Done"}
+_CLICK = {
+    "type": "computer_call",
+    "call_id": "call_c",
+    "actions": [{"type": "screenshot"}],
+    "pending_safety_checks": [],
+}
+_CLICKED = {
+    "type": "computer_call_output",
+    "call_id": "call_c",
+    "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+}
 
 TALK_RULES = (
     rule(
@@ -118,7 +142,7 @@ TALK_RULES = (
     rule(
         "output-orphan",
         _orphan,
-        "No tool call found for function call output with call_id {id}.",
+        "No tool call found for {kind} with call_id {id}.",
         param="input",
         evidence="S",
         passes=asked(input=_LOOKED),
@@ -132,6 +156,15 @@ TALK_RULES = (
                 asked(input=[user("Look"), output(), call()]),
                 "No tool call found for function call output with call_id call_1.",
             ),
+            (asked(input=[user("Look"), _PATCH, _PATCHED]), ""),
+            (
+                asked(input=[user("Look"), _PATCH, output("call_p")]),
+                "No tool call found for function call output with call_id call_p.",
+            ),
+            (
+                asked(input=[user("Look"), _PATCHED]),
+                "No tool call found for custom tool call output with call_id call_p.",
+            ),
             (
                 asked(input=[user("Look"), call(), output(), output()]),
                 "No tool call found for function call output with call_id call_1.",
@@ -141,7 +174,7 @@ TALK_RULES = (
     rule(
         "call-unanswered",
         _unanswered,
-        "No tool output found for function call {id}.",
+        "No tool output found for {kind} {id}.",
         param="input",
         evidence="S",
         passes=asked(
@@ -152,6 +185,9 @@ TALK_RULES = (
         also=(
             (asked(input=[user("Look"), {**call(), "async": True}, user("Well?")]), ""),
             (asked(input=[call(), {"type": "item_reference", "id": "fc_1"}]), ""),
+            (asked(input=[_PATCH, user("Well?")]), "No tool output found for custom tool call call_p."),
+            (asked(input=[_CLICK, user("Well?")]), "No tool output found for computer call call_c."),
+            (asked(input=[user("Click"), _CLICK, _CLICKED]), ""),
             (
                 asked(input=[user("Look"), {**call(), "async": False}]),
                 "No tool output found for function call call_1.",

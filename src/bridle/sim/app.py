@@ -31,6 +31,7 @@ from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
+from .client_tools import Offer, form_calls, list_callable
 from .manners import in_the_manner_of
 from .profiles import profile_of
 from .prompt import Prompt, prompt_of
@@ -59,6 +60,8 @@ class Heard(Value):
     """What it asks for, or why nobody can tell."""
     manners: str
     """The profile that the tables give whoever serves the model asked for."""
+    offers: Mapping[str, Offer] = {}
+    """Tools of the client that are no plain functions, by the names they are called by."""
     prompt: Prompt | None = None
     """How its family lays it out; None when the family does not say."""
 
@@ -89,8 +92,11 @@ def hear(outgoing: Outgoing) -> Heard:
     if asked.abilities is not None and isinstance(request, Request):
         request = replace(request, model=replace(request.model, abilities=asked.abilities))
         request = as_read(codec.family, request)
+    offers: Mapping[str, Offer] = {}
+    if isinstance(request, Request):
+        request, offers = list_callable(codec.family, request)
     manners = profile_of(codec.family, model, tables)
-    return Heard(codec=codec, asked=asked, request=request, manners=manners, prompt=prompt)
+    return Heard(codec=codec, asked=asked, request=request, manners=manners, offers=offers, prompt=prompt)
 
 
 def objection(heard: Heard, profile: str = "") -> Violation | None:
@@ -113,7 +119,7 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
     said, family = answer_to(heard, request, brain), heard.codec.family
-    said = in_the_manner_of(profile or heard.manners, heard.asked, said)
+    said = form_calls(heard.offers, in_the_manner_of(profile or heard.manners, heard.asked, said))
     reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
     reply = sealed(family, heard.asked, reply)
     return heard.codec.speak(reply, stream=request.stream)

@@ -28,7 +28,7 @@ DELIVERY = ("stream", "stream_options")
 """How an answer comes is no part of what it says."""
 NONE = 0xFF
 """The place of reasoning where there was none."""
-_ID = re.compile(r"(?:fc|msg|rs)_([0-9a-f]{32})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{8})")
+_ID = re.compile(r"(?:fc|ctc|msg|rs)_([0-9a-f]{32})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{8})")
 _UNREADABLE = (
     "The encrypted content {which} could not be verified. Reason: Encrypted content could not be decrypted"
     " or parsed."
@@ -68,7 +68,7 @@ def sealed(request: Asked, reply: Reply) -> Reply:
                 blob = seal(REASONING, FAMILY, model, id=id_)
                 said.append(replace(part, signature=blob, native=_json({"id": id_})))
             case ToolCall():
-                said.append(replace(part, native=_json({"id": place.id("fc"), "status": "completed"})))
+                said.append(replace(part, native=_json(_members_of(part, place))))
             case Text() if not in_message:
                 message = {"id": place.id("msg"), "status": "completed"}
                 said.append(replace(part, native=_json({"message": message})))
@@ -76,6 +76,13 @@ def sealed(request: Asked, reply: Reply) -> Reply:
                 said.append(part)
         in_message = isinstance(part, Text)
     return replace(reply, parts=tuple(said))
+
+
+def _members_of(call: ToolCall, place: Place) -> Json:
+    """What a call has on the wire beyond its name and arguments; the form of its tool is known already."""
+    formed = msgspec.json.decode(call.native, type=Json) if call.native else {}
+    prefix = "ctc" if formed.get("type") == "custom_tool_call" else "fc"
+    return {"id": place.id(prefix), "status": "completed", **formed}
 
 
 def summary_of(model: str, id_: str, words: str = "") -> Json:

@@ -35,6 +35,7 @@ from ..values.value import Value
 from .app import SCHEME, Heard, answer_to, families_at, hear, models, objection
 from .brain import perform
 from .cache import Cache, Layout
+from .client_tools import form_calls
 from .faults import Plan, Planned
 from .incidents import Incident
 from .keeping import Keeping
@@ -223,7 +224,7 @@ class Simulator:
         side = side_of(heard.codec.family)
         layout, named = self._laid_out(heard, request), side.named_tokens(self.keeping, body)
         said = in_the_manner_of(self.profile or heard.manners, heard.asked, decided.reply)
-        decided = replace(decided, reply=said)
+        decided = replace(decided, reply=form_calls(heard.offers, said))
         reply, spoken = self._spoken(heard, request, decided, layout, named)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
