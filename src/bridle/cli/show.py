@@ -190,7 +190,12 @@ class Telling:
         self._finished.add(result.call_id)
         took = "not run" if started is None else duration(at - started)
         took = "in doubt" if result.outcome == "unknown" else took
-        known = {"run": took, "probe": "found by looking it up", "person": "told by a person"}[event.how]
+        known = {
+            "run": took,
+            "probe": "found by looking it up",
+            "person": "told by a person",
+            "receipt": f"not run again, same as {event.same_as}",
+        }[event.how]
         about = f"{known}; {rule}" if rule else known
         lines = [("result", f"{result.call_id} {result.outcome} ({about}) {brief(result.text)}")]
         if whole is not None:

@@ -17,6 +17,7 @@ from .dispatch import answered, callable_tools, problem_with
 from .limits import CAPPED
 from .opencall import OpenCall
 from .progress import PERIOD_MAX, batch_signature
+from .receipts import add_receipt
 from .saying import said, tools_tokens
 from .state import Phase, State
 from .undoing import remembered
@@ -55,7 +56,17 @@ def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) ->
         before = _waited(before, at)  # for an answer that never came
     after = _with(before, event.result.call_id, result=event.result, running=False)
     item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
-    return closed(remembered(after, item, event.whole) if item is not None else after, at)
+    return closed(_kept(after, item, event, at) if item is not None else after, at)
+
+
+def _kept(state: State, item: OpenCall, event: e.ToolFinished, at: float) -> State:
+    """What is remembered of a call beyond its batch: how to undo it, and that it need not be done again."""
+    after = remembered(state, item, event.whole)
+    spec = next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
+    if spec is None or spec.once_per is None or event.how == "receipt":
+        return after
+    receipts = add_receipt(after.receipts, item, spec, event.whole, run=len(after.prompts), at=at)
+    return replace(after, receipts=receipts)
 
 
 def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> State:

@@ -28,7 +28,8 @@ _DEFINITIONS = ("$defs", "definitions")
 
 def close_schema(schema: Schema) -> Schema:
     """The same schema, with every object that lists its fields closed."""
-    return _Closer(schema).close(schema)
+    closed: Schema = _Closer(schema).close(schema)
+    return closed
 
 
 class _Closer:
@@ -117,8 +118,8 @@ class _Closer:
             return None
         place: Any = self._root
         for step in reference.removeprefix("#").split("/")[1:]:
-            step = step.replace("~1", "/").replace("~0", "~")
-            place = place.get(step) if isinstance(place, Mapping) else None
+            key = step.replace("~1", "/").replace("~0", "~")
+            place = place.get(key) if isinstance(place, Mapping) else None
         return place if isinstance(place, dict) else None
 
 

@@ -26,6 +26,7 @@ from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekAppro
 from .limits import TOOL_CALLS_RULE, TOOL_CALLS_USED, deadline, tool_calls_left
 from .opencall import OpenCall
 from .permission import Decision, binding, permitted
+from .receipts import SAME_ACTION, find_receipt, same_action
 from .state import State
 from .validation import Problem, check_arguments, unknown_tool
 
@@ -173,6 +174,8 @@ class _Batch:
         elif decision.permission == "deny":
             why = DENIED.format(rule=decision.rule)
             self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=decision.rule))
+        elif self._same_before(item, spec):
+            return
         elif decision.permission == "ask":
             self._ask(item, spec, decision.rule)
         elif item.answer is not None and item.answer.answer == "reject":
@@ -196,6 +199,19 @@ class _Batch:
             if (other.call.wire_id, other.call.name, other.call.arguments) == same:
                 return other
         return None
+
+    def _same_before(self, item: OpenCall, spec: ToolSpec) -> bool:
+        """Answer a call that equals one that is done, and let it wait for one that is under way."""
+        if spec.once_per is None or item.attempt:
+            return False
+        state = self._state
+        receipt = find_receipt(state.receipts, item, spec, run=len(state.prompts), now=state.now)
+        if receipt is not None:
+            why = SAME_ACTION.format(call_id=receipt.result.call_id)
+            self._wanted.append(Excuse(call=item.call, outcome="ok", why=why, how="receipt", receipt=receipt))
+            return True
+        pending = (*self._unfinished, *self._waiting)
+        return any(same_action(other, item, spec) for other, _ in pending)
 
     def _resolve(self, item: OpenCall, spec: ToolSpec, decision: Decision) -> None:
         """What to do about a call that was started by a driver that is gone."""

@@ -1,8 +1,9 @@
 """Which call may start while the reply that makes it is still coming.
 
-Only one that reads, that nobody has to allow, that is valid as it stands, and before which
-the reply has asked for nothing that could change what it reads.  Everything else waits for
-the end of the reply: a reply that breaks off is thrown away, and what was done for it with it.
+Only one that reads, that nobody has to allow, that no receipt may answer, that is valid as it
+stands, and before which the reply has asked for nothing that could change what it reads.
+Everything else waits for the end of the reply: a reply that breaks off is thrown away, and what
+was done for it with it.
 
 Nothing is recorded of it before the reply is complete and its call is a fact.  So a run that
 was streamed leaves the same log as one that was not, and a crash leaves nothing in doubt.
@@ -29,7 +30,7 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int)
         id=call_id(state.replies + 1, index), name=ready[index].name, arguments=ready[index].arguments
     )
     item, spec = OpenCall(call=call), known.get(call.name)
-    if state.run.forbidden or spec is None or spec.effect != "read":
+    if state.run.forbidden or spec is None or spec.effect != "read" or spec.once_per is not None:
         return None
     if problem_with(call, callable_tools(state)):
         return None

@@ -14,6 +14,7 @@ from ..values.parts import Outcome, ToolCall
 from ..values.request import Request
 from ..values.value import Value
 from .opencall import OpenCall
+from .receipts import Receipt
 
 
 class AskModel(Value):
@@ -56,7 +57,9 @@ class Excuse(Value):
     outcome: Outcome
     why: str
     rule: str = ""
-    how: Literal["run", "person"] = "run"
+    how: Literal["run", "person", "receipt"] = "run"
+    receipt: Receipt | None = None
+    """Of an equal call that was done: its result is given again, after `why`."""
 
     @property
     def name(self) -> str:

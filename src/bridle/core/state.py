@@ -22,6 +22,7 @@ from .fitting import Unfit
 from .hits import Hits
 from .notebook import Notebook
 from .opencall import OpenCall
+from .receipts import Receipt
 from .spent import Spent
 from .squeeze import Squeeze
 from .turn import Turn
@@ -142,6 +143,8 @@ class State(Value):
     """Hidden tools that the model has found or called, to be shown before it is asked again."""
     notebook: Notebook = Notebook()
     calls: tuple[OpenCall, ...] = ()
+    receipts: tuple[Receipt, ...] = ()
+    """Calls that were done and need not be done again, see receipts.py."""
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
     hits: Hits = Hits()

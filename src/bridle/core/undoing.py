@@ -14,6 +14,7 @@ from ..values.compensation import Compensation
 from ..values.parts import Text
 from ..values.whole import Whole
 from .opencall import OpenCall
+from .receipts import drop_receipt
 from .state import State
 
 MAYBE = ("unknown", "timeout")
@@ -48,7 +49,8 @@ def compensations(state: State) -> tuple[Compensation, ...]:
 
 
 def compensation_started(state: State, event: e.CompensationStarted, at: float, proof: str) -> State:
-    return _with(state, event.call_id, state="in_doubt", attempt=event.attempt)
+    after = replace(state, receipts=drop_receipt(state.receipts, event.call_id))
+    return _with(after, event.call_id, state="in_doubt", attempt=event.attempt)
 
 
 def compensation_finished(state: State, event: e.CompensationFinished, at: float, proof: str) -> State:

@@ -2,8 +2,8 @@
 
 Strict where a mistake would pass for an order: arguments must be one complete JSON object
 that satisfies the tool's own schema, formats included; a field that the schema does not declare
-(closed_schema.py), a name given twice, a number no computer can hold, or text after the end is refused.  Half an object is never completed
-by guessing: half a command can be a valid command.
+(closed_schema.py), a name given twice, a number no computer can hold, or text after the end is refused.
+Half an object is never completed by guessing: half a command can be a valid command.
 
 Generous in one case only: no text at all is an empty object, because that is how several
 models call a tool that takes nothing.

@@ -14,6 +14,7 @@ from ..core.catalogue import first_shown
 from ..core.dispatch import expired
 from ..core.effects import AwaitAnswers, Excuse, FindTools, ProbeTool, RunTool, ShowTools
 from ..core.limits import SHARED_CALLS_RULE, TOOL_CALLS_USED
+from ..core.receipts import Receipt
 from ..core.state import State
 from ..ports.clock import Clock
 from ..ports.tool import Tool
@@ -86,7 +87,18 @@ class Hands:
     async def excuse(self, effect: Excuse) -> None:
         """Answer a call that is not run."""
         result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
-        await self.finish(result, effect.rule, effect.how)
+        if effect.receipt is None:
+            await self.finish(result, effect.rule, effect.how)
+        else:
+            await self._repeat(result, effect.receipt)
+
+    async def _repeat(self, result: ToolResult, receipt: Receipt) -> None:
+        """Give an earlier result again.  How much of it the model gets was decided when it was new."""
+        earlier = receipt.result
+        again = replace(result, parts=(*result.parts, *earlier.parts), shows=earlier.shows)
+        await self._record(
+            e.ToolFinished(result=again, how="receipt", same_as=earlier.call_id, whole=receipt.whole)
+        )
 
     def start_early(self, state: State, delta: CallReady) -> None:
         effect = self.ahead.ready(state, delta)

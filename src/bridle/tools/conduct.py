@@ -13,14 +13,14 @@ import inspect
 import math
 import string
 from collections.abc import Callable, Mapping
-from typing import Any, TypedDict, cast, get_args
+from typing import Any, Literal, TypedDict, cast, get_args
 
 import msgspec
 
 from ..ports.tool import CallContext, Json
 from ..values.errors import BadTool
 from ..values.parts import Media, Text
-from ..values.request import TOOL_SECONDS_DEFAULT, Approve, Effect, OnUnknown, ToolSpec
+from ..values.request import TOOL_SECONDS_DEFAULT, Approve, Effect, OncePer, OnUnknown, ToolSpec
 from .body import body_of, is_async, is_context
 from .names import check_name
 from .results import parts_of
@@ -48,6 +48,9 @@ class ToolOptions(TypedDict, total=False):
     probe: Probe
     """Looks for what became of a call: gets the arguments it names and a `CallContext` with the call's key;
     gives what the tool would have given, or None when the call surely never took effect."""
+    once_per: Literal["run", "session"] | float
+    """Equal arguments are the same action: a call that repeats one that was done in the same run, in the same
+    session or in the last so many seconds gets the earlier result, and the tool does not run again."""
     at_once: int
     """How many calls of it may run at the same time."""
     compensate: Callable[..., object]
@@ -81,6 +84,7 @@ class Conduct:
             timeout_seconds=self._timeout(options.get("timeout", TOOL_SECONDS_DEFAULT)),
             approve=self._approval(),
             keyed=self._resource is not None,
+            once_per=self._once_per(options.get("once_per")),
             at_once_max=self._at_once(options.get("at_once")),
             compensation=self._compensation(effect),
             always=self._always(options.get("always", False)),
@@ -183,6 +187,16 @@ class Conduct:
                 " or None for no limit"
             )
         return float(cast("float", seconds))
+
+    def _once_per(self, span: object) -> OncePer | None:
+        if span is None or (isinstance(span, str) and span in ("run", "session")):
+            return cast("OncePer | None", span)
+        number = isinstance(span, int | float) and not isinstance(span, bool)
+        if number and math.isfinite(cast("float", span)) and cast("float", span) > 0:
+            return float(cast("float", span))
+        raise BadTool(
+            f'tool `{self._name}`: once_per={span!r} is unknown; write "run", "session" or seconds above 0'
+        )
 
     def _at_once(self, limit: object) -> int | None:
         if limit is None or (isinstance(limit, int) and not isinstance(limit, bool) and limit >= 1):

@@ -72,7 +72,7 @@ def tool(
     """Make a function callable by a model.
 
     What else can be said of it, all optional: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
-    `probe`, `at_once`, `compensate`; see `ToolOptions`.
+    `probe`, `once_per`, `at_once`, `compensate`; see `ToolOptions`.
     """
     seen = sys._getframe(1).f_locals  # a type defined beside the tool inside a function is found nowhere else
 

@@ -51,7 +51,7 @@ RunStop = Literal[
     "context",
 ]  # fmt: skip
 
-How = Literal["run", "probe", "person"]
+How = Literal["run", "probe", "person", "receipt"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
 """Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
 sent is no longer the same."""
@@ -201,7 +201,9 @@ class ToolFinished(Quiet, tag="tool_finished"):
     rule: str = ""
     """What denied it, where a policy or a person did."""
     how: How = "run"
-    """How the result is known, when not from running it."""
+    """How the result is known, when not from running it; `receipt`: an equal call was done before."""
+    same_as: str = ""
+    """That call, by its id."""
     whole: Whole | None = None
     """Where all of it is, when the result is an excerpt."""
 

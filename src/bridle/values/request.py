@@ -15,6 +15,9 @@ became of it, ask a person, or tell the model that nobody knows."""
 Approve = Literal["never", "always", "depends"]
 """Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
 
+OncePer = Literal["run", "session"] | float
+"""For how long equal arguments are the same action: the run, the session, or so many seconds."""
+
 TOOL_SECONDS_DEFAULT = 60.0
 
 
@@ -33,6 +36,8 @@ class ToolSpec(Value):
     compensation: str = ""
     """What undoes it, by name; empty when nothing does."""
     timeout_seconds: float | None = TOOL_SECONDS_DEFAULT
+    once_per: OncePer | None = None
+    """Set when equal arguments are the same action: a repeated call gets the earlier result."""
     native: str | None = None
     """A tool the provider runs itself, in the provider's own JSON."""
     always: bool = False
