@@ -28,14 +28,23 @@ from ..values.usage import Usage
 from ._anthropic_blocks import Block, part_of
 from ._anthropic_ends import LENGTH_WORD, reply_of, usage_of
 from ._anthropic_failures import failure_from, failure_of
-from ._anthropic_growing import OpenBlock, elements, part_in, runnable, shown
+from ._anthropic_growing import (
+    NO_INPUT,
+    PIECE_IN,
+    OpenBlock,
+    check_blocks,
+    elements,
+    part_in,
+    runnable,
+    shown,
+    type_of_delta,
+)
 from ._eventstream import EventStreamReader
 from ._failures import error_in
 from ._json import loads, members, mended, whole
 from ._ready import ReadyCalls
 from ._shell import DONE, DecoderShell
 
-_PIECE_IN = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _SAID_IN = {"text_delta": "text", "thinking_delta": "thinking"}
 """Where a delta, and the beginning of a block, have what is said; input comes in deltas only."""
 _FRAMED = "application/vnd.amazon.eventstream"
@@ -124,6 +133,8 @@ class AnthropicDecoder(DecoderShell):
                 block.pieces.append(said)
                 if block.is_call:
                     deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=said))
+            else:
+                self._read(name, data, deltas)
         return deltas
 
     def _read(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
@@ -156,10 +167,17 @@ class AnthropicDecoder(DecoderShell):
             case "content_block_start" if isinstance(event.get("content_block"), dict):
                 deltas += self._ready.more()
                 stub = event["content_block"]
-                given = members(members(data)["content_block"])["input"] if stub.get("input") else b"{}"
-                block = self._begin(whole(event.get("index")), stub, given.decode("utf-8", "replace"))
+                check_blocks([stub])
+                given = (
+                    members(members(data)["content_block"])["input"].decode("utf-8", "replace")
+                    if stub.get("input")
+                    else NO_INPUT
+                )
+                block = self._begin(whole(event.get("index")), stub, given)
                 self._say(block, stub.get(_SAID_IN.get(block.delta_type or "", "")), deltas)
-            case "content_block_delta" if isinstance(event.get("delta"), dict):
+            case "content_block_delta":
+                if not isinstance(event.get("delta"), dict):
+                    raise ValueError("a content_block_delta has no delta")
                 self._grow(whole(event.get("index")), event["delta"], deltas)
             case "content_block_stop" if (index := whole(event.get("index"))) is not None:
                 self._end(self._open.get(index), deltas)
@@ -191,22 +209,30 @@ class AnthropicDecoder(DecoderShell):
         index, block.call = block.call, -1
         part = block.part(last_and_cut=False)
         if isinstance(part, ToolCall):
-            deltas += self._ready.end(index, part, sure=bool(block.pieces) or block.input_text != "{}")
+            deltas += self._ready.end(index, part, sure=bool(block.pieces) or block.input_text != NO_INPUT)
 
     def _grow(self, index: int | None, delta: dict[str, Any], deltas: list[Delta]) -> None:
         """A delta off the short road: a rare type, a value of the wrong type, half a character."""
         if index is None:
             raise self._problem("garbled", "the provider continued a block without saying which")
-        block = self._open.get(index)
+        block, said_as = self._open.get(index), type_of_delta(delta)
         if block is None:
             # Some compatible servers do not announce plain words; nothing else can be understood unannounced.
-            kind = _SAID_IN.get(str(delta.get("type")))
+            kind = _SAID_IN.get(said_as)
             if kind is None:
                 raise self._problem("garbled", f"the provider continued block {index}, which it never began")
-            block = self._begin(index, {"type": kind, kind: ""}, "{}")
-        match delta.get("type"):
+            block = self._begin(index, {"type": kind, kind: ""}, NO_INPUT)
+        if said_as in PIECE_IN and block.delta_type is None:
+            block.delta_type = said_as
+        match said_as:
             case block.delta_type if block.delta_type:
-                self._say(block, delta.get(_PIECE_IN[block.delta_type or ""]), deltas)
+                inside = PIECE_IN[block.delta_type or ""]
+                said = delta.get(inside)
+                if block.is_call and (inside not in delta or not isinstance(said, str | None)):
+                    raise ValueError("a piece of a call's arguments has no text")
+                self._say(block, said, deltas)
+            case "input_json_delta":
+                raise ValueError(f"arguments were sent for a block of type {block.stub.get('type')!r}")
             case "citations_delta" if "citation" in delta:
                 had = block.stub.get("citations")
                 block.stub["citations"] = [*(had if isinstance(had, list) else ()), delta["citation"]]

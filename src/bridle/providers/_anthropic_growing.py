@@ -5,6 +5,7 @@ the same reply told whole.  The input of a call is kept as the text it arrived i
 written anew.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ from ._anthropic_blocks import Block, part_of, sealed, switched_at
 from ._arguments import INVALID_JSON
 from ._json import dumps, loads, members, mended
 
+PIECE_IN = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""Where a delta has its piece of text."""
+NO_INPUT = "{}"
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
@@ -39,7 +43,8 @@ class OpenBlock:
             case "thinking":
                 self.delta_type = "thinking_delta"
             case _:
-                self.delta_type = "input_json_delta" if "input" in stub else None
+                # `input` is left out at the start by some servers, and sent in deltas all the same.
+                self.delta_type = "input_json_delta" if self.is_call or "input" in stub else None
 
     def part(self, *, last_and_cut: bool) -> Part:
         said = "".join(self.pieces)
@@ -49,11 +54,35 @@ class OpenBlock:
             case "thinking_delta":
                 return part_of({**self.stub, "thinking": said})
             case "input_json_delta" if self.is_call:
+                self._check_tellings(said)
                 # Nothing said is an empty object, unless the reply broke off right here.
                 return part_of(self.stub, mended(said) or ("" if last_and_cut else self.input_text))
             case "input_json_delta" if said:
                 return part_of({**self.stub, "input": _input(said)})
         return part_of(self.stub)
+
+    def _check_tellings(self, said: str) -> None:
+        """Raises `ValueError` when the start of a call and its deltas give different arguments."""
+        if said and self.input_text != NO_INPUT and _input(said) != loads(self.input_text):
+            raise ValueError(f"the arguments of {self.name!r} were given twice, and differently")
+
+
+def check_blocks(blocks: Iterable[object]) -> None:
+    """Raises `ValueError` for a block that does not say what it is: it may have been a call."""
+    for block in blocks:
+        if isinstance(block, dict) and not (isinstance(block.get("type"), str) and block["type"]):
+            raise ValueError("a block has no type")
+
+
+def type_of_delta(delta: Block) -> str:
+    """The type of a delta, by its piece where it has no type of its own; raises `ValueError` for neither."""
+    kind = delta.get("type")
+    if isinstance(kind, str) and kind:
+        return kind
+    for kind, inside in PIECE_IN.items():
+        if isinstance(delta.get(inside), str):
+            return kind
+    raise ValueError("a delta has no type")
 
 
 def part_in(block: bytes) -> Part:
@@ -61,6 +90,7 @@ def part_in(block: bytes) -> Part:
     value = loads(block)
     if not isinstance(value, dict):
         raise ValueError("a block is no object")
+    check_blocks([value])
     given = members(block)["input"].decode("utf-8", "replace") if value.get("input") else None
     return part_of(value, given)
 

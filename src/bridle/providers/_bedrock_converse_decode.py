@@ -187,12 +187,8 @@ class BedrockConverseDecoder:
                 for kind, stub in event["start"].items():
                     if kind in ANNOUNCED and isinstance(stub, dict):
                         self._begin(whole(event.get("contentBlockIndex")), kind, stub)
-            case "contentBlockDelta" if isinstance(event.get("delta"), dict):
-                # What is known begins a block before what is not: a member of next year must not hide it.
-                said, index = event["delta"], whole(event.get("contentBlockIndex"))
-                for kind in sorted(said, key=lambda kind: kind not in _PIECES):
-                    if said[kind] is not None:
-                        self._grow(index, kind, said[kind], deltas)
+            case "contentBlockDelta":
+                self._delta(whole(event.get("contentBlockIndex")), event.get("delta"), deltas)
             case "contentBlockStop" if (index := whole(event.get("contentBlockIndex"))) is not None:
                 block = self._open.pop(index, None)
                 if block is not None and block.is_call:
@@ -213,6 +209,20 @@ class BedrockConverseDecoder:
         if block.is_call:
             block.call = self._ready.begin()
         return block
+
+    def _delta(self, index: int | None, said: object, deltas: list[Delta]) -> None:
+        pieces = (
+            {kind: piece for kind, piece in said.items() if piece is not None}
+            if isinstance(said, dict)
+            else {}
+        )
+        block = self._open.get(index) if index is not None else None
+        if block is not None and block.is_call and not isinstance(pieces.get(CALL), dict):
+            # A piece that is not there may have been part of the arguments.
+            raise self._problem("garbled", f"the provider continued call {index!r} with nothing of a call")
+        # What is known begins a block before what is not: a member of next year must not hide it.
+        for kind in sorted(pieces, key=lambda kind: kind not in _PIECES):
+            self._grow(index, kind, pieces[kind], deltas)
 
     def _grow(self, index: int | None, kind: str, value: Any, deltas: list[Delta]) -> None:
         """A delta off the short road: the first of its block, a rare kind, half a character."""

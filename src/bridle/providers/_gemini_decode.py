@@ -231,8 +231,8 @@ class GeminiDecoder(DecoderShell):
         ):
             at = self._growing.open.place if self._growing.open else self._growing.count
             part: Part | None = self._growing.call(block)
-        elif call == {}:
-            return  # how a call in pieces ends; this one never began
+        elif call == {} or all(value is None for value in block.values()):
+            return  # how a call in pieces ends, where none began; or a part that says nothing
         else:
             part, at = part_of(block, arguments), self._growing.count
             if isinstance(part, ToolResult):

@@ -47,6 +47,22 @@ def call_of(wire: object, *, cut: bool = False) -> ToolCall | None:
     )
 
 
+def calls_listed(message: Block) -> list[object]:
+    """All calls of a message as they were told, the older form included."""
+    listed, legacy = message.get("tool_calls"), message.get("function_call")
+    calls = listed if isinstance(listed, list) else []
+    return [*calls, {"function": legacy}] if isinstance(legacy, dict) else calls
+
+
+def is_nameless(wire: object) -> bool:
+    """Whether something was called and its name is missing; an entry without a word is no call."""
+    if not isinstance(wire, dict) or call_of(wire) is not None:
+        return False
+    inner = wire.get("function") or wire.get("custom")
+    given = inner.get("arguments") or inner.get("input") if isinstance(inner, dict) else None
+    return bool(word(wire.get("id")) or given)
+
+
 _CALL_MEMBERS = frozenset({"id", "type", "index", "function", "custom"})
 
 

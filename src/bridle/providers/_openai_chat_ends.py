@@ -21,6 +21,7 @@ from ..values.model import Model, Origin
 from ..values.parts import Part, Text, ToolCall
 from ..values.usage import Usage
 from ._json import whole
+from ._openai_chat_calls import calls_listed, is_nameless
 from ._openai_chat_content import Block, word
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import is_refusal, parts_of, with_members
@@ -77,8 +78,14 @@ _REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
 def reply_of(
     message: Block, reason: str, meta: Block, model: Model, dialect: Dialect, *, tools: bool
 ) -> Reply:
-    """`tools`: some were offered, so a call that is only text is a mistake and no answer."""
-    parts = parts_of(message, dialect, cut=STOPS.get(reason.lower()) is Stop.LENGTH)
+    """`tools`: some were offered, so a call that is only text is a mistake and no answer.
+
+    Raises `ValueError` for a call that has an id or arguments and no name.
+    """
+    cut = STOPS.get(reason.lower()) is Stop.LENGTH
+    if not cut and any(map(is_nameless, calls_listed(message))):
+        raise ValueError("a call has no name")
+    parts = parts_of(message, dialect, cut=cut)
     parts = with_members(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
     refused = is_refusal(message)
     stop, detail = _stop(parts, reason, refused=refused, tools=tools), reason

@@ -25,7 +25,7 @@ from ._json import mended, whole
 from ._openai_responses_content import Block
 from ._openai_responses_ends import reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
-from ._openai_responses_growing import CALLS, DELTAS, WHOLES, OpenItem, settled, shown
+from ._openai_responses_growing import CALLS, DELTAS, WHOLES, OpenItem, agrees, settled, shown
 from ._openai_responses_items import kind_of
 from ._shell import DONE, DecoderShell
 
@@ -145,7 +145,8 @@ class ResponsesDecoder(DecoderShell):
         self._done.append((index, item))
         if kind_of(item) == "function_call" and item.get("status") in (None, "completed"):
             name, arguments = item.get("name"), item.get("arguments")
-            if isinstance(name, str) and isinstance(arguments, str):
+            agreed = agrees(item, self._begun.get(index))
+            if isinstance(name, str) and isinstance(arguments, str) and agreed:
                 before = sum(open_.kind in CALLS for at, open_ in self._begun.items() if at < index)
                 deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
 

@@ -18,7 +18,7 @@ from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._json import loads, whole
 from ._openai_responses_content import said, word
-from ._openai_responses_items import FAMILY, parts_of
+from ._openai_responses_items import FAMILY, kind_of, parts_of
 from ._terms import terms_of
 
 REASONS = {
@@ -41,7 +41,12 @@ _DETAIL = re.compile(r"incomplete: (\w+)")
 
 
 def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
-    """A reply from the response object; its items may have arrived elsewhere."""
+    """A reply from the response object; its items may have arrived elsewhere.
+
+    Raises `ValueError` for an item that does not say what it is: it may have been a call.
+    """
+    if any(isinstance(item, dict) and not kind_of(item) for item in items):
+        raise ValueError("an item of the output has no type")
     details = response.get("incomplete_details")
     reason = word(details.get("reason")) if isinstance(details, dict) else ""
     status = word(response.get("status")) or ("incomplete" if reason else "completed")

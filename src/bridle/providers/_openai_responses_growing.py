@@ -11,6 +11,7 @@ they mention it.
 from typing import Any
 
 from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ._json import dumps, loads
 from ._openai_responses_content import Block, word
 
 DELTAS = {
@@ -32,6 +33,8 @@ WHOLES = {
 }
 """Events that say it all once more; news only where no piece came before."""
 CALLS = ("function_call", "custom_tool_call")
+_TOLD_TWICE = ("type", "call_id", "name", "arguments", "input")
+"""Members of a call that may be taken from another telling of it."""
 _SAID_IN = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
@@ -84,11 +87,61 @@ def shown(item: OpenItem, said: str) -> Delta | None:
 def settled(told: object, done: list[tuple[int, Block]], begun: dict[int, OpenItem]) -> list[Any]:
     """The items of a stream that has ended: those of its last event, unless it left some out.
 
-    Some servers end with an empty output, and a few never say that an item is done.
+    Some servers end with an empty output, and a few never say that an item is done.  Raises `ValueError`
+    when two tellings of a call give different arguments: such a call must not run.
     """
     last: list[Any] = told if isinstance(told, list) else []
-    if last and len(last) >= len(done):
-        return last
     finished = {index for index, _ in done}
     grown = [(index, item.item()) for index, item in begun.items() if index not in finished and item.texts()]
-    return [item for _, item in sorted(done + grown, key=lambda each: each[0])]
+    ordered = [item for _, item in sorted(done + grown, key=lambda each: each[0])]
+    pieces = [item.item() for _, item in sorted(begun.items()) if item.kind in CALLS]
+    told_last = bool(last) and len(last) >= len(done)
+    items = _completed(last if told_last else ordered, ordered, must_agree=True)
+    # Two whole tellings that agree outweigh the pieces; one alone does not.
+    return _completed(items, pieces, must_agree=not (told_last and done))
+
+
+def agrees(item: Block, open_item: OpenItem | None) -> bool:
+    """Whether a call that is said to be done has the arguments its pieces had."""
+    if open_item is None or open_item.kind not in CALLS or not open_item.texts():
+        return True
+    return _same(_arguments_in(item), _arguments_in(open_item.item()))
+
+
+def _completed(items: list[Any], tellings: list[Any], *, must_agree: bool) -> list[Any]:
+    """The items, with what another telling of the same calls has and they lack."""
+    others = [item for item in tellings if _is_call(item)]
+    places = [place for place, item in enumerate(items) if _is_call(item)]
+    if len(others) != len(places):
+        return items
+    completed = [*items]
+    for place, other in zip(places, others, strict=True):
+        item = items[place]
+        said, again = _arguments_in(item), _arguments_in(other)
+        if must_agree and said and again and not _same(said, again):
+            name = word(item.get("name"))
+            raise ValueError(f"the arguments of {name!r} were given more than once, and differently")
+        lacking = {name: value for name, value in other.items() if not item.get(name) and value}
+        completed[place] = {**item, **{name: lacking[name] for name in _TOLD_TWICE if name in lacking}}
+    return completed
+
+
+def _is_call(item: object) -> bool:
+    """Whether it is a call, also one that does not say so."""
+    if not isinstance(item, dict):
+        return False
+    return item.get("type") in CALLS or (not item.get("type") and bool(item.get("call_id")))
+
+
+def _arguments_in(item: Block) -> str:
+    given = item.get("input") if item.get("type") == "custom_tool_call" else item.get("arguments")
+    return dumps(given).decode() if isinstance(given, dict) else word(given)
+
+
+def _same(said: str, again: str) -> bool:
+    if said == again:
+        return True
+    try:
+        return bool(loads(said) == loads(again))
+    except ValueError:
+        return False
