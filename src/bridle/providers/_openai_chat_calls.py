@@ -60,7 +60,7 @@ def is_nameless(wire: object) -> bool:
         return False
     inner = wire.get("function") or wire.get("custom")
     given = inner.get("arguments") or inner.get("input") if isinstance(inner, dict) else None
-    return bool(word(wire.get("id")) or given)
+    return bool(word(wire.get("id"))) or given not in (None, "", {}, NO_ARGUMENTS)
 
 
 _CALL_MEMBERS = frozenset({"id", "type", "index", "function", "custom"})
