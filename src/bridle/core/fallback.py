@@ -53,7 +53,7 @@ def switched(state: State, event: ModelSwitched, at: float, proof: str) -> State
 def with_model(settings: Settings, model: Model) -> Settings:
     output = settings.output
     if output is not None:
-        output = replace(output, mode=model.abilities.structured_output)
+        output = replace(output, mode=output.mode_for(model))
     return replace(settings, model=model, output=output)
 
 

@@ -17,6 +17,7 @@ from ..values.request import OutputSpec, ToolSpec
 from .effects import Effect, End, Nudge
 from .state import State
 from .validation import Problem, check_arguments
+from .validation_words import ANSWER
 
 NUDGES_MAX = 2
 PAUSES_MAX = 10
@@ -128,7 +129,7 @@ def final_text(state: State) -> str:
 def output_problem(output: OutputSpec, text: str) -> str:
     """Why this is not the structured answer asked for, or nothing."""
     spec = ToolSpec(name=output.name, parameters=output.parameters)
-    checked = check_arguments(spec, output_json(text))
+    checked = check_arguments(spec, output_json(text), ANSWER)
     return checked.text if isinstance(checked, Problem) else ""
 
 

@@ -42,7 +42,11 @@ def settle(settings: Settings, choice: ToolChoice, *, unproven: bool = False) ->
 
 def _answer_by_call(wish: Wish, settings: Settings) -> Wish:
     output = settings.output
-    if output is None or output.mode != "tool" or wish.choice.mode != "auto":
+    if output is None or output.mode != "tool":
+        return wish
+    if why := output.reason_unfit(settings.model):
+        wish = wish.noted(f"the answer is asked for by the tool {output.name!r}: {why}")
+    if wish.choice.mode != "auto":
         return wish
     only = not settings.tools
     name = output.name if only else ""

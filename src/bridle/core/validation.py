@@ -25,6 +25,7 @@ import msgspec
 from ..values.request import ToolSpec
 from ..values.value import Value
 from .closed_schema import close_schema
+from .validation_words import Wording, word_arguments
 
 if TYPE_CHECKING:
     from jsonschema_rs import ValidationError, Validator
@@ -46,14 +47,19 @@ class Problem(Value):
     kind: Literal["truncated", "malformed", "mismatch", "broken_tool"]
 
 
-def check_arguments(spec: ToolSpec, arguments: str) -> Mapping[str, Json] | Problem:
-    """The arguments as data, or what is wrong with them."""
+def check_arguments(
+    spec: ToolSpec, arguments: str, wording: Wording | None = None
+) -> Mapping[str, Json] | Problem:
+    """The arguments as data, or what is wrong with them, in the words of `wording`."""
+    words = wording or word_arguments(spec.name)
     try:
         given = _decode(arguments or "{}")
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        return _unreadable(spec, arguments, error) if arguments.strip() else check_arguments(spec, "{}")
+        if not arguments.strip():
+            return check_arguments(spec, "{}", words)
+        return _unreadable(words, arguments, error)
     if not isinstance(given, dict):
-        return _malformed(spec, f"must be a JSON object, not {_kind_of(given)}")
+        return _malformed(words, f"must be a JSON object, not {_kind_of(given)}")
     try:
         validator = _validator(spec.parameters)
     except ValueError as error:
@@ -66,10 +72,10 @@ def check_arguments(spec: ToolSpec, arguments: str) -> Mapping[str, Json] | Prob
         # Every key has a colon: with as many colons as keys, none of them can be there twice.
         twice = None if arguments.count(":") == len(given) else _given_twice(arguments)
         if twice is not None:
-            return _malformed(spec, f"give the field `{_name(twice)}` twice")
-        return given if validator.is_valid(given) else _mismatch(spec, validator, given)
+            return _malformed(words, f"give the field `{_name(twice)}` twice")
+        return given if validator.is_valid(given) else _mismatch(spec, validator, given, words)
     except (ValueError, RecursionError):
-        return _malformed(spec, "are nested too deeply to be checked")
+        return _malformed(words, "are nested too deeply to be checked")
 
 
 def unknown_tool(name: str, names: Iterable[str]) -> str:
@@ -107,22 +113,16 @@ def _validator(schema: str) -> "Validator":
 # ── not even JSON ───────────────────────────────────────────────────────────
 
 
-def _unreadable(spec: ToolSpec, arguments: str, error: Exception) -> Problem:
+def _unreadable(words: Wording, arguments: str, error: Exception) -> Problem:
     if isinstance(error, RecursionError):
-        return _malformed(spec, "are nested too deeply")
+        return _malformed(words, "are nested too deeply")
     if "truncated" not in str(error):
         return _malformed(
-            spec, f"are not valid JSON: {_first_line(error).removeprefix('JSON is malformed: ')}"
+            words, f"are not valid JSON: {_first_line(error).removeprefix('JSON is malformed: ')}"
         )
     if _is_whole(arguments):
-        return _malformed(spec, "contain half of a surrogate pair, which is no character")
-    return Problem(
-        text=(
-            f"The arguments of `{spec.name}` were cut off before their end (arguments truncated), so nothing"
-            " was run. Send the whole call again; if the content is long, split it over several calls."
-        ),
-        kind="truncated",
-    )
+        return _malformed(words, "contain half of a surrogate pair, which is no character")
+    return Problem(text=f"{words.subject} {words.truncated}", kind="truncated")
 
 
 def _is_whole(arguments: str) -> bool:
@@ -134,10 +134,8 @@ def _is_whole(arguments: str) -> bool:
     return True
 
 
-def _malformed(spec: ToolSpec, what: str) -> Problem:
-    return Problem(
-        text=f"The arguments of `{spec.name}` {what}. Nothing was run; send them again.", kind="malformed"
-    )
+def _malformed(words: Wording, what: str) -> Problem:
+    return Problem(text=f"{words.subject} {what}. {words.malformed_end}", kind="malformed")
 
 
 def _given_twice(arguments: str) -> str | None:
@@ -155,15 +153,15 @@ def _given_twice(arguments: str) -> str | None:
 # ── JSON, but not what was asked for ────────────────────────────────────────
 
 
-def _mismatch(spec: ToolSpec, validator: "Validator", given: object) -> Problem:
+def _mismatch(spec: ToolSpec, validator: "Validator", given: object, words: Wording) -> Problem:
     schema = _closed(spec.parameters)
     errors = itertools.islice(validator.iter_errors(given), _ERRORS_READ_MAX)
     lines = sorted({(_order(error), line) for error in errors for line in _lines(error, schema)})
     shown = [f"- {line}" for _, line in lines[:PROBLEMS_MAX]]
     if len(lines) > PROBLEMS_MAX:
         shown.append(f"- and {len(lines) - PROBLEMS_MAX} more")
-    text = "\n".join([f"The arguments of `{spec.name}` are wrong, so nothing was run:", *shown])
-    return Problem(text=f"{text}\nCorrect them and call again.", kind="mismatch")
+    text = "\n".join([f"{words.subject} {words.mismatch}", *shown])
+    return Problem(text=f"{text}\n{words.mismatch_end}", kind="mismatch")
 
 
 def _order(error: "ValidationError") -> tuple[int, str]:

@@ -10,7 +10,8 @@ from typing import Protocol
 from ..values.delta import Delta
 from ..values.errors import Failure
 from ..values.message import Message, Reply
-from ..values.request import Request
+from ..values.model import Model
+from ..values.request import OutputSpec, Request
 from ..values.usage import Usage
 from ..values.value import Value
 
@@ -86,6 +87,12 @@ class Codec(Protocol):
 
     def remarks(self, request: Request) -> Sequence[str]:
         """What of this request cannot be said on this wire as it was meant, one sentence each."""
+        ...
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        """Reason why this wire's own form of structured output cannot carry the schema; empty when it can.
+
+        A run then asks for the answer by a tool.  Must not depend on anything but its arguments."""
         ...
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:

@@ -75,6 +75,9 @@ class SchemaDialect(Value):
     """Whether every field must be required; null then stands for leaving it out."""
     empty_properties: bool = True
     """Whether `properties` may be empty."""
+    tuples: Literal["widened", "unfit"] = "widened"
+    """Arrays whose places have shapes of their own, where that cannot be said: any place may take any of the
+    shapes, or the schema does not fit."""
     array_items: bool = False
     """Whether an array must have `items`."""
 

@@ -93,6 +93,8 @@ class Kinds:
             most = len(prefix) if most is None else min(most, len(prefix))
         reachable = prefix if most is None else prefix[:most]
         ends = most is not None and most <= len(prefix)
+        if prefix and self._dialect.tuples == "unfit":
+            raise Unfit(flat.at, "prefixItems", "gives each place its own shape, which cannot be said")
         if prefix:
             self._losses.add(flat.at, "prefixItems", "became items: each may be like any of them")
         items = either([*reachable] if ends else [*reachable, rest], flat.at, empty=False)

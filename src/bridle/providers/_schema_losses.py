@@ -28,7 +28,7 @@ class Unfit(Exception):
     """A schema that cannot be said in a strict dialect without forbidding what it allows."""
 
     def __init__(self, at: str, keyword: str, why: str) -> None:
-        super().__init__(f"{at}: {keyword} {why}, so the schema is sent as not strict")
+        super().__init__(f"{at}: {keyword} {why}")
 
 
 def shown(value: object, length_max: int = 60) -> str:

@@ -18,7 +18,7 @@ from ..ports.codec import Decoder
 from ..values.delta import Delta
 from ..values.message import Reply
 from ..values.parts import Part, ToolCall
-from ..values.request import Request
+from ..values.request import OutputSpec, Request
 from ..values.usage import Usage
 from ._json import raw
 from .schemas import compile_schema, dialect, restore
@@ -44,6 +44,13 @@ def schema_remarks(request: Request, tools: str, answers: str) -> tuple[str, ...
         for whose, schema, wire in sent
         for loss in compile_schema(schema, dialect(wire)).losses
     )
+
+
+def reason_unfit(output: OutputSpec, answers: str) -> str:
+    """Reason why a dialect that is enforced cannot carry the schema of an answer; empty when it can.
+
+    Sent as it is, such a schema refuses the whole request."""
+    return compile_schema(output.parameters, dialect(answers)).unfit
 
 
 def restoring(decoder: Decoder, request: Request, wire: str) -> Decoder:

@@ -26,7 +26,8 @@ from msgspec import Raw
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
-from ..values.request import Extra, Mark, Request, Thinking, ToolChoice, ToolSpec
+from ..values.model import Model
+from ..values.request import Extra, Mark, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.value import Value
 from ._anthropic_blocks import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, Block, instruction_block
 from ._anthropic_decode import AnthropicDecoder
@@ -48,7 +49,7 @@ from ._kept import DIGEST_BYTES
 from ._marks import system_ttls, tools_ttl
 from ._operators import placed
 from ._shell import json_headers, kept_here
-from ._tool_schema import restoring, schema_remarks, sendable
+from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
@@ -120,6 +121,9 @@ class AnthropicCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return reason_unfit(output, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred)

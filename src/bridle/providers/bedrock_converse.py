@@ -29,6 +29,7 @@ from msgspec import Raw
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
+from ..values.model import Model
 from ..values.request import Extra, OutputSpec, Request, Thinking
 from ._bedrock_converse_blocks import Block, block_of
 from ._bedrock_converse_decode import BedrockConverseDecoder
@@ -45,7 +46,7 @@ from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._operators import placed
 from ._shell import json_headers, kept_here
-from ._tool_schema import restoring, schema_remarks, sendable
+from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
@@ -83,6 +84,9 @@ class BedrockConverseCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return reason_unfit(output, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         decoder = SHORT.decoder(BedrockConverseDecoder(request.model, status, headers), request.tools)

@@ -31,7 +31,7 @@ from ..ports.prompts import Named
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import Abilities, Model
-from ..values.request import Extra, Request, Thinking
+from ..values.request import Extra, OutputSpec, Request, Thinking
 from ._dialect import spoken_at
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
@@ -46,7 +46,7 @@ from ._home import fits
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
 from ._shell import json_headers, kept_here
-from ._tool_schema import restoring, schema_remarks, sendable
+from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
 WHOLE, STREAMED = ":generateContent", ":streamGenerateContent?alt=sse"
 COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
@@ -92,6 +92,9 @@ class GeminiCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return reason_unfit(output, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         decoder = GeminiDecoder(request.model, request.tools, status, headers)

@@ -30,8 +30,8 @@ from msgspec import Raw
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
-from ..values.model import Endpoint
-from ..values.request import Mark, Request
+from ..values.model import Endpoint, Model
+from ..values.request import Mark, OutputSpec, Request
 from ._dialect import spoken_at
 from ._json import dumps, loads
 from ._kept import KeptForModel
@@ -49,7 +49,7 @@ from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
 from ._openai_prompts import BREAKPOINT, POINT, message_points
 from ._shell import json_headers, kept_here
-from ._tool_schema import restoring, schema_remarks
+from ._tool_schema import reason_unfit, restoring, schema_remarks
 
 PATH = "/chat/completions"
 _PROTOCOL = Dialect()
@@ -104,6 +104,9 @@ class OpenAIChatCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return reason_unfit(output, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect(request.model.endpoint)

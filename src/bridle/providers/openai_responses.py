@@ -36,7 +36,7 @@ from msgspec.structs import replace
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
-from ..values.model import ANY_EFFORT, Abilities, ReasoningPolicy
+from ..values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
 from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
@@ -54,7 +54,7 @@ from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_write import KeptItems, Manner
 from ._shell import json_headers, kept_here
-from ._tool_schema import restoring, schema_remarks, sendable
+from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 from .schemas import is_strict_ready
 
 PATH, COMPACT_PATH = "/responses", "/responses/compact"
@@ -143,6 +143,9 @@ class ResponsesCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return reason_unfit(output, ANSWER_SCHEMA)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred)

@@ -61,6 +61,8 @@ class Compiled(Value):
     dialect: str = ""
     renamed: tuple[tuple[str, str], ...] = ()
     """Names of fields at the top as they go out, each with its name in the source."""
+    unfit: str = ""
+    """Reason why the dialect asked for could not carry it, so that it is in that dialect's fallback."""
 
 
 def compile_schema(text: str, dialect: SchemaDialect) -> Compiled:
@@ -74,7 +76,7 @@ def compile_together(texts: Sequence[str], dialect: SchemaDialect) -> tuple[Comp
     for text in texts:
         compiled = compile_schema(text, dialect)
         if compiled.strict and (why := fits_together([*chosen, compiled])):
-            compiled = _loosened(text, dialect, f"#: schema is sent as not strict: {why}")
+            compiled = _loosened(text, dialect, why, f"#: schema is sent as not strict: {why}")
         chosen.append(compiled)
     return tuple(chosen)
 
@@ -131,7 +133,7 @@ def _compiled(text: str, spoken: SchemaDialect) -> Compiled:
         if why := too_large(written, spoken):
             raise Unfit("#", "schema", why)
     except Unfit as unfit:
-        return _loosened(text, spoken, str(unfit))
+        return _loosened(text, spoken, str(unfit), f"{unfit}, so the schema is sent as not strict")
     same = key_of(written) == key_of(tree)
     return Compiled(
         text=text if same else dumps(written).decode(),
@@ -147,9 +149,9 @@ def _size(text: str, spoken: SchemaDialect) -> Size:
     return size_of(loads(text), spoken)
 
 
-def _loosened(text: str, spoken: SchemaDialect, why: str) -> Compiled:
+def _loosened(text: str, spoken: SchemaDialect, why: str, loss: str) -> Compiled:
     loose = compile_schema(text, dialect(spoken.fallback))
-    return replace(loose, losses=(why, *loose.losses))
+    return replace(loose, losses=(loss, *loose.losses), unfit=why)
 
 
 def _tree(text: str) -> Tree:

@@ -16,9 +16,9 @@ from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.errors import Failure, FailureKind, MisuseError, ProviderError
 from ..values.message import Message, Reply
-from ..values.model import Endpoint
+from ..values.model import Endpoint, Model
 from ..values.parts import Reasoning, Text, ToolCall
-from ..values.request import Request
+from ..values.request import OutputSpec, Request
 from ..values.usage import Usage
 from ..values.value import Value
 from ._kept import KeptMessages, Turn, Writer
@@ -76,6 +76,9 @@ class ScriptedCodec:
 
     def remarks(self, request: Request) -> tuple[str, ...]:
         return ()
+
+    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+        return ""
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ScriptedDecoder(status, headers)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import jsonschema_rs
 
@@ -22,7 +22,6 @@ from ._rules_anthropic_shape import (
 )
 from ._rules_reading import (
     field,
-    listed,
     mapping,
     to,
 )
@@ -30,17 +29,6 @@ from .rules import Asked, Found
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 STRICT_TOOLS_MAX = 20
-OPTIONS_MAX = 24
-BOUNDS = [
-    "minimum",
-    "maximum",
-    "exclusiveMinimum",
-    "exclusiveMaximum",
-    "multipleOf",
-    "minLength",
-    "maxLength",
-    "maxItems",
-]
 
 
 def _bad_name(request: Asked) -> Found | None:
@@ -92,53 +80,6 @@ def _many_strict(request: Asked) -> Found | None:
     return {"count": strict} if strict > STRICT_TOOLS_MAX else None
 
 
-def _strict_schemas(request: Asked) -> Iterator[tuple[str, Mapping[str, object]]]:
-    for place, item in custom_tools(request):
-        if item.get("strict") is True:
-            yield place, mapping(item.get("input_schema"))
-
-
-def _many_options(request: Asked) -> Found | None:
-    count = 0
-    for _, root in _strict_schemas(request):
-        for schema in _schemas(root):
-            required = listed(schema.get("required"))
-            count += sum(name not in required for name in mapping(schema.get("properties")))
-    return {"count": count} if count > OPTIONS_MAX else None
-
-
-def _circle(request: Asked) -> Found | None:
-    for place, root in _strict_schemas(request):
-        definitions = {**mapping(root.get("definitions")), **mapping(root.get("$defs"))}
-        reach = {name: set(_references(inner)) for name, inner in definitions.items()}
-        for name in definitions:
-            path = _way_back(name, reach)
-            if path:
-                return {"at": place, "circle": " -> ".join(path)}
-    return None
-
-
-def _references(schema: object) -> Iterator[str]:
-    for inner in _schemas(schema):
-        reference = inner.get("$ref")
-        if isinstance(reference, str):
-            yield reference.rpartition("/")[2]
-
-
-def _way_back(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
-    """The shortest way from a definition to itself; nothing when there is none."""
-    paths = [[start]]
-    seen: set[str] = set()
-    for path in paths:
-        for name in sorted(reach.get(path[-1], ())):
-            if name == start:
-                return [*path, name]
-            if name not in seen:
-                seen.add(name)
-                paths.append([*path, name])
-    return None
-
-
 def _all_deferred(request: Asked) -> Found | None:
     listed_tools = tools(request)
     return {} if listed_tools and all(item.get("defer_loading") is True for item in listed_tools) else None
@@ -153,21 +94,6 @@ def _unknown_reference(request: Asked) -> Found | None:
     return None
 
 
-def _limited_number(request: Asked) -> Found | None:
-    """Schemas of answers know no bounds."""
-    places = {
-        "output_config.format": mapping(field(request, "output_config")).get("format"),
-        "output_format": field(request, "output_format"),
-    }
-    for place, shape in places.items():
-        for schema in _schemas(mapping(shape).get("schema")):
-            kind = schema.get("type")
-            bound = next((name for name in BOUNDS if name in schema), None)
-            if isinstance(kind, str) and bound:
-                return {"at": place, "type": kind, "bound": bound}
-    return None
-
-
 def _nothing_to_choose(request: Asked) -> Found | None:
     return {} if mapping(field(request, "tool_choice")).get("type") == "any" and not tools(request) else None
 
@@ -178,50 +104,6 @@ def _unknown_choice(request: Asked) -> Found | None:
     if choice.get("type") != "tool" or choice.get("name") in names:
         return None
     return {"name": choice.get("name")}
-
-
-def _open_object(request: Asked) -> Found | None:
-    shape = mapping(mapping(field(request, "output_config")).get("format"))
-    for schema in _schemas(shape.get("schema")):
-        if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
-            return {}
-    return None
-
-
-def _schemas(schema: object) -> Iterator[Mapping[str, object]]:
-    """A schema and every schema inside it."""
-    if not isinstance(schema, Mapping):
-        return
-    yield schema
-    for key in ("properties", "$defs", "definitions"):
-        for inner in mapping(schema.get(key)).values():
-            yield from _schemas(inner)
-    for key in ("anyOf", "allOf", "oneOf"):
-        for inner in listed(schema.get(key)):
-            yield from _schemas(inner)
-    yield from _schemas(schema.get("items"))
-
-
-def _answer_in(schema: dict[str, object]) -> dict[str, object]:
-    return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
-
-
-def _optional(count: int) -> dict[str, object]:
-    return {"type": "object", "properties": {f"p{number}": {} for number in range(count)}}
-
-
-def _defining(**references: str) -> dict[str, object]:
-    """Definitions of which each may hold another one."""
-    definitions = {
-        name: {"type": "object", "properties": {"next": {"$ref": f"#/$defs/{other}"}}, "required": ["next"]}
-        if other
-        else {"type": "string"}
-        for name, other in references.items()
-    }
-    return {"type": "object", "properties": {}, "$defs": definitions}
-
-
-_CLOSED = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 def _referring(name: str) -> Asked:
@@ -296,35 +178,6 @@ TOOL_RULES = (
         " Try reducing the number of tools marked as strict.",
     ),
     rule(
-        "tools-optional-most",
-        _many_options,
-        "Schemas contains too many optional parameters ({count}), which would make grammar compilation"
-        " inefficient. Reduce the number of optional parameters in your tool schemas (limit: 24).",
-        evidence="S",
-        passes=asked(tools=[tool(strict=True, input_schema=_optional(24))]),
-        offends=asked(
-            tools=[
-                tool(strict=True, input_schema=_optional(24)),
-                tool("find", strict=True, input_schema=_optional(1)),
-            ]
-        ),
-        says="Schemas contains too many optional parameters (25), which would make grammar compilation"
-        " inefficient. Reduce the number of optional parameters in your tool schemas (limit: 24).",
-        also=((asked(tools=[tool(input_schema=_optional(25))]), ""),),
-    ),
-    rule(
-        "tool-schema-circle",
-        _circle,
-        "{at}: Invalid schema: Circular reference detected in schema definitions: {circle}."
-        " Self-referencing or mutually-referencing definitions are not supported.",
-        evidence="S",
-        passes=asked(tools=[tool(strict=True, input_schema=_defining(a="b", b=""))]),
-        offends=asked(tools=[tool(strict=True, input_schema=_defining(a="b", b="a"))]),
-        says="tools.0.custom: Invalid schema: Circular reference detected in schema definitions: a -> b -> a."
-        " Self-referencing or mutually-referencing definitions are not supported.",
-        also=((asked(tools=[tool(input_schema=_defining(a="a"))]), ""),),
-    ),
-    rule(
         "tools-deferred",
         _all_deferred,
         "All tools have defer_loading: true",
@@ -357,31 +210,5 @@ TOOL_RULES = (
         passes=to(FORCEABLE, asked(tool_choice={"type": "tool", "name": "look"}, tools=[tool()])),
         offends=to(FORCEABLE, asked(tool_choice={"type": "tool", "name": "find"}, tools=[tool()])),
         says="Tool 'find' not found in provided tools",
-    ),
-    rule(
-        "format-closed",
-        _open_object,
-        "output_config.format.schema: For 'object' type, 'additionalProperties' must be explicitly"
-        " set to false",
-        evidence="S",
-        passes=asked(**_answer_in(_CLOSED)),
-        offends=asked(**_answer_in({**_CLOSED, "properties": {"inner": {"type": "object"}}})),
-        also=((asked(**_answer_in({**_CLOSED, "properties": {"inner": {"type": "string"}}})), ""),),
-    ),
-    rule(
-        "format-bounds",
-        _limited_number,
-        "{at}.schema: For '{type}' type, property '{bound}' is not supported",
-        evidence="S",
-        passes=asked(**_answer_in({**_CLOSED, "properties": {"age": {"type": "integer"}}})),
-        offends=asked(**_answer_in({**_CLOSED, "properties": {"age": {"type": "integer", "minimum": 1}}})),
-        says="output_config.format.schema: For 'integer' type, property 'minimum' is not supported",
-        also=(
-            (asked(**_answer_in({**_CLOSED, "properties": {"age": {"minimum": 1}}})), ""),
-            (
-                asked(output_format={"schema": {"type": "string", "maxLength": 1}}),
-                "output_format.schema: For 'string' type, property 'maxLength' is not supported",
-            ),
-        ),
     ),
 )

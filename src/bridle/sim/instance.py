@@ -14,8 +14,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import jsonschema_rs
 import msgspec
 
+from .described import state_bounds
+
 DEPTH_MAX = 4
 """A schema may refer to itself; below this only what is required is built, and optional branches end."""
+DEPTH_END = 10
+"""A shape that demands itself has no instance; it is cut here."""
 FILLER = "simulated"
 FORMATS = {
     "date": "2026-01-01",
@@ -29,6 +33,8 @@ FORMATS = {
     "uri": "https://example.com/",
     "uuid": "00000000-0000-4000-8000-000000000000",
 }
+SAMPLES = ("1", "10", "1.5", "a", "A", "ab", "AB", "abc", "ABC", "A1", "ABC-123", "1.0.0", "a_b", "a-b")
+"""Values to try where a pattern is asked for, before those of `FORMATS`."""
 TELLING = re.compile(r"answer|summary|text|result|message|reason|description|explanation|comment|conclusion")
 NAMED = re.compile(r"name|city|place|location|country|town|person|title|author|winner|capital")
 NUMBER = re.compile(r"(?<![\w.])-?\d{1,15}(?:\.\d{1,15})?(?![\w])")
@@ -41,7 +47,7 @@ Schema = Mapping[str, object]
 
 def filled(schema: str, about: str = "", answer: str = "") -> str:
     """JSON that fits the schema, from what the conversation is about and what was answered."""
-    root = msgspec.json.decode(schema, type=dict[str, object])
+    root = state_bounds(msgspec.json.decode(schema, type=dict[str, object]))
     value = _Builder(root, _Facts(about, answer)).build(root)
     if not _fits(root, value):
         value = _Builder(root, None).build(root)
@@ -114,6 +120,8 @@ class _Builder:
         if isinstance(options, list) and options:
             return (self.facts.mentions(options) if self.facts else None) or options[0]
         kind = _kind(schema)
+        if depth >= DEPTH_END and kind in ("object", "array"):
+            return {} if kind == "object" else []
         fact = self.facts.of(name, kind) if self.facts and name else None
         match kind:
             case "object":
@@ -228,11 +236,22 @@ def _number(schema: Schema, *, whole: bool) -> float:
 
 
 def _string(schema: Schema, fact: str) -> str:
-    words = fact or FORMATS.get(str(schema.get("format")), FILLER)
+    words = _matching(schema.get("pattern"), fact or FORMATS.get(str(schema.get("format")), FILLER))
     least, most = schema.get("minLength"), schema.get("maxLength")
     if isinstance(least, int):
         words = words.ljust(least, ".")
     return words[:most] if isinstance(most, int) else words
+
+
+def _matching(pattern: object, words: str) -> str:
+    """The words, or where they do not match the pattern, the first sample that does."""
+    if not isinstance(pattern, str):
+        return words
+    try:
+        wanted = re.compile(pattern)
+    except re.error:
+        return words
+    return next((sample for sample in (words, *SAMPLES, *FORMATS.values()) if wanted.search(sample)), words)
 
 
 def _told_apart(items: list[object]) -> list[object]:

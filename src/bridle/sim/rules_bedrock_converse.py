@@ -10,6 +10,7 @@ What a model can do is never decided by its name: its abilities in the model tab
 from msgspec.structs import replace
 
 from ._rules_bedrock_converse_fields import FIELD_RULES
+from ._rules_bedrock_converse_formats import FORMAT_RULES
 from ._rules_bedrock_converse_media import MEDIA_RULES
 from ._rules_bedrock_converse_messages import MESSAGE_RULES
 from ._rules_bedrock_converse_models import MODEL_RULES
@@ -103,4 +104,13 @@ SENSE_RULES = (
     ),
 )
 
-RULES = (*ENVELOPE_RULES, *TYPE_RULES, *FIELD_RULES, *MESSAGE_RULES, *MEDIA_RULES, *SENSE_RULES, *MODEL_RULES)
+RULES = (
+    *ENVELOPE_RULES,
+    *TYPE_RULES,
+    *FIELD_RULES,
+    *MESSAGE_RULES,
+    *MEDIA_RULES,
+    *SENSE_RULES,
+    *MODEL_RULES,
+    *FORMAT_RULES,
+)

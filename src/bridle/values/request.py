@@ -58,6 +58,15 @@ class OutputSpec(Value):
     """JSON Schema as text."""
     description: str = ""
     mode: Literal["native", "tool"] = "native"
+    unfit: tuple[tuple[str, str], ...] = ()
+    """Models, by seat, whose native form cannot carry the schema, each with the reason."""
+
+    def reason_unfit(self, model: Model) -> str:
+        """Reason why this model is asked by tool although it has a native form; empty when there is none."""
+        return dict(self.unfit).get(model.seat, "")
+
+    def mode_for(self, model: Model) -> Literal["native", "tool"]:
+        return "tool" if self.reason_unfit(model) else model.abilities.structured_output
 
 
 class Thinking(Value):
