@@ -105,6 +105,8 @@ EXPLAINED: dict[str, str] = {
     "ant-mirascope-f40abc7f78-00": "both ways of sampling at once, which the models before 4.1 still took",
     "ant-otel-genai-302d1bf024-00": "both ways of sampling at once, which the models before 4.1 still took",
     "ant-otel-genai-dbc62870ef-00": "both ways of sampling at once, which the models before 4.1 still took",
+    "bed-dd-trace-py-39f5822b85-00": "a cassette written by hand: its request id is `test-request-id-002`",
+    "bed-dd-trace-py-97393ff88b-00": "a cassette written by hand: its request id is `test-request-id-003`",
     "bed-ollmtry-a434e39c5e-00": "two turns of one side, taken by another maker's oldest model",
     "gem-bt-js-308b2ef3e4-03": "results in the old role, which this model still took and others refused",
     "resp-otel-js-ee5495de71-00": "strict and open at once, answered this one time: others were refused",
