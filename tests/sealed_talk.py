@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle import Agent, tool
+from bridle import Agent, Thinking, tool
 from bridle.ports.codec import HttpReply
 from bridle.ports.transport import Outgoing, Timeline
 from bridle.providers import load
@@ -95,6 +95,7 @@ class Watched:
             store=store,
             clock=FakeClock(),
             max_tokens=1_000,
+            thinking=Thinking(display="summarized"),
         )
         if not stream:
             return await agent.run(words, session="s")

@@ -364,11 +364,3 @@ def test_it_thinks_when_asked_to_or_when_the_model_always_does(thinking, modes, 
     assert len(thoughts) == expected
     assert all(thought.text for thought in thoughts)
     assert talk.replies[0].stop is Stop.DONE
-
-
-def test_thoughts_are_hidden_on_request():
-    talk = Conversation(thinking=Thinking(mode="adaptive", display="omitted"))
-    talk.ask("2 + 2")
-    thought = talk.replies[0].parts[0]
-    assert isinstance(thought, Reasoning)
-    assert thought.text == ""

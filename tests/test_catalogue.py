@@ -54,6 +54,7 @@ def test_a_vendor_and_a_model():
         cache_minimum_tokens=512,
         thinking_default="adaptive",
         effort_default="high",
+        display_default="omitted",
         compaction=True,
     )
 
@@ -402,7 +403,8 @@ def test_a_file_that_is_not_there():
         ("anthropic:claude-opus-5", True, False),
         ("anthropic:claude-opus-4-8", True, False),
         ("anthropic:claude-opus-4-7", False, False),
-        ("anthropic:claude-sonnet-5", False, False),
+        ("anthropic:claude-sonnet-5", True, False),
+        ("anthropic:claude-haiku-5-5", True, False),
         ("anthropic:claude-sonnet-4-6", False, False),
         ("anthropic:claude-sonnet-4-5", False, True),
         ("anthropic:claude-opus-4-5", False, True),

@@ -346,7 +346,9 @@ def test_where_thinking_has_an_allowance_it_is_off_until_the_calls_are_dealt_wit
     """That mode demands the reasoning that was just left out."""
     able = {"thinking": ("enabled", "disabled"), "allowance_mode": "enabled"}
     wish = Thinking(mode="enabled", budget_tokens=2000)
-    story = thoughtful(msgspec.structs.replace(at(**able), thinking=wish))
+    story = Story(msgspec.structs.replace(at(**able), thinking=wish))
+    story.reply(says("", call("look"), more=(THOUGHT,)))
+    story.perform()
     assert story.effect().request.thinking == wish
     refuse(story)
     assert asked(story)[0].thinking == Thinking(mode="disabled")
@@ -354,6 +356,19 @@ def test_where_thinking_has_an_allowance_it_is_off_until_the_calls_are_dealt_wit
     story.end()
     story.tell(e.Prompted(parts=(Text(text="more"),)))
     assert asked(story)[0].thinking == wish
+
+
+def test_a_server_that_wants_reasoning_before_results_and_a_prompt_gets_the_turn_without_thinking():
+    """Both stand in one message there; not every server takes that for a new turn."""
+    able = {"thinking": ("enabled", "disabled"), "allowance_mode": "enabled"}
+    wish = Thinking(mode="enabled", budget_tokens=2000)
+    story = Story(msgspec.structs.replace(at(**able), thinking=wish))
+    story.reply(says("", call("look")))
+    story.tell(e.RunEnded(stop="cancelled"))
+    story.tell(e.Prompted(parts=(Text(text="more"),)))
+    assert asked(story)[0].thinking == wish
+    refuse(story)
+    assert asked(story)[0].thinking == Thinking(mode="disabled")
 
 
 @given(st.lists(st.sampled_from(["reply", "refused", "overloaded", "switch", "blind"]), max_size=12))

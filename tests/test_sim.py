@@ -68,7 +68,9 @@ def refused(request: Request) -> tuple[int | None, str]:
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_scripted_reply_arrives_as_it_was_written(stream):
     request = asked(
-        '!think Let me see.\n!say Look:\n!call look {"at": "the ü"}\n!call look {}', stream=stream
+        '!think Let me see.\n!say Look:\n!call look {"at": "the ü"}\n!call look {}',
+        stream=stream,
+        thinking=Thinking(mode="adaptive", display="summarized"),
     )
     reply = decoded(request, sent(request))
     thought, text, *calls = reply.parts

@@ -242,7 +242,11 @@ def test_one_vocabulary_for_every_family(family):
     async def main():
         async with simulator(clock=(clock := FakeClock())) as provider:
             model = MODELS[family]
-            thinking = Thinking(mode=model.abilities.thinking[0]) if model.abilities.thinking else None
+            thinking = (
+                Thinking(mode=model.abilities.thinking[0], display="summarized")
+                if model.abilities.thinking
+                else None
+            )
             agent = Agent(provider.model(model), tools=[look], thinking=thinking, clock=clock)
             prompt = '!error 503\n!think hard enough\n!say Let me see.\n!call look {"city": "Oslo"}\n!then\n!say Rain.'
             seen = await all_of(agent.stream(prompt).start().view())

@@ -11,8 +11,8 @@ What a model would refuse is settled before it is sent (settling.py), and noted 
 from msgspec.structs import replace
 
 from ..values.message import Message
-from ..values.model import Model
-from ..values.parts import Text
+from ..values.model import Endpoint, Model
+from ..values.parts import Reasoning, Text
 from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .budget import room
@@ -32,11 +32,9 @@ def assemble(
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
     tools, deferred = laid_out(state, shown_tools(settings, state.shown))
-    answering = bool(state.view) and state.view[-1].role == "tool"
-    unproven = answering and state.run.reasoning == "left out"
     later = _shown_later(settings, state.shown)
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
-    wish = settle(among, _choice(state, choice or settings.tool_choice), unproven=unproven)
+    wish = settle(among, _choice(state, choice or settings.tool_choice), unproven=_is_unproven(state))
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     request = Request(
         model=settings.model,
@@ -56,7 +54,37 @@ def assemble(
         chained_to=_chained_to(state),
         extras=settings.extras,
     )
-    return request, wish.notes if state.run.spent.steps == 0 else ()
+    return request, (*(wish.notes if state.run.spent.steps == 0 else ()), *wish.step_notes)
+
+
+def _is_unproven(state: State) -> bool:
+    """Results are sent whose tool loop does not open with reasoning the endpoint takes back.
+
+    A tool loop is one turn of the model: the reasoning stands at the head of its first message, and a new
+    prompt begins another turn.  A prompt goes out in one message with results that nothing has followed,
+    so an endpoint that refused the reasoning once in this run may refuse it there too.
+    """
+    view = state.view
+    last = next((at for at in range(len(view) - 1, -1, -1) if view[at].role == "assistant"), -1)
+    newer = {message.role for message in view[last + 1 :]}
+    if last < 0 or "tool" not in newer:
+        return False
+    if state.run.reasoning == "left out":
+        return True
+    begun = next((at for at in range(last, -1, -1) if view[at].role == "user"), -1)
+    head = next(message for message in view[begun + 1 :] if message.role == "assistant")
+    return "user" not in newer and not _opens_with_reasoning(head, state.settings.model.endpoint)
+
+
+def _opens_with_reasoning(message: Message, endpoint: Endpoint) -> bool:
+    """Whether reasoning is what goes out first: only to where it came from, and by the endpoint's policy."""
+    written = (part for part in message.parts if not isinstance(part, Text) or part.text.strip())
+    first, origin = next(written, None), message.origin
+    if not isinstance(first, Reasoning) or endpoint.reasoning == "strip" or origin is None:
+        return False
+    if (origin.family, origin.endpoint) != (endpoint.family, endpoint.home):
+        return False
+    return endpoint.reasoning != "signed" or bool(first.signature)
 
 
 def _explains(model: Model) -> bool:

@@ -28,6 +28,9 @@ class Wish(Value):
     unproven: bool = False
     """The reasoning that led to the calls just answered is not sent."""
     notes: tuple[str, ...] = ()
+    """Changes that hold for the whole run."""
+    step_notes: tuple[str, ...] = ()
+    """Changes of this request alone."""
 
     def noted(self, note: str) -> "Wish":
         return replace(self, notes=(*self.notes, note))
@@ -117,7 +120,7 @@ def _unproven(wish: Wish, settings: Settings) -> Wish:
     note = (
         f"thinking was switched off for now: {settings.model.id} cannot go on from reasoning that is not sent"
     )
-    return replace(wish, thinking=off).noted(note)
+    return replace(wish, thinking=off, step_notes=(*wish.step_notes, note))
 
 
 def _unshown(wish: Wish, settings: Settings) -> Wish:
@@ -184,7 +187,7 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
     ("a thinking mode the model does not have", "left out", _thinking_mode),
     ("an allowance for thinking the model does not take", "left out", _allowance),
     (
-        "thinking with an allowance where earlier reasoning was refused",
+        "thinking with an allowance where a tool loop does not open with reasoning",
         "off until the calls are dealt with",
         _unproven,
     ),

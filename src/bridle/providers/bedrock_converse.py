@@ -137,7 +137,7 @@ def _tail(request: Request, tools: Block | None, dialect: Dialect) -> bytes:
         _set(fields, "inferenceConfig.topP", sampling.top_p)
         _set(fields, dialect.top_k_at, sampling.top_k)
     if request.thinking:
-        _think(fields, request.thinking, dialect)
+        _think(fields, request.thinking, dialect, request.model.abilities.thinking)
     if request.output and request.output.mode == "native":
         _set(fields, "outputConfig.textFormat", _format(request.output))
     if request.tools and request.tool_choice.mode == "none" and dialect.no_calls:
@@ -147,8 +147,10 @@ def _tail(request: Request, tools: Block | None, dialect: Dialect) -> bytes:
     return b"]," + dumps(fields)[1:] if fields else b"]}"
 
 
-def _think(fields: Block, thinking: Thinking, dialect: Dialect) -> None:
+def _think(fields: Block, thinking: Thinking, dialect: Dialect, modes: tuple[str, ...]) -> None:
     mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
+    if not mode and thinking.display and "adaptive" in modes:
+        mode = "adaptive"  # a display can only be said beside a mode
     _set(fields, dialect.mode_at, mode or None)
     _set(fields, dialect.budget_at, thinking.budget_tokens)
     _set(fields, dialect.display_at if mode else "", thinking.display or None)

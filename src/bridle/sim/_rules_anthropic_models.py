@@ -16,6 +16,7 @@ from ._rules_anthropic_shape import (
     blocks,
     call,
     forced,
+    loop_head,
     messages,
     result,
     rule,
@@ -128,15 +129,15 @@ def _forced(request: Asked) -> Found | None:
 
 
 def _thoughtless(request: Asked) -> Found | None:
-    """With an allowance for thinking, the turn whose results come back must open with its thoughts."""
-    said = messages(request)
-    if thinking_type(request) != "enabled" or len(said) < 2 or said[-2].get("role") != "assistant":
+    """With an allowance for thinking, the loop whose results come back must open with a thought.
+
+    A tool loop is one turn: later messages of it need no thought, and a new prompt begins another turn.
+    """
+    head = loop_head(request) if thinking_type(request) == "enabled" else None
+    if head is None:
         return None
-    first = next((block.get("type") for block in blocks(said[-2])), "")
-    answers = any(block.get("type") == "tool_result" for block in blocks(said[-1]))
-    if not answers or first in ("thinking", "redacted_thinking"):
-        return None
-    return {"index": len(said) - 2, "type": first}
+    first = next((block.get("type") for block in blocks(messages(request)[head])), "")
+    return None if first in ("thinking", "redacted_thinking") else {"index": head, "type": first}
 
 
 def _prefill(request: Asked) -> Found | None:
@@ -159,6 +160,9 @@ _FIRST = (
 _LOOK = {"tools": [tool()]}
 _LOOKED = [user("Look"), assistant(call()), user(result())]
 _THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
+_THINKS_ONCE = [user("Look"), assistant(_THOUGHT, call()), user(result())]
+_LOOKED_AGAIN = [assistant(call("toolu_2")), user(result("toolu_2"))]
+_THINKS_LATE = [assistant(_THOUGHT, call("toolu_2")), user(result("toolu_2"))]
 _BUDGET = {"type": "enabled", "budget_tokens": 2048}
 
 MODEL_RULES = (
@@ -291,7 +295,7 @@ MODEL_RULES = (
             PREFILLS,
             asked(
                 thinking=_BUDGET,
-                messages=[user("Look"), assistant(_THOUGHT, call()), user(result())],
+                messages=_THINKS_ONCE,
                 **_LOOK,
             ),
         ),
@@ -304,6 +308,16 @@ MODEL_RULES = (
             ),
             (to(PREFILLS, asked(thinking=_BUDGET, messages=[user("Look"), user(result())])), ""),
             (to(PREFILLS, asked(thinking=_BUDGET, messages=[assistant("Hm."), user("Bye")])), ""),
+            (to(PREFILLS, asked(thinking=_BUDGET, messages=[*_THINKS_ONCE, *_LOOKED_AGAIN], **_LOOK)), ""),
+            (
+                to(PREFILLS, asked(thinking=_BUDGET, messages=[*_LOOKED, *_THINKS_LATE], **_LOOK)),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+            (
+                to(PREFILLS, asked(thinking=_BUDGET, messages=[*_LOOKED[:2], user(result(), text("So?"))])),
+                "",
+            ),
+            (to(PREFILLS, asked(thinking=_BUDGET, messages=[*_LOOKED, assistant("Seen.")])), ""),
         ),
     ),
     rule(

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from ..values.model import Abilities
 from ._rules_reading import Block, field, listed, mapping, small, written
+from ._tool_loop import find_loop_head
 from .rules import Asked
 
 PATH = "/v1/messages"
@@ -78,6 +79,15 @@ def custom_tools(request: Asked) -> Iterator[tuple[str, Block]]:
 
 def thinking_type(request: Asked) -> str:
     return str(mapping(field(request, "thinking")).get("type", ""))
+
+
+def loop_head(request: Asked) -> int | None:
+    """The place of the first assistant message of the tool loop that is being answered."""
+
+    def kinds(message: Block) -> list[str]:
+        return [str(block.get("type")) for block in blocks(message)]
+
+    return find_loop_head(messages(request), kinds, "tool_result")
 
 
 def forced(request: Asked) -> bool:

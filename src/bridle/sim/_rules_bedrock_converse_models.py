@@ -14,10 +14,10 @@ from ._rules_bedrock_converse_shape import (
     choice,
     forced,
     inference,
+    loop_head,
     messages,
     offering,
     result,
-    results,
     rule,
     specs,
     text,
@@ -105,16 +105,13 @@ def _forced(request: Asked) -> Found | None:
 
 
 def _thoughtless(request: Asked) -> Found | None:
-    """The turn whose calls are being answered has to open with its thoughts."""
-    said = messages(request)
-    if thinking(request).get("type") != "enabled" or not said or not results(said[-1]):
+    """The loop whose results come back must open with a thought; a later message of it needs none."""
+    head = loop_head(request) if thinking(request).get("type") == "enabled" else None
+    if head is None:
         return None
-    for index, message in reversed(list(enumerate(said))):
-        if message.get("role") == "assistant":
-            first = next(iter((blocks(message) or [{}])[0]), "")
-            told = {"toolUse": "tool_use"}.get(first, first)
-            return None if first == "reasoningContent" else {"index": index, "type": told}
-    return None
+    first = next(iter((blocks(messages(request)[head]) or [{}])[0]), "")
+    told = {"toolUse": "tool_use"}.get(first, first)
+    return None if first == "reasoningContent" else {"index": head, "type": told}
 
 
 def _thought_last(request: Asked) -> Found | None:
@@ -155,6 +152,10 @@ def _thinking_refused(mode: str, wording: str, *, passes: Abilities, offends: Ab
 _ALLOWED = thinks(type="enabled", budget_tokens=1024)
 _MARK = {"cachePoint": {"type": "default"}}
 _LOOK = offering()
+_LOOKED = [user("Look"), assistant(call()), user(result())]
+_THINKS_ONCE = [user("Look"), assistant(thought(), call()), user(result())]
+_AGAIN = [assistant(call("tooluse_2")), user(result("tooluse_2"))]
+_THINKS_LATE = [assistant(thought(), call("tooluse_2")), user(result("tooluse_2"))]
 
 MODEL_RULES = (
     rule(
@@ -254,7 +255,7 @@ MODEL_RULES = (
         evidence="S",
         passes=to(
             BUDGETS,
-            asked(messages=[user("Look"), assistant(thought(), call()), user(result())], **_LOOK, **_ALLOWED),
+            asked(messages=_THINKS_ONCE, **_LOOK, **_ALLOWED),
         ),
         offends=to(
             BUDGETS, asked(messages=[user("Look"), assistant(call()), user(result())], **_LOOK, **_ALLOWED)
@@ -279,6 +280,19 @@ MODEL_RULES = (
                 _FIRST.format(index=0, type=""),
             ),
             (to(BUDGETS, asked(messages=[user(result())], **_ALLOWED)), ""),
+            (to(BUDGETS, asked(messages=[*_THINKS_ONCE, *_AGAIN], **_LOOK, **_ALLOWED)), ""),
+            (
+                to(BUDGETS, asked(messages=[*_LOOKED, *_THINKS_LATE], **_LOOK, **_ALLOWED)),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+            (
+                to(BUDGETS, asked(messages=[*_LOOKED[:2], user(result(), "So?")], **_LOOK, **_ALLOWED)),
+                "",
+            ),
+            (
+                to(BUDGETS, asked(messages=[*_LOOKED[:2], user(result(), _MARK)], **_LOOK, **_ALLOWED)),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
             (
                 to(
                     BUDGETS,

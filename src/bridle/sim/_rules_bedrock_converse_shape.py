@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from ..values.model import Abilities
 from ._rules_reading import Block, field, listed, mapping, small, written
+from ._tool_loop import find_loop_head
 from .rules import Asked, Found
 
 MODEL = "some.model-v1:0"
@@ -99,6 +100,15 @@ def more(request: Asked, name: str) -> Block:
 
 def thinking(request: Asked) -> Block:
     return more(request, "thinking") or more(request, "reasoning_config")
+
+
+def loop_head(request: Asked) -> int | None:
+    """The place of the first assistant message of the tool loop that is being answered."""
+
+    def kinds(message: Block) -> list[str]:
+        return [kind for block in blocks(message) for kind in block if kind != "cachePoint"]
+
+    return find_loop_head(messages(request), kinds, "toolResult")
 
 
 def constrained(faults: Iterator[Fault]) -> Found | None:

@@ -35,6 +35,7 @@ from .client_tools import Offer, form_calls, list_callable
 from .manners import in_the_manner_of
 from .profiles import profile_of
 from .prompt import Prompt, prompt_of
+from .reasoning import complete_reasoning, display_reasoning
 from .rules import Asked, Rule, Violation, check, rules_of
 from .seals import seal_rules_of, sealed
 from .summary import as_read, compacted, weighed
@@ -119,9 +120,10 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
     if isinstance(request, Failure):
         return heard.codec.speak_failure(request)
     said, family = answer_to(heard, request, brain), heard.codec.family
-    said = form_calls(heard.offers, in_the_manner_of(profile or heard.manners, heard.asked, said))
+    said = in_the_manner_of(profile or heard.manners, heard.asked, said)
+    said = form_calls(heard.offers, complete_reasoning(family, heard.asked, said))
     reply, _ = weighed(family, heard.asked, request, said, heard.counted, heard.prompt)
-    reply = sealed(family, heard.asked, reply)
+    reply = sealed(family, heard.asked, display_reasoning(family, heard.asked, reply))
     return heard.codec.speak(reply, stream=request.stream)
 
 

@@ -166,14 +166,20 @@ def _thoughts(request: Request, move: Move) -> list[Part]:
     modes = request.model.abilities.thinking
     asked = thinking is not None and (thinking.mode not in QUIET or thinking.budget_tokens is not None)
     always = bool(modes) and not any(mode in QUIET for mode in modes)
-    if not asked and not always:
+    if (not asked and not always) or _thought_already(request):
         return []
     if isinstance(move, Answer):
         words = "I have what I need to answer."
     else:
         words = f"I need {' and '.join(dict.fromkeys(item.name for item in move))} for this."
-    hidden = thinking is not None and thinking.display == "omitted"
-    return [Reasoning(text="" if hidden else words)]
+    return [Reasoning(text=words)]
+
+
+def _thought_already(request: Request) -> bool:
+    """With an allowance for thinking, a tool loop is one turn, and the thought stands at its head."""
+    mode = request.model.abilities.allowance_mode
+    allowed = bool(mode) and request.thinking is not None and request.thinking.mode == mode
+    return allowed and bool(request.messages) and request.messages[-1].role == "tool"
 
 
 def _mark(request: Request) -> str:

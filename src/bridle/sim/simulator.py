@@ -41,6 +41,7 @@ from .incidents import Incident
 from .keeping import Keeping
 from .manners import in_the_manner_of
 from .prompt import reader_of
+from .reasoning import complete_reasoning, display_reasoning
 from .rules import check, profile_names, rules_of
 from .seals import sealed
 from .side import Caller, House, Knock, find_door, lost, plain, query_of, side_of, stamped
@@ -224,6 +225,7 @@ class Simulator:
         side = side_of(heard.codec.family)
         layout, named = self._laid_out(heard, request), side.named_tokens(self.keeping, body)
         said = in_the_manner_of(self.profile or heard.manners, heard.asked, decided.reply)
+        said = complete_reasoning(heard.codec.family, heard.asked, said)
         decided = replace(decided, reply=form_calls(heard.offers, said))
         reply, spoken = self._spoken(heard, request, decided, layout, named)
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
@@ -267,7 +269,7 @@ class Simulator:
         reply, made = weighed(family, heard.asked, request, turn.reply, usage, heard.prompt)
         if turn.usage is not None:
             reply = replace(reply, usage=turn.usage)
-        reply = sealed(family, heard.asked, reply)
+        reply = sealed(family, heard.asked, display_reasoning(family, heard.asked, reply))
         spoken = heard.codec.speak(reply, stream=request.stream)
         teller = teller_of(heard.codec.family)
         if layout is None or usage is None or teller is None:

@@ -86,6 +86,8 @@ class Abilities(Value):
     thinking_default: str = ""
     """The thinking mode of a request that does not say."""
     effort_default: str = ""
+    display_default: str = ""
+    """What a request that does not say sees of the model's thoughts: `summarized` or `omitted`."""
 
     compaction: bool = False
     """Whether the provider makes something short of a conversation by itself, and takes it in its place."""
