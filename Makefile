@@ -65,7 +65,8 @@ ORACLES := bench/.work/oracles
 oracles:
 	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES)
 	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check -e ".[oracles]"
-	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py
+	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check --no-deps litellm  # only its table of models
+	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py tests/test_model_table.py
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work

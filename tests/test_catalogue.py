@@ -106,7 +106,7 @@ def test_every_row_is_whole():
         assert all(first.input < tier.input and first.output < tier.output for tier in more)
         for tier in model.price.tiers:
             long_lived = tier.cache_write if tier.cache_write_1h is None else tier.cache_write_1h
-            assert tier.cache_read < tier.input <= tier.cache_write <= long_lived < tier.output
+            assert tier.cache_read <= tier.input <= tier.cache_write <= long_lived < tier.output
 
 
 def test_writing_to_a_cache_costs_a_quarter_more_or_twice_as_much_where_there_are_two_prices():

@@ -222,7 +222,7 @@ def _reply_tokens(state: State) -> int:
 
 
 def _summary_tokens(state: State) -> int:
-    window = min(state.settings.window_tokens, summariser(state).abilities.context_tokens)
+    window = min(state.settings.window_tokens, summariser(state).abilities.prompt_tokens_max)
     return max(1, min(REPLY_TOKENS_MAX, int(window * SUMMARY_SHARE)))
 
 
@@ -232,14 +232,14 @@ def _sendable(state: State) -> bool:
     if squeeze.overflow or squeeze.pieces:
         return False
     own = other.seat == state.settings.model.seat
-    window = state.settings.window_tokens if own else other.abilities.context_tokens
+    window = state.settings.window_tokens if own else other.abilities.prompt_tokens_max
     return filled(state) + text_tokens(ASK) + _reply_tokens(state) <= window
 
 
 def _piece_end(state: State) -> int:
     """How far the first turns go that can be summarised at one go."""
     messages, whole = state.transcript.messages, weight(state, state.view)
-    window = min(state.settings.window_tokens, summariser(state).abilities.context_tokens)
+    window = min(state.settings.window_tokens, summariser(state).abilities.prompt_tokens_max)
     room = int(window * PIECE_SHARE) >> state.run.squeeze.pieces
     taken = weight(state, state.view[:1]) if state.covered else weight(state, ())
     end = state.covered

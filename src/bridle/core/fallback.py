@@ -71,5 +71,5 @@ def story(state: State, why: str) -> str:
 
 def _may_help(model: Model, current: Model, failure: Failure) -> bool:
     if failure.kind == "context":
-        return model.abilities.context_tokens > current.abilities.context_tokens
+        return model.abilities.prompt_tokens_max > current.abilities.prompt_tokens_max
     return True

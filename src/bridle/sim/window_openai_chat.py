@@ -25,7 +25,7 @@ def _too_long(request: Asked) -> Found | None:
         return None
     names = ("max_completion_tokens", "max_tokens")
     room = next((room for name in names if isinstance(room := request.body.get(name), int)), 0)
-    if prompt + room <= abilities.context_tokens:
+    if prompt + room <= abilities.context_tokens and prompt <= abilities.prompt_tokens_max:
         return None
     output = f", {room} in the output" if room else ""
     return {

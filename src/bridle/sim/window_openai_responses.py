@@ -22,7 +22,7 @@ def _too_long(request: Asked) -> Found | None:
     abilities = request.abilities
     if abilities is None or request.body.get("truncation") == "auto":
         return None
-    return {} if request.prompt_tokens > abilities.context_tokens else None
+    return {} if request.prompt_tokens > abilities.prompt_tokens_max else None
 
 
 RULES = (

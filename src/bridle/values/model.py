@@ -25,6 +25,9 @@ CacheWay = Literal["", "marks", "points", "prefix", "hits"]
 
 class Abilities(Value):
     context_tokens: int = 200_000
+    """The window: prompt and reply together."""
+    input_tokens: int = 0
+    """The most tokens a prompt may have, where that is less than the window; 0 when it is not."""
     output_tokens: int = 8_192
     thinking: tuple[str, ...] = ()
     """Accepted thinking modes; empty when the model does not reason."""
@@ -93,6 +96,11 @@ class Abilities(Value):
     """Whether the provider makes something short of a conversation by itself, and takes it in its place."""
     cuts_prompts: bool = False
     """Whether a prompt that is too long may lose its beginning without a word about it."""
+
+    @property
+    def prompt_tokens_max(self) -> int:
+        """The most tokens that a prompt may have."""
+        return min(self.input_tokens or self.context_tokens, self.context_tokens)
 
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts

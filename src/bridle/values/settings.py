@@ -96,7 +96,7 @@ class Settings(Value):
 
     @property
     def window_tokens(self) -> int:
-        return self.context_tokens or self.model.abilities.context_tokens
+        return self.context_tokens or self.model.abilities.prompt_tokens_max
 
     @property
     def every_tool(self) -> tuple[ToolSpec, ...]:
