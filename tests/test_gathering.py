@@ -424,13 +424,13 @@ def test_a_talk_that_becomes_too_long_loses_old_pages_before_old_words():
     shorter = [event for event in events(store) if isinstance(event, e.Compacted)]
     assert shorter
     assert shorter[0].how == ("chunks",)
-    said = "\n".join(message.text for message in state.view)
+    said = "\n".join(part.text for message in state.view for part in message.parts)
     assert all(f"Question {turn}." in said for turn in range(9))
     assert "Page 8." in said
     assert "Page 0." not in said
     assert GONE in said
     assert len(state.notebook.chunked) == 9
-    originals = "\n".join(message.text for message in state.transcript.messages)
+    originals = "\n".join(part.text for message in state.transcript.messages for part in message.parts)
     assert "Page 0." in originals
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from ..core.comparing import ending
 from ..core.spent import Spent
+from ..core.state import State
 from ..run.approving import approval_id
 from ..values import event as e
 from ..values.cached import CacheDegraded, PrefixMoved, PromptDropped, PromptKept
@@ -27,6 +28,8 @@ from .places import add_store_option, open_log
 MARGIN = 20
 """Columns of time and label before the text of a line."""
 LINES_MAX = 1_000_000
+NOTICING = (e.Prompted, e.Resumed, e.Repaired)
+"""Events with which the harness may tell the model something; a nudge is an event of its own."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +90,10 @@ class Telling:
             self._bold(f"session {session}")
             + f"  ·  {state.settings.model.name}  ·  {local_time(self._began)}"
         )
+        notices = _notices(state)
         for record in records:
-            for label, words in self._lines(record):
+            notice = notices.pop(record.at, ()) if isinstance(record.event, NOTICING) else ()
+            for label, words in (*self._lines(record), *notice):
                 self._print(record.at, label, words)
         total = state.total
         usd = None if total.usd is None else float(total.usd)
@@ -262,6 +267,15 @@ def _about_money(event: Money) -> list[tuple[str, str]]:
             return [("settled", f"{id_} {_amount(amount)}" + (f" ({how})" if how else ""))]
         case Carried(spent=spent, open=open_):
             return [("carried", f"{_amount(spent)} spent, {plural(len(open_), 'call')} open")]
+
+
+def _notices(state: State) -> dict[float, list[tuple[str, str]]]:
+    """What the harness said to the model in the user's role, by its time; a nudge has a line of its own."""
+    found: dict[float, list[tuple[str, str]]] = {}
+    for message in state.transcript.messages:
+        if message.provenance == "harness":
+            found.setdefault(message.at, []).append(("harness", message.text))
+    return found
 
 
 def _amount(amount: Amount) -> str:

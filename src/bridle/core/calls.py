@@ -172,7 +172,7 @@ def answered_by(state: State, calls: tuple[OpenCall, ...], at: float) -> State:
 def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
     """What the model is told; of a call a person changed, also that it was changed."""
     results = tuple(_told(item) for item in calls if item.result is not None)
-    return Message(role="tool", parts=results, at=at)
+    return Message(role="tool", parts=results, at=at, provenance="tool")
 
 
 def _with(state: State, call_id: str, **changes: object) -> State:

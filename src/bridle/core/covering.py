@@ -41,11 +41,18 @@ def _instead(event: Compacted, messages: Sequence[Message], model: Model) -> Mes
     at = messages[-1].at
     if is_taken(event, model):
         said = [message for message in messages if message.id in event.prompts]
-        return Message(role="user", parts=instead(event, said, model), id=name, at=at, origin=event.origin)
+        return Message(
+            role="user",
+            parts=instead(event, said, model),
+            id=name,
+            at=at,
+            origin=event.origin,
+            provenance="summary",
+        )
     parts: list[Part] = [Text(text=event.lead)] if event.lead else []
     for message in messages:
         if message.id in event.prompts:
             parts += [Text(text=event.label), *message.parts] if event.label else message.parts
     if event.summary:
         parts.append(Text(text=event.summary))
-    return Message(role="user", parts=tuple(parts), id=name, at=at)
+    return Message(role="user", parts=tuple(parts), id=name, at=at, provenance="summary")

@@ -70,7 +70,9 @@ def context_gathered(state: State, event: ContextGathered, at: float, proof: str
         unfit=tuple(each for each in state.unfit if each.change.message != message.id),
         prompt_tokens=max(1, state.prompt_tokens - parts_tokens(message.parts) - MESSAGE_TOKENS),
     )
-    complete = said(bare, replace(message, parts=parts))
+    first = len(parts) - len(behind)
+    added = (*range(len(before)), *range(first, len(parts)))
+    complete = said(bare, replace(message, parts=parts, added=added))
     if not before:
         return complete
     return replace(complete, notebook=replace(state.notebook, chunked=(*state.notebook.chunked, message.id)))
@@ -96,7 +98,10 @@ def old_chunks(state: State, end: int) -> Iterator[Change]:
 
 def own_words(state: State, message: Message) -> Message:
     """What a person said, without what was found for it."""
-    return replace(message, parts=message.parts[1:]) if message.id in state.notebook.chunked else message
+    if message.id not in state.notebook.chunked:
+        return message
+    added = tuple(at - 1 for at in message.added if at > 0)
+    return replace(message, parts=message.parts[1:], added=added)
 
 
 def beside(event: ContextGathered) -> tuple[tuple[Part, ...], tuple[Part, ...]]:

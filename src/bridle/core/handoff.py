@@ -261,4 +261,6 @@ def _with_changes(message: Message, changes: Iterable[Change]) -> Message:
                 Text(text=change.words) if at == change.inner else each for at, each in enumerate(part.parts)
             ]
             parts[change.part] = replace(part, parts=tuple(inner), native=None)
-    return replace(message, parts=tuple(part for part in parts if part is not None))
+    kept = [at for at, part in enumerate(parts) if part is not None]
+    added = tuple(place for place, at in enumerate(kept) if at in message.added)
+    return replace(message, parts=tuple(part for part in parts if part is not None), added=added)

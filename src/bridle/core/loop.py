@@ -56,7 +56,7 @@ from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
 from .storing import CACHED
 from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
-from .undoing import compensation_finished, compensation_started, remembered, undone_note
+from .undoing import compensation_finished, compensation_started, remembered, undone_notice, undone_reported
 from .verdicts import FAILURES
 from .weighing import reweighed
 
@@ -103,7 +103,7 @@ def _front(settings: Settings) -> tuple[object, ...]:
 
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
     after = state
-    for message in event.messages:
+    for message in (replace(message, provenance="import") for message in event.messages):
         after = prompted(after, message) if message.role == "user" else said(after, message)
     return after
 
@@ -118,11 +118,17 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
 
 
 def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
-    message = Message(role="user", parts=(*undone_note(state), *event.parts), at=at)
-    turn = begun(state, event.parts)
+    message = Message(role="user", parts=event.parts, at=at, provenance="person")
+    turn, notice = begun(state, event.parts), undone_notice(state)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
     earlier = state.earlier_seconds + state.run.seconds
-    return prompted(replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier), message)
+    asking = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier)
+    return prompted(_noticed(asking, notice, at) if notice else asking, message)
+
+
+def _noticed(state: State, words: tuple[Text, ...], at: float) -> State:
+    """The state after a notice of the harness, which is sent in the user's role and is no person's."""
+    return said(state, Message(role="user", parts=words, at=at, provenance="harness"))
 
 
 def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
@@ -160,10 +166,10 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         return replace(taken, phase=Phase.ACTING)
     if state.phase is not Phase.RESTING:
         return taken
-    asking = replace(taken, phase=Phase.ASKING)
-    if state.transcript.messages[-1].role == "assistant":
-        return said(asking, Message(role="user", parts=(Text(text=CONTINUE),), at=at))
-    return asking
+    asking = undone_reported(replace(taken, phase=Phase.ASKING))
+    to_continue = state.transcript.messages[-1].role == "assistant"
+    words = (*undone_notice(state), *((Text(text=CONTINUE),) if to_continue else ()))
+    return _noticed(asking, words, at) if words else asking
 
 
 def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
@@ -235,6 +241,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         usage=reply.usage,
         stop=reply.stop,
         reply_id=reply.id,
+        provenance="model",
     )
     return added(after, message)
 
@@ -270,8 +277,7 @@ def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
         said=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
         reply=None,
     )
-    asking = replace(state, phase=Phase.ASKING, run=run)
-    return said(asking, Message(role="user", parts=(Text(text=event.words),), at=at))
+    return _noticed(replace(state, phase=Phase.ASKING, run=run), (Text(text=event.words),), at)
 
 
 def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
@@ -288,8 +294,9 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
         after = answered_by(after, closed, at)
     partial = event.partial.strip()
     if partial:
-        words = Message(role="assistant", parts=(Text(text=partial),), at=at, stop=Stop.OTHER)
-        after = said(after, words)
+        words = (Text(text=partial),)
+        message = Message(role="assistant", parts=words, at=at, stop=Stop.OTHER, provenance="model")
+        after = said(after, message)
     output = state.run.output
     answer = final_text(state) if state.run.reply is not None else output or state.run.said + partial
     if event.stop == "done" and output is None and state.settings.output is not None:

@@ -31,7 +31,7 @@ def repaired(state: State, event: e.Repaired, at: float, proof: str) -> State:
         if state.calls:
             doubtful = tuple(replace(item, in_doubt=True) for item in state.calls)
             after = answered_by(after, given_up(doubtful), at)
-    return said(after, Message(role="user", parts=(Text(text=LOST),), at=at))
+    return said(after, Message(role="user", parts=(Text(text=LOST),), at=at, provenance="harness"))
 
 
 def passed_over(state: State, event: e.Unknown, at: float, proof: str) -> State:

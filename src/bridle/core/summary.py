@@ -83,7 +83,8 @@ def matter(state: State) -> str:
 def request_for(state: State, messages: tuple[Message, ...]) -> Request:
     """The question for a summary of these messages, which are the view or its beginning."""
     model = summariser(state)
-    question = Message(role="user", parts=(Text(text=ASK + matter(state)),), at=state.now)
+    words = (Text(text=ASK + matter(state)),)
+    question = Message(role="user", parts=words, at=state.now, provenance="harness")
     asked = state
     if model.seat != state.settings.model.seat:
         asked = replace(asked_now_by(state, model.seat), run=replace(state.run, reasoning=""))

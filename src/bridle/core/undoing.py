@@ -19,7 +19,12 @@ from .state import State
 
 MAYBE = ("unknown", "timeout")
 """Outcomes after which nobody knows whether the call took effect."""
-TOLD = "Since then these completed actions of yours were undone: {names}. They no longer hold."
+UNDONE = "Since then these completed actions of yours were undone: {names}. They no longer hold."
+NOT_UNDONE = "Undoing these actions of yours was tried and failed, so they may still hold: {names}."
+MAYBE_UNDONE = (
+    "Undoing these actions of yours was tried, and whether that took effect is unknown: {names}."
+    " Find out before you rely on it."
+)
 
 
 def remembered(state: State, item: OpenCall, whole: Whole | None) -> State:
@@ -50,21 +55,38 @@ def compensations(state: State) -> tuple[Compensation, ...]:
 
 def compensation_started(state: State, event: e.CompensationStarted, at: float, proof: str) -> State:
     after = replace(state, receipts=drop_receipt(state.receipts, event.call_id))
-    return _with(after, event.call_id, state="in_doubt", attempt=event.attempt)
+    return _with(after, event.call_id, state="in_doubt", attempt=event.attempt, reported=False)
 
 
 def compensation_finished(state: State, event: e.CompensationFinished, at: float, proof: str) -> State:
     result = event.result
     ended = "done" if not result.is_error else "in_doubt" if result.outcome in MAYBE else "failed"
-    return _with(state, event.call_id, state=ended, result=result.text)
+    return _with(state, event.call_id, state=ended, result=result.text, reported=False)
 
 
-def undone_note(state: State) -> tuple[Text, ...]:
-    """What the model must hear before anything else: its world is not as it left it."""
-    undone = [item for item in state.run.done if item.state == "done"]
-    if not undone:
-        return ()
-    return (Text(text=TOLD.format(names="; ".join(f"{item.tool}({item.arguments})" for item in undone))),)
+def undone_notice(state: State) -> tuple[Text, ...]:
+    """Notice that names every call that was undone, or was to be, since the model spoke last."""
+    new = [item for item in state.run.done if item.attempt or item.state == "done"]
+    groups = (("done", UNDONE), ("failed", NOT_UNDONE), ("in_doubt", MAYBE_UNDONE))
+    return tuple(
+        Text(text=words.format(names="; ".join(map(_named, found))))
+        for group, words in groups
+        if (found := [item for item in new if item.state == group and not item.reported])
+    )
+
+
+def undone_reported(state: State) -> State:
+    """The state after the model was told: the same is not said twice."""
+    done = tuple(
+        replace(item, reported=True) if item.attempt or item.state == "done" else item
+        for item in state.run.done
+    )
+    return replace(state, run=replace(state.run, done=done))
+
+
+def _named(item: Compensation) -> str:
+    failed = f" ({item.result.strip()})" if item.state == "failed" and item.result.strip() else ""
+    return f"{item.tool}({item.arguments}){failed}"
 
 
 def _with(whole: State, call_id: str, **changes: object) -> State:

@@ -30,6 +30,8 @@ class Compensation(Value):
     attempt: int = 0
     result: str = ""
     """What undoing it brought, or why it failed."""
+    reported: bool = False
+    """Whether the model was told what became of it."""
 
 
 class CompensationStarted(Quiet, tag="compensation_started"):

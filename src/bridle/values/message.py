@@ -8,12 +8,18 @@ parent and its time.  Nothing here can be changed; a transcript only grows.
 from enum import StrEnum
 from typing import Literal
 
+from msgspec.structs import replace
+
 from .model import Origin
 from .parts import Media, Part, Text, ToolCall, ToolResult
 from .usage import Usage
 from .value import Value
 
 Role = Literal["user", "assistant", "tool", "system"]
+Provenance = Literal["", "person", "model", "tool", "harness", "summary", "import"]
+"""Who a message comes from.  `harness` is a notice of ours in the user's role, `summary` stands for turns
+that are no longer sent, `import` is part of a conversation held elsewhere; empty where it is unknown.  It is
+for readers of a log: no wire carries it."""
 
 
 class Stop(StrEnum):
@@ -64,10 +70,15 @@ class Message(Value):
     stop: Stop | None = None
     reply_id: str = ""
     """The provider's id of this answer, when it is one: what a provider that keeps answers knows it by."""
+    provenance: Provenance = ""
+    added: tuple[int, ...] = ()
+    """Parts that the harness put beside a person's words (what was looked up, facts), by their place."""
 
     @property
     def text(self) -> str:
-        return "".join(part.text for part in self.parts if isinstance(part, Text))
+        """The words of whoever the message comes from, without what was put beside them."""
+        parts = (part for at, part in enumerate(self.parts) if at not in self.added)
+        return "".join(part.text for part in parts if isinstance(part, Text))
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -84,17 +95,7 @@ class Transcript(Value):
     def adding(self, message: Message) -> "Transcript":
         """The transcript with one message more, which gets the next id and its parent here."""
         count = len(self.messages)
-        placed = Message(
-            role=message.role,
-            parts=message.parts,
-            id=f"m{count + 1}",
-            parent=f"m{count}" if count else "",
-            at=message.at,
-            origin=message.origin,
-            usage=message.usage,
-            stop=message.stop,
-            reply_id=message.reply_id,
-        )
+        placed = replace(message, id=f"m{count + 1}", parent=f"m{count}" if count else "")
         return Transcript(messages=(*self.messages, placed))
 
 
