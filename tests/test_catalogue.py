@@ -3,6 +3,7 @@
 from decimal import Decimal
 
 import pytest
+from msgspec.structs import replace
 
 from bridle.providers._tables import NEUTRAL
 from bridle.providers.catalogue import authorise, find, key, known, preferred
@@ -34,6 +35,7 @@ def test_a_vendor_and_a_model():
     assert model.abilities == Abilities(
         context_tokens=1_000_000,
         output_tokens=128_000,
+        output_limited=True,
         thinking=("adaptive", "between_tools"),
         efforts=("low", "medium", "high", "xhigh", "max"),
         bound_thinking=True,
@@ -166,7 +168,8 @@ def test_a_dated_id_is_the_same_model_and_keeps_its_date():
 def test_a_new_model_is_treated_like_the_newest_and_has_no_price(name):
     model = find(f"anthropic:{name}", environ={})
     assert model.id == name
-    assert model.abilities == find("anthropic:claude-fable-5-2", environ={}).abilities
+    newest = find("anthropic:claude-fable-5-2", environ={}).abilities
+    assert model.abilities == replace(newest, output_limited=False)
     assert model.price is None
 
 

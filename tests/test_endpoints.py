@@ -298,8 +298,9 @@ def test_other_clouds_spell_and_charge_otherwise(string, price):
 @pytest.mark.parametrize("string", ["bedrock:amazon.nova-pro-v1:0", "azure:our-deployment@http://h"])
 def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
     model = find(string, environ={})
-    # Which files can be sent is a matter of the wire, whoever made the model.
-    there = replace(NEUTRAL, document_types=model.abilities.document_types)
+    # Which files and how many stop words can be sent is a matter of the wire, whoever made the model.
+    of_wire = ("document_types", "stop_sequences_max")
+    there = replace(NEUTRAL, **{name: getattr(model.abilities, name) for name in of_wire})
     assert (model.abilities, model.price) == (there, None)
 
 

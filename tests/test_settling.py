@@ -43,8 +43,8 @@ def settings(abilities=None, **more):
             {"efforts": ("low",)},
             {"thinking": Thinking(effort="max")},
             ToolChoice(),
-            {"thinking": None},
-            "'max'",
+            {"thinking": Thinking(effort="low")},
+            "effort 'max' became 'low'",
         ),
         (
             {"efforts": ("low",)},
@@ -116,4 +116,4 @@ def test_what_is_settled_stays_settled():
     assert replace(again, notes=()) == replace(first, notes=())
     assert again.notes == ()
     assert len(first.notes) == 4
-    assert len(RULES) == 11
+    assert len(RULES) == 14

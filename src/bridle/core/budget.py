@@ -16,6 +16,7 @@ from ..values.usage import MILLION, Rates, Reservation, Usage
 from .limits import Scope, scopes, tool_calls_left
 from .marking import long_marks
 from .saying import parts_tokens
+from .settling import output_tokens_wanted
 from .spent import Spent
 from .state import State
 
@@ -55,7 +56,7 @@ def room(state: State) -> int:
     usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     window = settings.window_tokens
     beside = max(window - state.prompt_tokens + state.slack_tokens, int(window * REPLY_SHARE_LEAST))
-    rooms = [min(beside, settings.max_tokens or (limit if run.more_room else usual))]
+    rooms = [min(beside, output_tokens_wanted(settings) or (limit if run.more_room else usual))]
     for _, limits, spent, _ in scopes(state):
         if limits.tokens is not None:
             rooms.append(limits.tokens - spent.usage.total - state.prompt_tokens)

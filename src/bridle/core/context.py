@@ -22,9 +22,6 @@ from .naming import cache_key
 from .settling import settle
 from .state import State
 
-ALLOWANCE_LEAST = 1_024
-"""No provider takes a smaller allowance for thinking."""
-
 
 def assemble(
     state: State, choice: ToolChoice | None = None, output_tokens_max: int | None = None
@@ -45,7 +42,7 @@ def assemble(
         tool_choice=wish.choice,
         max_tokens=most,
         output=settings.output if settings.output and settings.output.mode == "native" else None,
-        thinking=_within(wish.thinking, most),
+        thinking=_within(wish.thinking, most, settings.model),
         sampling=wish.sampling,
         marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))),
         cache_key=cache_key(settings, state.run.tenant, state.session),
@@ -54,7 +51,8 @@ def assemble(
         chained_to=_chained_to(state),
         extras=settings.extras,
     )
-    return request, (*(wish.notes if state.run.spent.steps == 0 else ()), *wish.step_notes)
+    notes = (*wish.notes, *_note_allowance(wish.thinking, request.thinking))
+    return request, (*(note for note in notes if note not in state.run.noted), *wish.step_notes)
 
 
 def _is_unproven(state: State) -> bool:
@@ -126,12 +124,21 @@ def _output_tool(output: OutputSpec | None) -> tuple[ToolSpec, ...]:
     return (ToolSpec(name=output.name, description=description, parameters=output.parameters),)
 
 
-def _within(thinking: Thinking | None, most: int) -> Thinking | None:
+def _within(thinking: Thinking | None, most: int, model: Model) -> Thinking | None:
     """Thinking that leaves room for an answer: providers refuse an allowance as large as the whole reply."""
     if thinking is None or thinking.budget_tokens is None or thinking.budget_tokens < most:
         return thinking
     allowance = most // 2
-    return replace(thinking, budget_tokens=allowance) if allowance >= ALLOWANCE_LEAST else None
+    enough = allowance >= model.abilities.allowance_least
+    return replace(thinking, budget_tokens=allowance) if enough else None
+
+
+def _note_allowance(wanted: Thinking | None, sent: Thinking | None) -> tuple[str, ...]:
+    if sent == wanted or wanted is None:
+        return ()
+    if sent is None:
+        return ("thinking was left out: the reply has no room for the smallest allowance",)
+    return ("the allowance for thinking became half of what the reply may have, which is less",)
 
 
 def _chained_to(state: State) -> str:
@@ -161,4 +168,4 @@ def _moved_before(state: State, message: Message) -> bool:
 def roomed(request: Request, output_tokens_max: int) -> Request:
     """The same request with no more room for the reply than this."""
     most = min(request.max_tokens or output_tokens_max, output_tokens_max)
-    return replace(request, max_tokens=most, thinking=_within(request.thinking, most))
+    return replace(request, max_tokens=most, thinking=_within(request.thinking, most, request.model))

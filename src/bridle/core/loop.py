@@ -186,6 +186,7 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         reply=None,
         said=said,
         forbidden=event.tool_choice.mode == "none",
+        noted=(*state.run.noted, *(note for note in event.notes if note not in state.run.noted)),
         prefix_moved=None,
         squeeze=replace(state.run.squeeze, asked="", seat=""),
         crowded=event.reserved.used if event.reserved else "",

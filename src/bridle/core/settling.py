@@ -96,6 +96,50 @@ def _allowance(wish: Wish, settings: Settings) -> Wish:
     return replace(wish, thinking=left if left != Thinking() else None).noted(note)
 
 
+def _allowance_size(wish: Wish, settings: Settings) -> Wish:
+    """An allowance that is out of the model's range becomes the nearest one that is in it."""
+    thinking, abilities = wish.thinking, settings.model.abilities
+    wanted = thinking.budget_tokens if thinking is not None else None
+    if thinking is None or wanted is None:
+        return wish
+    taken = max(wanted, abilities.allowance_least)
+    taken = taken if abilities.allowance_most is None else min(taken, abilities.allowance_most)
+    if taken == wanted:
+        return wish
+    limit = f"{settings.model.id} takes no {'less' if taken > wanted else 'more'}"
+    note = f"an allowance for thinking of {wanted:,} tokens became {taken:,}: {limit}"
+    return replace(wish, thinking=replace(thinking, budget_tokens=taken)).noted(note)
+
+
+def output_tokens_wanted(settings: Settings) -> int | None:
+    """The most output tokens that the settings ask for and the model gives; None when they do not say."""
+    wanted, abilities = settings.max_tokens, settings.model.abilities
+    return min(wanted, abilities.output_tokens) if wanted and abilities.output_limited else wanted
+
+
+def _max_tokens(wish: Wish, settings: Settings) -> Wish:
+    wanted, taken = settings.max_tokens, output_tokens_wanted(settings)
+    if wanted is None or taken == wanted:
+        return wish
+    return wish.noted(f"max_tokens {wanted:,} became {taken:,}: {settings.model.id} gives no more")
+
+
+def _stop_sequences(wish: Wish, settings: Settings) -> Wish:
+    abilities, words = settings.model.abilities, wish.sampling.stop_sequences
+    longest, most = abilities.stop_bytes_max, abilities.stop_sequences_max
+    short = tuple(word for word in words if longest is None or len(word.encode()) <= longest)
+    taken = short if most is None else short[:most]
+    if taken == words:
+        return wish
+    left = ", ".join(repr(word) for word in words if word not in taken)
+    limits = [
+        *([f"no more than {most}" if most else "none"] if most is not None and len(words) > most else ()),
+        *([f"none longer than {longest} bytes"] if short != words else ()),
+    ]
+    note = f"stop sequences {left} left out: {settings.model.id} takes {' and '.join(limits)}"
+    return replace(wish, sampling=replace(wish.sampling, stop_sequences=taken)).noted(note)
+
+
 def _thinking_mode(wish: Wish, settings: Settings) -> Wish:
     thinking, modes = wish.thinking, settings.model.abilities.thinking
     if thinking is None or not thinking.mode or thinking.mode in modes:
@@ -154,9 +198,14 @@ def _effort(wish: Wish, settings: Settings) -> Wish:
     if thinking is None or not thinking.effort:
         return wish
     if not abilities.takes_effort(thinking.effort):
-        can = f"it takes {', '.join(abilities.efforts)}" if abilities.efforts else "it takes none"
-        note = f"effort {thinking.effort!r} was left out: of {settings.model.id}, {can}"
-    elif settings.tools and not abilities.effort_with_tools:
+        can = f"takes {', '.join(abilities.efforts)}" if abilities.efforts else "takes none"
+        nearest = abilities.nearest_effort(thinking.effort)
+        done = f"became {nearest!r}" if nearest else "was left out"
+        near = wish.noted(f"effort {thinking.effort!r} {done}: {settings.model.id} {can}")
+        left = replace(thinking, effort=nearest)
+        near = replace(near, thinking=left if left != Thinking() else None)
+        return _effort(near, settings) if nearest else near
+    if settings.tools and not abilities.effort_with_tools:
         note = f"effort {thinking.effort!r} was left out: {settings.model.id} takes none beside tools here"
     else:
         return wish
@@ -191,10 +240,13 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
         "off until the calls are dealt with",
         _unproven,
     ),
-    ("an effort the model does not take, or not beside tools", "left out", _effort),
+    ("an allowance for thinking that is too small or too large", "the nearest", _allowance_size),
+    ("an effort the model does not take", "the nearest; left out where it takes none beside tools", _effort),
     ("an effort beyond what the thinking mode takes", "the most it takes", _mode_effort),
     ("a display in a thinking mode that shows nothing", "left out", _unshown),
     ("sampling settings the model does not take", "left out", _sampling),
+    ("more output tokens than the model gives", "as many as it gives", _max_tokens),
+    ("more or longer stop sequences than the model takes", "the first ones that fit", _stop_sequences),
     ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
     ("a tool choice without tools", "left out", _no_tools),
     ("a forced tool on a model that cannot be forced", "`auto`", _unforced),

@@ -92,6 +92,8 @@ class Run(Value):
     """Failures of the current step that were to be mended by another request."""
     reasoning: Literal["", "refused", "left out"] = ""
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
+    noted: tuple[str, ...] = ()
+    """What was changed in this run's requests to make them acceptable, each recorded once."""
     squeeze: Squeeze = Squeeze()
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""

@@ -28,8 +28,7 @@ class Dialect(Value):
     no_calls: str = ""
     """JSON laid over the body when no tool may be called, for models that have a switch for it.
 
-    The wire has none.  Without a switch of the model's own the tools are withheld, which is certain
-    and costs the cached prompt; with one they stay where they are."""
+    The wire has none.  Without a switch of the model's own, a call is answered without being run."""
     sealed_by: str = (
         r"(?<![\w-])(?!(?:global|us|us-gov|eu|apac|jp|au|ca)\.)[A-Za-z][\w-]*\..+$"
         r"|^[^.]+$"

@@ -5,13 +5,12 @@ more.  For such a conversation each tool that was called is declared by a stand-
 cannot be used.  Reading knows stand-ins and passes them over: nobody asked for them.
 
 There is no word for "call nothing".  Where the model has a switch of its own for that it is used.
-Otherwise the tools are withheld, because what a model is not told of it cannot call, unless earlier turns
-hold them: calls without their tools are refused, and so is reasoning that was signed in their presence.
-There they stay, and the wish is lost on the model.
+Otherwise the tools stay declared, so that the cached prompt stays and signed reasoning stays valid; the
+model may call one, and the call is answered without being run.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -19,7 +18,6 @@ from msgspec.structs import replace
 from ..values.errors import BadTool
 from ..values.request import Mark, Request, ToolChoice, ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block
-from ._bedrock_converse_dialect import Dialect
 from ._json import dumps, is_object, raw
 from ._names import SHORT
 from ._tool_schema import goes_out_as_it_is, sendable
@@ -35,26 +33,15 @@ def cache_point(ttl: str) -> Block:
     return {CACHE_POINT: {"type": "default"} if ttl == "5m" else {"type": "default", "ttl": ttl}}
 
 
-class Past(NamedTuple):
-    """What of a conversation concerns its tools."""
-
-    called: tuple[str, ...] = ()
-    """The names of the tools that were called before, in order."""
-    thought: bool = False
-    """Whether reasoning goes back with it."""
-
-
-def tool_config(request: Request, tools: bytes, past: Past, dialect: Dialect) -> Block | None:
+def tool_config(request: Request, tools: bytes, called: Sequence[str]) -> Block | None:
     """Everything the request says about tools; None when that is nothing.
 
-    `tools` is the list as `tools_list` writes it.
+    `tools` is the list as `tools_list` writes it; `called` names the tools that were called before.
     """
     choice = request.tool_choice
     if not request.tools:
-        stand_ins = [_stand_in(name) for name in past.called]
+        stand_ins = [_stand_in(name) for name in called]
         return {"tools": stand_ins} if stand_ins else None
-    if choice.mode == "none" and not (dialect.no_calls or past.called or past.thought):
-        return None
     config: Block = {"tools": Raw(tools)}
     if choice.mode == "any":
         config["toolChoice"] = {"any": {}}

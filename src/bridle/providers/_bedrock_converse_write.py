@@ -30,7 +30,7 @@ from ..values.request import ToolSpec
 from ._bedrock_converse_blocks import CACHE_POINT, Block, block_of, kind_of
 from ._bedrock_converse_dialect import FAMILY, dialect_of
 from ._bedrock_converse_media import NAME_LENGTH_MAX, left_out, legal_name, renamed
-from ._bedrock_converse_tools import Past, tools_list
+from ._bedrock_converse_tools import tools_list
 from ._home import is_own
 from ._json import dumps
 from ._kept import CONTINUE, UNSEEN, KeptMessages, Turn
@@ -57,14 +57,14 @@ class KeptLine(KeptMessages):
         self._tools: tuple[object, bytes] | None = None
         super().__init__(self._new_writer)
 
-    def written_for(self, model: Model, messages: Sequence[Message]) -> Past:
-        """Write what is new, and say what of it concerns the tools."""
+    def written_for(self, model: Model, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Write what is new; returns the names of the tools that were called, in order."""
         if (model.id, model.abilities.prefill) != (self._model_id, self._prefill):
             self._model_id, self._prefill = model.id, model.abilities.prefill
             self._restart()
         self.on(model.endpoint)
         self.writes(messages)
-        return Past(tuple(self._writer_in_use.called), self._writer_in_use.thought)
+        return tuple(self._writer_in_use.called)
 
     def tools(self, specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
         """The list of tools, written again only when it has changed."""
@@ -94,8 +94,6 @@ class MessageWriter:
         """Calls that wait for their result, in order, with the ids they went out under."""
         self._begun = False
         self.called: dict[str, None] = {}
-        self.thought = False
-        """Whether any reasoning goes back, which may be bound to the tools that were there."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         write = self._model_turns if message.role == "assistant" else self._turns
@@ -117,7 +115,6 @@ class MessageWriter:
                 written.append(_encoded(block))
         while written and written[-1].kind == "reasoningContent":
             written.pop()
-        self.thought = self.thought or any(block.kind == "reasoningContent" for block in written)
         if not written:
             self._open = before
             return ()

@@ -52,6 +52,7 @@ class EndpointRow(Value):
     abilities: dict[str, object] = msgspec.field(default_factory=dict)
     prefixes: tuple[str, ...] = ("",)
     others: bool = False
+    efforts_refused: tuple[str, ...] = ()
     price_factor: Decimal = Decimal(1)
     list_price_prefixes: tuple[str, ...] = ()
     app: str = ""
@@ -99,13 +100,17 @@ class Tables(NamedTuple):
         if not row.models or row.others:
             return _at(row, Entry(NEUTRAL, None))
         line = self.lines[row.models[0]]
-        return _at(row, line.ids[line.newest])
+        newest = line.ids[line.newest]
+        # A newer model may give longer replies than any that is known.
+        return _at(row, newest._replace(abilities=replace(newest.abilities, output_limited=False)))
 
 
 def _at(row: EndpointRow, entry: Entry, prefix: str = "") -> Entry:
     """A model as it is at one endpoint, which may do more or less with it and charge another price."""
     stated = msgspec.convert(row.abilities, Abilities)
     abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
+    efforts = tuple(each for each in abilities.efforts if each not in row.efforts_refused)
+    abilities = replace(abilities, efforts=efforts)
     factor = Decimal(1) if prefix in row.list_price_prefixes else row.price_factor
     if entry.price is None or factor == 1:
         return Entry(abilities, entry.price)
@@ -194,6 +199,7 @@ def _line(table: Tree, where: str) -> Line:
 
 def _entry(row: Tree, where: str) -> Entry:
     facts = {name: value for name, value in row.items() if name not in _CARD}
+    facts.setdefault("output_limited", "output_tokens" in facts)
     tiers = tuple(_made(Rates, _complete(tier), f"{where}.prices") for tier in _list(row, "prices", where))
     factors = tuple(
         _made(Factor, each, f"{where}.price_factors") for each in _list(row, "price_factors", where)

@@ -45,6 +45,7 @@ from ._kept import DIGEST_BYTES
 from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._operators import placed
+from ._remarks import Carries, unsent_settings
 from ._shell import json_headers, kept_here
 from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
@@ -69,11 +70,11 @@ class BedrockConverseCodec:
         kept = kept_here(kept, KeptLine, self.keep)
         model = request.model
         messages = placed(request.messages, taken=model.abilities.system_messages)
-        past = kept.written_for(model, messages)
+        called = kept.written_for(model, messages)
         kept.head((request.system, system_ttls(request)), lambda: _head(request))
         tools = kept.tools(request.tools, tools_ttl(request))
         dialect = dialect_of(model.endpoint)
-        tail = _tail(request, tool_config(request, tools, past, dialect), dialect)
+        tail = _tail(request, tool_config(request, tools, called), dialect)
         body, digest = kept.body(messages, tail, _message_marks(request))
         return HttpRequest(
             path=_path(model.id, stream=request.stream),
@@ -83,7 +84,16 @@ class BedrockConverseCodec:
         )
 
     def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+        dialect = dialect_of(request.model.endpoint)
+        carries = Carries(
+            top_k=bool(dialect.top_k_at),
+            parallel=False,
+            no_calls=bool(dialect.no_calls),
+            mode=bool(dialect.mode_at),
+            budget=bool(dialect.budget_at),
+            effort=bool(dialect.effort_at),
+        )
+        return (*schema_remarks(request, SCHEMA, ANSWER_SCHEMA), *unsent_settings(request, carries))
 
     def reason_unfit(self, output: OutputSpec, model: Model) -> str:
         return reason_unfit(output, ANSWER_SCHEMA)

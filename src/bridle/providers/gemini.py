@@ -45,6 +45,7 @@ from ._gemini_write import DIALECT, MessageWriter, answered, continuation
 from ._home import fits
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
+from ._remarks import Carries, unsent_settings
 from ._shell import json_headers, kept_here
 from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
@@ -91,7 +92,10 @@ class GeminiCodec:
         )
 
     def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+        sent = request.thinking and _thinking(request.thinking, request.model.abilities)
+        budget, effort = "thinkingBudget" in (sent or {}), "thinkingLevel" in (sent or {})
+        carries = Carries(parallel=False, budget=budget, effort=effort)
+        return (*schema_remarks(request, SCHEMA, ANSWER_SCHEMA), *unsent_settings(request, carries))
 
     def reason_unfit(self, output: OutputSpec, model: Model) -> str:
         return reason_unfit(output, ANSWER_SCHEMA)

@@ -48,6 +48,7 @@ from ._openai_chat_read import read
 from ._openai_chat_speak import speak
 from ._openai_chat_write import MessageWriter
 from ._openai_prompts import BREAKPOINT, POINT, message_points
+from ._remarks import Carries, unsent_settings
 from ._shell import json_headers, kept_here
 from ._tool_schema import reason_unfit, restoring, schema_remarks
 
@@ -103,7 +104,15 @@ class OpenAIChatCodec:
         return HttpRequest(path=PATH, body=body, headers=json_headers(request), digest=digest)
 
     def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+        dialect = self._dialect(request.model.endpoint)
+        carries = Carries(
+            top_k=dialect.top_k,
+            parallel=dialect.parallel_switch,
+            mode=bool(dialect.mode_at),
+            budget=bool(dialect.budget_at),
+            effort=bool(dialect.effort_at),
+        )
+        return (*schema_remarks(request, SCHEMA, ANSWER_SCHEMA), *unsent_settings(request, carries))
 
     def reason_unfit(self, output: OutputSpec, model: Model) -> str:
         return reason_unfit(output, ANSWER_SCHEMA)

@@ -53,6 +53,7 @@ from ._openai_responses_points import marked_message
 from ._openai_responses_read import MODES, STATEFUL, SUMMARIES, read
 from ._openai_responses_speak import speak
 from ._openai_responses_write import KeptItems, Manner
+from ._remarks import Carries, unsent_settings
 from ._shell import json_headers, kept_here
 from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 from .schemas import is_strict_ready
@@ -142,7 +143,7 @@ class ResponsesCodec:
         return HttpRequest(path=path, body=body, headers=json_headers(request), digest=digest)
 
     def remarks(self, request: Request) -> tuple[str, ...]:
-        return schema_remarks(request, SCHEMA, ANSWER_SCHEMA)
+        return (*schema_remarks(request, SCHEMA, ANSWER_SCHEMA), *_remarks(request))
 
     def reason_unfit(self, output: OutputSpec, model: Model) -> str:
         return reason_unfit(output, ANSWER_SCHEMA)
@@ -164,6 +165,16 @@ class ResponsesCodec:
     def meaning(self, request: HttpRequest) -> object:
         """The body with everything removed that the provider does not tell apart."""
         return meaning(request)
+
+
+def _remarks(request: Request) -> tuple[str, ...]:
+    thinking, abilities = request.thinking, request.model.abilities
+    reasons = bool(abilities.thinking or abilities.efforts)
+    mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
+    raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
+    note = f"max_tokens {request.max_tokens} became {OUTPUT_TOKENS_MIN}: fewer are refused"
+    carries = Carries(stop_sequences=False, top_k=False, mode=mode, budget=False)
+    return (*unsent_settings(request, carries), *((note,) if raised else ()))
 
 
 def _head(request: Request, *, spoken: bool, follows: bool) -> bytes:

@@ -52,7 +52,7 @@ from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
 from ..values.message import Reply
 from ..values.record import GENESIS, seal
-from ..values.request import ToolChoice
+from ..values.request import Request, ToolChoice
 from ..values.usage import Usage
 from .approving import Approver
 from .asking import Exchange
@@ -109,6 +109,7 @@ class Driver:
         self._turnstile = asyncio.Lock()
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
+        self._remarked: set[tuple[str, ToolChoice]] = set()
         self.keeping = Keeping(store, lambda: self.state)
         self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
         known = {**self.keeping.tools, **self._recall.tools, **tools}
@@ -251,8 +252,7 @@ class Driver:
                 return
         await self._hands.ahead.discard()
         exchange = Exchange(line, request, self._kept[line.model.seat], stream=self._stream)
-        if effect.step == effect.attempt == 1:
-            notes = (*notes, *line.codec.remarks(request))
+        notes = (*notes, *self._remarks(line, request))
         await self.record(
             e.ModelAsked(
                 step=effect.step,
@@ -285,6 +285,14 @@ class Driver:
         else:
             passage.succeeded()
             await self._replied(reply, suspicion(request, reply.usage), aside)
+
+    def _remarks(self, line: Line, request: Request) -> tuple[str, ...]:
+        """What this wire cannot say of the request, where that was not noted in this run."""
+        asked = (line.model.seat, request.tool_choice)
+        if asked in self._remarked:
+            return ()
+        self._remarked.add(asked)
+        return tuple(note for note in line.codec.remarks(request) if note not in self.state.run.noted)
 
     async def _replied(self, reply: Reply, suspected: str, aside: str) -> None:
         usd, self._exchange = self._cost(reply.usage), None

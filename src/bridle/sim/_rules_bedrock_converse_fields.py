@@ -116,7 +116,17 @@ def _formats(request: Asked) -> Iterator[Fault]:
                 yield f"{place}.{kind}.format", wanted, f"satisfy enum value set: [{', '.join(formats)}]"
 
 
+STOPS_MAX = 2_500
+
+
 def _numbers(request: Asked) -> Iterator[Fault]:
+    stops = listed(inference(request, "stopSequences"))
+    if len(stops) > STOPS_MAX:
+        yield (
+            "inferenceConfig.stopSequences",
+            None,
+            f"have length less than or equal to {STOPS_MAX}",
+        )
     wanted = inference(request, "maxTokens")
     if isinstance(wanted, int) and wanted < 1:
         yield "inferenceConfig.maxTokens", wanted, "have value greater than or equal to 1"
@@ -270,6 +280,11 @@ FIELD_RULES = (
         says=_one("inferenceConfig.maxTokens", "have value greater than or equal to 1", "0"),
         also=(
             (asked(inferenceConfig={"temperature": 1, "topP": 0}), ""),
+            (asked(inferenceConfig={"stopSequences": ["x"] * STOPS_MAX}), ""),
+            (
+                asked(inferenceConfig={"stopSequences": ["x"] * (STOPS_MAX + 1)}),
+                _one("inferenceConfig.stopSequences", "have length less than or equal to 2500"),
+            ),
             (
                 asked(inferenceConfig={"temperature": 1.1}),
                 _one("inferenceConfig.temperature", "have value less than or equal to 1", "1.1"),

@@ -1,5 +1,7 @@
 """What the model behind the service objects to, in its maker's words after the service's sentence."""
 
+from msgspec.structs import replace
+
 from ..values.model import Abilities
 from ._rules_bedrock_converse_shape import (
     BUDGETS,
@@ -89,6 +91,13 @@ def _hot_thinking(request: Asked) -> Found | None:
 def _small_allowance(request: Asked) -> Found | None:
     wanted = thinking(request).get("budget_tokens")
     return {} if isinstance(wanted, int) and wanted < THINKING_TOKENS_MIN else None
+
+
+def _effort_level(request: Asked) -> Found | None:
+    wanted, abilities = mapping(field(request, "outputConfig")).get("effort"), request.abilities
+    if abilities is None or not isinstance(wanted, str) or not abilities.thinking:
+        return None
+    return None if abilities.takes_effort(wanted) else {"effort": wanted}
 
 
 def _no_room(request: Asked) -> Found | None:
@@ -231,6 +240,23 @@ MODEL_RULES = (
         evidence="F",
         passes=to(BUDGETS, asked(**_ALLOWED)),
         offends=to(BUDGETS, asked(**thinks(type="enabled", budget_tokens=1023))),
+    ),
+    rule(
+        "effort-level",
+        _effort_level,
+        MODEL_SAYS + "This model does not support effort level '{effort}'.",
+        evidence="K",
+        models="that think",
+        passes=asked(outputConfig={"effort": "max"}),
+        offends=asked(outputConfig={"effort": "minimal"}),
+        says=MODEL_SAYS + "This model does not support effort level 'minimal'.",
+        also=(
+            (to(replace(NEWEST, thinking=()), asked(outputConfig={"effort": "minimal"})), ""),
+            (
+                to(replace(NEWEST, efforts=()), asked(outputConfig={"effort": "low"})),
+                MODEL_SAYS + "This model does not support effort level 'low'.",
+            ),
+        ),
     ),
     rule(
         "thinking-room",

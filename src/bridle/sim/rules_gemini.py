@@ -131,6 +131,17 @@ def _no_budget(request: Asked) -> Found | None:
     return {} if thinking(request, "thinkingBudget") == 0 else None
 
 
+def _budget_range(request: Asked) -> Found | None:
+    abilities, wanted = request.abilities, thinking(request, "thinkingBudget")
+    if abilities is None or not abilities.allowance_mode or not isinstance(wanted, int) or wanted in (-1, 0):
+        return None
+    least, most = abilities.allowance_least, abilities.allowance_most
+    if least <= wanted and (most is None or wanted <= most):
+        return None
+    return {"wanted": wanted, "least": least, "most": most}
+
+
+_RANGED = replace(BUDGETS, allowance_least=128, allowance_most=32_768)
 _SWITCHABLE = replace(BUDGETS, thinking=("adaptive", "enabled", "disabled"))
 
 ENVELOPE_RULES = (
@@ -267,6 +278,39 @@ CONFIG_RULES = (
         passes=to(_SWITCHABLE, configured(thinkingConfig={"thinkingBudget": 0})),
         offends=to(BUDGETS, configured(thinkingConfig={"thinkingBudget": 0})),
         also=((configured(thinkingConfig={"thinkingBudget": 0}), ""),),
+    ),
+    rule(
+        "thinking-budget",
+        _budget_range,
+        "The thinking budget {wanted} is invalid. Please choose a value between {least} and {most}.",
+        evidence="K",
+        models="with a budget",
+        passes=to(_RANGED, configured(thinkingConfig={"thinkingBudget": 128})),
+        offends=to(_RANGED, configured(thinkingConfig={"thinkingBudget": 127})),
+        says="The thinking budget 127 is invalid. Please choose a value between 128 and 32768.",
+        also=(
+            (to(_RANGED, configured(thinkingConfig={"thinkingBudget": -1})), ""),
+            (to(_RANGED, configured(thinkingConfig={"thinkingBudget": 32_768})), ""),
+            (
+                to(_RANGED, configured(thinkingConfig={"thinkingBudget": 32_769})),
+                "The thinking budget 32769 is invalid. Please choose a value between 128 and 32768.",
+            ),
+            (
+                to(
+                    replace(_RANGED, thinking=("enabled", "disabled")),
+                    configured(thinkingConfig={"thinkingBudget": 0}),
+                ),
+                "",
+            ),
+            (to(replace(_RANGED, allowance_mode=""), configured(thinkingConfig={"thinkingBudget": 1})), ""),
+            (
+                to(
+                    replace(_RANGED, allowance_most=None),
+                    configured(thinkingConfig={"thinkingBudget": 99_999}),
+                ),
+                "",
+            ),
+        ),
     ),
 )
 

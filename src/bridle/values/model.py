@@ -14,6 +14,8 @@ Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
 """What an endpoint wants done with earlier reasoning when it is sent back."""
 StructuredOutput = Literal["native", "tool"]
+EFFORT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
+"""Words for how much a model thinks, from the least to the most."""
 ANY_EFFORT = "any"
 """Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
 Ttl = Literal["5m", "30m", "1h", "12h", "24h"]
@@ -29,10 +31,16 @@ class Abilities(Value):
     input_tokens: int = 0
     """The most tokens a prompt may have, where that is less than the window; 0 when it is not."""
     output_tokens: int = 8_192
+    output_limited: bool = False
+    """Whether more output tokens are known to be refused; set where the table states them for this model."""
     thinking: tuple[str, ...] = ()
     """Accepted thinking modes; empty when the model does not reason."""
     allowance_mode: str = ""
     """The thinking mode that takes an allowance of tokens, and has to have one; empty when none does."""
+    allowance_least: int = 1_024
+    """A smaller allowance for thinking is refused."""
+    allowance_most: int | None = None
+    """A larger one is refused; None when no limit is known."""
     efforts: tuple[str, ...] = ()
     """Accepted efforts; `ANY_EFFORT` stands for all that nobody wrote down."""
     mode_efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
@@ -50,6 +58,10 @@ class Abilities(Value):
     structured_output: StructuredOutput = "tool"
     sampling: bool = True
     """Whether temperature and its kin are accepted."""
+    stop_sequences_max: int | None = None
+    """How many stop words a request may have; 0 for none at all, None when no limit is known."""
+    stop_bytes_max: int | None = None
+    """How long one of them may be; None when no limit is known."""
     image_bytes_max: int = 0
     """The largest picture a request may carry; 0 when no limit is known."""
     images: bool = True
@@ -104,6 +116,18 @@ class Abilities(Value):
 
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts
+
+    def nearest_effort(self, effort: str) -> str:
+        """The accepted effort closest to this one, the greater of two; empty when there is none.
+
+        Asked to think, a model is not told to think nothing.
+        """
+        if effort not in EFFORT_ORDER:
+            return ""
+        wanted = EFFORT_ORDER.index(effort)
+        ranks = [EFFORT_ORDER.index(each) for each in self.efforts if each in EFFORT_ORDER[1:]]
+        best = min(ranks, key=lambda rank: (abs(rank - wanted), -rank), default=None)
+        return "" if best is None else EFFORT_ORDER[best]
 
 
 class Endpoint(Value):
