@@ -1,9 +1,9 @@
 """Replies as Gemini gives them, whole or in pieces: the other end of the decoder.
 
 The stream has the shape of recorded ones: events without names and with CRLF, words in pieces of a few,
-thoughts by the paragraph, calls whole, counts as totals so far, and the reason for the stop with the
-last piece.  A signed part is never cut.  An id that a reply does not have is made from its content, so
-the same reply is always told in the same bytes.
+thoughts by the paragraph, calls whole, counts as totals so far.  The last event has the reason for the stop
+and an empty text, signed where the reply is.  A signed part is never cut.  An id that a reply does not
+have is made from its content, so the same reply is always told in the same bytes.
 """
 
 import re
@@ -21,6 +21,7 @@ from ._json import dumps, loads, mended
 
 _PIECES = re.compile(r"(?:\s*\S+){1,8}\s*|\s+")
 """Some forty letters, the middle of what recorded streams show for pieces of text."""
+_EMPTY = {"text": ""}
 _PARAGRAPHS = re.compile(r".+?(?:\n{2,}|\Z)", re.DOTALL)
 
 
@@ -35,11 +36,18 @@ def speak(reply: Reply, *, stream: bool) -> HttpReply:
             status=200, headers=(("content-type", "application/json; charset=UTF-8"),), frames=(dumps(body),)
         )
     pieces = [piece for part in reply.parts for piece in _in_pieces(part)]
+    closing = [pieces.pop() if _is_signed_end(reply) else _EMPTY] if pieces else []
     frames = [_event({**_response(reply, [piece], {}), **frame, **_so_far(reply)}) for piece in pieces]
-    last = {**_response(reply, [], end), "usageMetadata": wire_usage(reply.usage), **frame}
+    last = {**_response(reply, closing, end), "usageMetadata": wire_usage(reply.usage), **frame}
     return HttpReply(
         status=200, headers=(("content-type", "text/event-stream"),), frames=(*frames, _event(last))
     )
+
+
+def _is_signed_end(reply: Reply) -> bool:
+    """Whether the reply ends with a signature that no words carry."""
+    last = reply.parts[-1]
+    return isinstance(last, Text) and not last.text and last.native is not None
 
 
 def _response(reply: Reply, blocks: list[Any], end: Block) -> Block:

@@ -61,6 +61,8 @@ def _unsaid_json(request: Asked) -> Found | None:
     return {} if wanted and "json" not in str(messages(request)).lower() else None
 
 
+TYPES = ("function", "custom")
+_PATCH = {"type": "custom", "custom": {"name": "patch"}}
 _BARE = (
     (
         asked(tools=[tool(parameters=None, strict=True)]),
@@ -71,6 +73,34 @@ _BARE = (
 TOOL_RULES = (
     *offered(SHAPES, tool, "an array of objects", "S"),
     SHAPES.some("tools", [tool()], Row(evidence="S")),
+    SHAPES.required(
+        "tools[].type",
+        asked(tools=[tool()]),
+        Row(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
+        refuses=asked(tools=[tool(), {"name": "look", "input_schema": {"type": "object"}}]),
+    ),
+    SHAPES.one_of(
+        "tools[].type",
+        TYPES,
+        asked(tools=[tool(), _PATCH]),
+        asked(tools=[tool(), {"type": "web_search", "name": "look"}]),
+        Row(
+            id="tool-type",
+            evidence="S",
+            says="Invalid value: 'web_search'. Supported values are: 'function' and 'custom'.",
+        ),
+    ),
+    SHAPES.required(
+        "tools[].custom",
+        asked(tools=[_PATCH]),
+        Row(
+            id="tool-custom-required",
+            only=lambda item: item.get("type") == "custom",
+            evidence="F",
+            says="Missing required parameter: 'tools[0].custom'.",
+        ),
+        refuses=asked(tools=[{"type": "custom", "name": "patch"}]),
+    ),
     SHAPES.required(
         "tools[].function",
         asked(tools=[tool()]),

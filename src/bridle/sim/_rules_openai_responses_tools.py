@@ -16,11 +16,18 @@ from ._rules_reading import (
 )
 from ._rules_shapes import (
     Row,
+    listing,
 )
 from .rules import Asked, Found
 
 NAMED = ("function", "custom")
 """Kinds of tools somebody defined themselves and gave a name."""
+TYPES = (
+    "function", "custom", "namespace", "tool_search", "mcp", "shell", "local_shell", "apply_patch",
+    "computer", "computer_use_preview", "web_search", "web_search_2025_08_26", "web_search_preview",
+    "web_search_preview_2025_03_11", "file_search", "code_interpreter", "image_generation",
+    "programmatic_tool_calling",
+)  # fmt: skip
 
 
 def _is_named(tool_: Block) -> bool:
@@ -98,6 +105,17 @@ TOOL_RULES = (
         asked(tools=[tool()]),
         Row(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
         refuses=asked(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
+    ),
+    SHAPES.one_of(
+        "tools[].type",
+        TYPES,
+        asked(tools=[tool(), {"type": "web_search"}, {"type": "custom", "name": "patch"}]),
+        asked(tools=[tool(), {"type": "web_search_20250305", "name": "web_search"}]),
+        Row(
+            id="tool-type",
+            evidence="S",
+            says=f"Invalid value: 'web_search_20250305'. Supported values are: {listing(TYPES)}.",
+        ),
     ),
     SHAPES.required(
         "tools[].name",

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ._rules_anthropic_compaction import COMPACTION_RULES
 from ._rules_anthropic_demand import DEMAND_RULES
 from ._rules_anthropic_fields import FIELD_RULES, PREVIEW_RULES
+from ._rules_anthropic_foreign import FOREIGN_RULES
 from ._rules_anthropic_formats import FORMAT_RULES
 from ._rules_anthropic_marks import MARK_RULES
 from ._rules_anthropic_messages import MESSAGE_RULES
@@ -188,6 +189,7 @@ RULES = (
     *SENSE_RULES,
     *DEMAND_RULES,
     *COMPACTION_RULES,
+    *FOREIGN_RULES,
     *TOOL_RULES,
     *FORMAT_RULES,
     *SYSTEM_RULES,

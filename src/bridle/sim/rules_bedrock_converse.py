@@ -10,6 +10,7 @@ What a model can do is never decided by its name: its abilities in the model tab
 from msgspec.structs import replace
 
 from ._rules_bedrock_converse_fields import FIELD_RULES
+from ._rules_bedrock_converse_foreign import FOREIGN_RULES
 from ._rules_bedrock_converse_formats import FORMAT_RULES
 from ._rules_bedrock_converse_media import MEDIA_RULES
 from ._rules_bedrock_converse_messages import MESSAGE_RULES
@@ -107,6 +108,7 @@ SENSE_RULES = (
 RULES = (
     *ENVELOPE_RULES,
     *TYPE_RULES,
+    *FOREIGN_RULES,
     *FIELD_RULES,
     *MESSAGE_RULES,
     *MEDIA_RULES,

@@ -7,6 +7,8 @@ checked since the user last spoke.  Words that are no signature but stand for on
 come from elsewhere, are taken.  Only models that think at levels check any of this.
 """
 
+from base64 import b64encode
+
 import msgspec
 from msgspec.structs import replace
 
@@ -41,6 +43,8 @@ ANYTHING = ""
 ALPHABET = str.maketrans("-_", "+/")
 """Bytes come back in either alphabet, with or without their padding: clients write them as they like."""
 STAND_INS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+STAND_IN_BYTES = tuple(b64encode(words.encode()).decode().rstrip("=") for words in STAND_INS)
+"""The same from clients that hold a signature as bytes, without padding."""
 
 
 def sealed(request: Asked, reply: Reply) -> Reply:
@@ -87,9 +91,11 @@ def _trace(part: Block) -> str:
 def _checked(part: Block) -> str:
     """The signature on a part, unless it is none and stands for one."""
     blob = member(part, SIGNATURE)
-    if not isinstance(blob, str) or not blob or (blob in STAND_INS and member(part, "functionCall")):
+    if not isinstance(blob, str) or not blob:
         return ""
     spelled = blob.translate(ALPHABET).rstrip("=")
+    if (blob in STAND_INS or spelled in STAND_IN_BYTES) and member(part, "functionCall"):
+        return ""
     return spelled + "=" * (-len(spelled) % 4)
 
 
@@ -159,6 +165,13 @@ RULES: tuple[Rule, ...] = (
             (to(BUDGETS, _talk({**_SIGNED, SIGNATURE: "c2ln"})), ""),
             (_talk({**_SIGNED, SIGNATURE: _respelled(_SIGNED[SIGNATURE])}), ""),
             (_talk({**_SIGNED, SIGNATURE: "c2lnbg"}), "Corrupted thought signature."),
+            (_talk({**_SIGNED, SIGNATURE: STAND_INS[0]}), ""),
+            (_talk({**_SIGNED, SIGNATURE: b64encode(STAND_INS[0].encode()).decode()}), ""),
+            (_talk({**_SIGNED, SIGNATURE: STAND_IN_BYTES[1]}), ""),
+            (
+                asked(contents=[user("Look"), model({"text": "So.", SIGNATURE: STAND_INS[0]}), user("Bye")]),
+                "Corrupted thought signature.",
+            ),
         ),
     ),
     rule(

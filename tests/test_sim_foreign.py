@@ -1,0 +1,212 @@
+"""The simulator as other programs meet it: shapes of other wires, ends of streams, lists, ids."""
+
+import asyncio
+import json
+from base64 import b64encode
+
+import pytest
+
+from bridle.ports.transport import Outgoing, Timeline
+from bridle.sim.simulator import Simulator
+
+HEADERS = {
+    "anthropic": (("anthropic-version", "2023-06-01"), ("x-api-key", "sim")),
+    "openai": (("authorization", "Bearer sim"),),
+    "gemini": (("x-goog-api-key", "sim"),),
+    "bedrock": (("authorization", "Bearer sim"),),
+}
+CLAUDE, GPT, CHAT_GPT, GEMINI = "claude-sonnet-5", "gpt-5.6-sol", "gpt-5.5", "gemini-3.5-flash"
+CHAT_TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
+CLAUDE_TOOL = {"name": "look", "input_schema": {"type": "object", "properties": {}}}
+FLAT_TOOL = {"type": "function", "name": "look", "parameters": {"type": "object", "properties": {}}}
+
+
+def send(
+    vendor: str,
+    path: str,
+    body: object = None,
+    *,
+    method: str = "POST",
+    simulator: Simulator | None = None,
+) -> Timeline:
+    asked = Outgoing(
+        method=method,
+        url=path,
+        headers=(*HEADERS[vendor], ("content-type", "application/json")),
+        body=b"" if body is None else json.dumps(body).encode(),
+    )
+    return asyncio.run((simulator or Simulator()).answer(asked))
+
+
+def read(timeline: Timeline) -> dict[str, object]:
+    return json.loads(timeline.body)
+
+
+def claude(**changes: object) -> dict[str, object]:
+    return {
+        "model": CLAUDE,
+        "max_tokens": 100,
+        "messages": [{"role": "user", "content": "Hello"}],
+        **changes,
+    }
+
+
+def message_of(timeline: Timeline) -> str:
+    error = read(timeline).get("error", read(timeline))
+    return error["message"]
+
+
+def gemini_events(body: dict[str, object], model: str = GEMINI) -> list[dict[str, object]]:
+    timeline = send("gemini", f"/v1beta/models/{model}:streamGenerateContent?alt=sse", body)
+    lines = timeline.body.decode().splitlines()
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: ")]
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("vendor", "path", "body", "says"),
+    [
+        (
+            "anthropic",
+            "/v1/messages",
+            claude(tools=[CHAT_TOOL]),
+            "tools.0: Input tag 'function' found using 'type' does not match any of the expected tags: ",
+        ),
+        (
+            "anthropic",
+            "/v1/messages",
+            claude(
+                tools=[CLAUDE_TOOL],
+                messages=[
+                    {"role": "user", "content": "Look"},
+                    {
+                        "role": "assistant",
+                        "content": [{"type": "tool_use", "id": "a", "name": "look", "input": "{}"}],
+                    },
+                    {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a"}]},
+                ],
+            ),
+            "messages.1.content.0.tool_use.input: Input should be a valid dictionary",
+        ),
+        (
+            "openai",
+            "/v1/chat/completions",
+            {"model": CHAT_GPT, "messages": [{"role": "user", "content": "Hi"}], "tools": [CLAUDE_TOOL]},
+            "Missing required parameter: 'tools[0].type'.",
+        ),
+        (
+            "openai",
+            "/v1/chat/completions",
+            {"model": CHAT_GPT, "messages": [{"role": "user", "content": "Hi"}], "tools": [FLAT_TOOL]},
+            "Missing required parameter: 'tools[0].function'.",
+        ),
+        (
+            "openai",
+            "/v1/chat/completions",
+            {
+                "model": CHAT_GPT,
+                "messages": [{"role": "user", "content": "Hi"}],
+                "tools": [{"type": "web_search_20250305", "name": "web_search"}],
+            },
+            "Invalid value: 'web_search_20250305'. Supported values are: 'function' and 'custom'.",
+        ),
+        (
+            "openai",
+            "/v1/responses",
+            {"model": GPT, "input": "Hi", "tools": [CHAT_TOOL]},
+            "Missing required parameter: 'tools[0].name'.",
+        ),
+        (
+            "openai",
+            "/v1/responses",
+            {"model": GPT, "input": "Hi", "tools": [{"type": "bash_20250124", "name": "bash"}]},
+            "Invalid value: 'bash_20250124'. Supported values are: ",
+        ),
+        (
+            "openai",
+            "/v1/responses",
+            {
+                "model": GPT,
+                "input": [
+                    {"role": "user", "content": "Click"},
+                    {"type": "computer_call", "call_id": "call_1", "actions": [{"type": "screenshot"}]},
+                    {"role": "user", "content": "Well?"},
+                ],
+                "tools": [{"type": "computer"}],
+            },
+            "No tool output found for computer call call_1.",
+        ),
+        (
+            "gemini",
+            f"/v1beta/models/{GEMINI}:generateContent",
+            {"contents": [{"role": "user", "parts": [{"text": "Hi"}]}], "tools": [CHAT_TOOL]},
+            "Invalid JSON payload received. Unknown name \"type\" at 'tools[0]': Cannot find field.",
+        ),
+        (
+            "gemini",
+            f"/v1beta/models/{GEMINI}:generateContent",
+            {
+                "contents": [
+                    {"role": "user", "parts": [{"text": "Hi"}]},
+                    {
+                        "role": "model",
+                        "parts": [
+                            {"functionCall": {"name": "look", "args": "{}"}, "thoughtSignature": "c2ln"}
+                        ],
+                    },
+                    {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {}}}]},
+                ],
+            },
+            "Invalid value at 'contents[1].parts[0].function_call.args'",
+        ),
+        (
+            "bedrock",
+            "/model/anthropic.claude-sonnet-5/converse",
+            {
+                "messages": [{"role": "user", "content": [{"text": "Hi"}]}],
+                "toolConfig": {"tools": [CLAUDE_TOOL]},
+            },
+            "Tool object at toolConfig.tools.0 must set one of the following keys: ",
+        ),
+    ],
+)
+def test_shapes_of_other_wires_are_refused_in_the_familys_own_words(vendor, path, body, says):
+    timeline = send(vendor, path, body)
+    assert timeline.status == 400, timeline.body
+    assert message_of(timeline).startswith(says), message_of(timeline)
+
+
+@pytest.mark.parametrize("prompt", ["!say Hello there.", "!call look {}"])
+def test_streams_of_a_gemini_end_with_an_empty_text(prompt):
+    look = {"functionDeclarations": [{"name": "look"}]}
+    body = {"contents": [{"role": "user", "parts": [{"text": prompt}]}], "tools": [look]}
+    *_, last = gemini_events(body)
+    (candidate,) = last["candidates"]
+    assert candidate["finishReason"] == "STOP"
+    (part,) = candidate["content"]["parts"]
+    assert part["text"] == ""
+    assert ("thoughtSignature" in part) is ("call" not in prompt)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "skip_thought_signature_validator",
+        b64encode(b"skip_thought_signature_validator").decode(),
+        b64encode(b"context_engineering_is_the_way_to_go").decode().rstrip("="),
+    ],
+)
+def test_stand_ins_for_a_signature_are_taken(signature):
+    body = {
+        "contents": [
+            {"role": "user", "parts": [{"text": "Look"}]},
+            {
+                "role": "model",
+                "parts": [{"functionCall": {"name": "look", "args": {}}, "thoughtSignature": signature}],
+            },
+            {"role": "user", "parts": [{"functionResponse": {"name": "look", "response": {"a": 1}}}]},
+        ],
+        "tools": [{"functionDeclarations": [{"name": "look"}]}],
+    }
+    timeline = send("gemini", f"/v1beta/models/{GEMINI}:generateContent", body)
+    assert timeline.status == 200, timeline.body
