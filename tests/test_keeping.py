@@ -21,7 +21,7 @@ from bridle.testing import FakeClock, scripted
 from bridle.testing.codec_samples import PIXEL
 from bridle.testing.script import calls
 from bridle.values import event as e
-from bridle.values.errors import MisuseError, Unusable
+from bridle.values.errors import BadTool, MisuseError, Unusable
 from bridle.values.parts import Media, Text
 from bridle.values.whole import HANDLE_LENGTH
 from switch_servers import PROFILES, Server
@@ -298,26 +298,14 @@ def test_a_fork_reads_what_it_inherited_and_not_what_came_after():
     asyncio.run(main())
 
 
-def test_a_tool_of_the_agents_own_under_that_name_wins():
-    line, store = scripted(calls(("dump", {})), calls(("read_result", {"n": 1})), "ok"), MemoryStore()
-
+def test_a_tool_of_the_agents_own_under_that_name_is_refused():
     @tool(effect="read")
     async def read_result(n: int) -> str:
         """Mine."""
         return f"mine {n}"
 
-    async def main():
-        await agent(line, store, tools=(dump, read_result)).run("go", session="s")
-        first, second = await receipts(store)
-        assert "read_result" not in first.result.text
-        assert first.whole.hash in first.result.text
-        assert second.result.text == "mine 1"
-        assert not [event for event in await events(store) if isinstance(event, e.ToolsShown)]
-
-    asyncio.run(main())
-    assert {tuple(spec.name for spec in request.tools) for request in line.script.requests} == {
-        ("dump", "read_result")
-    }
+    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool of that name"):
+        agent(scripted("ok"), MemoryStore(), tools=(dump, read_result))
 
 
 def test_an_answers_type_of_that_name_wins_too():

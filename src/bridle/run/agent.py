@@ -29,12 +29,9 @@ from ..stores import open_store
 from ..tools.collect import collect
 from ..tools.output import OutputType
 from ..transports.deadlines import Deadlines
-from ..values.errors import MisuseError
 from ..values.event import Prompted
-from ..values.memory import NOTES_PREFIX
 from ..values.message import Prompt
 from ..values.policy import Policy
-from ..values.pooled import LINE
 from ..values.request import Extra, Sampling, ToolChoice
 from ..values.result import History, Result
 from ..values.settings import (
@@ -55,8 +52,8 @@ from .desk import Desk
 from .driver import Driver
 from .fallback import ModelLike, beginning, lineup_of
 from .gathering import Facts, Gatherer, Retrieval, Retrieve
-from .given import check_numbers, check_types, parts_of_prompt, readable, worded
-from .identity import new_session
+from .given import check_numbers, check_session, check_types, parts_of_prompt, readable, worded
+from .identity import is_generated, new_session
 from .inside import placed
 from .lineage import Branching
 from .notes import Notes
@@ -196,6 +193,7 @@ class Agent(Desk, Branching, Generic[T]):
         prompt: Prompt,
         session: str | None = None,
         *,
+        new: bool | None = None,
         budget: Budget | None = None,
         history: History | None = None,
         caller: str = "",
@@ -203,24 +201,27 @@ class Agent(Desk, Branching, Generic[T]):
     ) -> Result[T]:
         """One prompt to its end.  With the id of a session, the conversation goes on there.
 
+        A name of your own begins a session of that name when there is none; an id that was generated must
+        exist.  `new` says what has to be: True for a session that has not begun, False for one that has.
         A `history` held elsewhere becomes the beginning of a new session.  `caller` and `tenant` say
         on whose behalf, for the policy's rules and the log.
         """
-        prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
-        return await self._prompt(prompted, name, stream=self._long(), history=history)
+        prompted, (name, fresh) = self._prompted(prompt, budget, caller, tenant), self._named(session, new)
+        return await self._prompt(prompted, name, stream=self._long(), history=history, new=fresh)
 
     def run_sync(
         self,
         prompt: Prompt,
         session: str | None = None,
         *,
+        new: bool | None = None,
         budget: Budget | None = None,
         history: History | None = None,
         caller: str = "",
         tenant: str = "",
     ) -> Result[T]:
         return wait_for(
-            self.run(prompt, session, budget=budget, history=history, caller=caller, tenant=tenant)
+            self.run(prompt, session, new=new, budget=budget, history=history, caller=caller, tenant=tenant)
         )
 
     def stream(
@@ -228,6 +229,7 @@ class Agent(Desk, Branching, Generic[T]):
         prompt: Prompt,
         session: str | None = None,
         *,
+        new: bool | None = None,
         budget: Budget | None = None,
         deltas: bool = True,
         caller: str = "",
@@ -238,16 +240,18 @@ class Agent(Desk, Branching, Generic[T]):
         Without `deltas` the model is asked for whole replies and only events are shown.  Iterated over,
         the run ends with the loop; `.start()` lets it run on its own, for any number of viewers.
         """
-        prompted, name = self._prompted(prompt, budget, caller, tenant), self._session(session)
+        prompted, (name, fresh) = self._prompted(prompt, budget, caller, tenant), self._named(session, new)
+        streamed = deltas or self._long()
 
         async def start(viewers: Viewers) -> Result[T]:
-            return await self._prompt(prompted, name, stream=deltas or self._long(), viewers=viewers)
+            return await self._prompt(prompted, name, stream=streamed, viewers=viewers, new=fresh)
 
         return Stream(name, start, lambda: self._now(name))
 
     async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
         """Finish what was left unfinished, with a raised budget if one is given."""
         check_types(None, budget)
+        check_session(session)
         self._lineup.check_price(budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=self._long())
         return self._result(session, await conversation.resume(budget))
@@ -255,6 +259,7 @@ class Agent(Desk, Branching, Generic[T]):
     def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
         """`resume`, shown while it happens."""
         check_types(None, budget)
+        check_session(session)
         self._lineup.check_price(budget, self._pool, self._clock.now())
 
         async def start(viewers: Viewers) -> Result[T]:
@@ -271,10 +276,11 @@ class Agent(Desk, Branching, Generic[T]):
         stream: bool,
         viewers: Viewers | None = None,
         history: History | None = None,
+        new: bool | None = None,
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=stream, viewers=viewers)
-        return self._result(session, await conversation.prompt(prompted, history))
+        return self._result(session, await conversation.prompt(prompted, history, new=new))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
         check_types(None, budget)
@@ -357,18 +363,12 @@ class Agent(Desk, Branching, Generic[T]):
                 return sound(said) or type(error).__name__
         return ""
 
-    def _session(self, session: str | None) -> str:
+    def _named(self, session: str | None, new: bool | None) -> tuple[str, bool | None]:  # noqa: FBT001
+        """The session's id, and whether it must be new (True), must exist (False) or may be either."""
         if session is None:
-            return new_session(self._clock.now())
-        if not session.strip():
-            raise MisuseError("the session id is empty; leave it out to start a new session")
-        if session.startswith(LINE):
-            raise MisuseError(f"the names of budgets begin with {LINE}; call the session something else")
-        if session.startswith(NOTES_PREFIX):
-            raise MisuseError(
-                f"{session!r} is where a tenant's notes are kept; give the session another name"
-            )
-        return session
+            return new_session(self._clock.now()), True
+        check_session(session)
+        return session, False if new is None and is_generated(session) else new
 
     def _long(self) -> bool:
         return (self._settings.max_tokens or 0) > OUTPUT_TOKENS_WITHOUT_STREAM_MAX

@@ -4,8 +4,10 @@ A run that waits has ended; what it waits for is in the log.  So an answer needs
 process: whoever can open the store can give it, and the next `resume` goes on from there.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from hashlib import sha256
+
+import msgspec
 
 from ..core.opencall import OpenCall
 from ..core.state import State
@@ -44,6 +46,16 @@ def question_about(session: str, item: OpenCall) -> PendingApproval | None:
 def approval_id(session: str, binding: str) -> str:
     """Two sessions may ask the very same thing; an id must mean one of them."""
     return sha256(f"{session}:{binding}".encode()).hexdigest()[:ID_LENGTH]
+
+
+def arguments_text(given: Mapping[str, object] | str | None) -> str | None:
+    """Arguments that a person wrote, as JSON text; raises `MisuseError` for what JSON cannot hold."""
+    if given is None or isinstance(given, str):
+        return given
+    try:
+        return msgspec.json.encode(given).decode()
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
+        raise MisuseError(f"these arguments are no JSON object: {error}") from None
 
 
 def chosen(questions: Sequence[PendingApproval], wanted: str) -> PendingApproval:

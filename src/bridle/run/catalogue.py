@@ -17,7 +17,7 @@ from ..ports.index import ToolIndex
 from ..ports.tool import Tool
 from ..tools.lexical import LexicalIndex
 from ..tools.search import NAME, SearchTools
-from ..values.errors import MisuseError
+from ..values.errors import BadTool, MisuseError
 from ..values.memory import Memory
 from ..values.request import ToolChoice, ToolSpec
 from ..values.settings import Catalogue
@@ -47,13 +47,15 @@ def lay_out(
     memory: Memory | None = None,
 ) -> Layout:
     """`answer` is the name of the answer's type, where it has one."""
-    # The agent's own tool of the name of one of ours replaces it.
-    ours = tuple(spec for spec in BUILT_IN if spec.name not in (*tools, answer))
     notes = (REMEMBER, FORGET) if memory is not None and memory.tools else ()
-    specs = (
-        *(tool.spec for tool in tools.values()),
-        *(spec for spec in notes if spec.name not in (*tools, answer)),
-    )
+    for spec in (*BUILT_IN, *notes):
+        if spec.name in tools:
+            raise BadTool(
+                f"tool `{spec.name}`: Bridle has a tool of that name, which yours would hide;"
+                " give yours another name with @tool(name=…)"
+            )
+    ours = tuple(spec for spec in BUILT_IN if spec.name != answer)
+    specs = (*(tool.spec for tool in tools.values()), *(spec for spec in notes if spec.name != answer))
     if len(specs) <= limits.shown_max and tools_tokens(specs) <= limits.tokens_max:
         return Layout(tools, specs, ours)
     if NAME in tools:

@@ -39,10 +39,14 @@ class Conversation:
     drivers: Callable[[], Driver]
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
 
-    async def prompt(self, prompted: Prompted, history: History | None = None) -> State:
+    async def prompt(
+        self, prompted: Prompted, history: History | None = None, *, new: bool | None = None
+    ) -> State:
+        """`new`: whether the session must not have begun (True), must have (False), or may be either."""
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
+            self._check_new(driver.state, new)
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await self._configure(driver, self.settings())
@@ -66,6 +70,17 @@ class Conversation:
             await self._configure(driver, self._going_on(state))
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)
+
+    def _check_new(self, state: State, new: bool | None) -> None:  # noqa: FBT001
+        if new is False and state.phase is Phase.NEW:
+            raise SessionNotFound(
+                f"there is no session {self.session!r} in this store; leave session= out to start one,"
+                " or give a new one a name of your own"
+            )
+        if new is True and state.phase is not Phase.NEW:
+            raise MisuseError(
+                f"session {self.session!r} has begun already; leave new=True out to go on there"
+            )
 
     async def answer(self, wanted: str, verdict: Verdict) -> PendingApproval:
         """Write a person's answer into the log; the run goes on when it is resumed."""

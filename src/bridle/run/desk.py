@@ -7,14 +7,12 @@ resumed, in whatever process that happens.
 from collections.abc import Collection, Mapping
 from typing import Protocol
 
-import msgspec
-
 from ..core.undoing import compensations
 from ..ports.tool import Json, Tool
 from ..tools.collect import compensating
 from ..values.approval import PendingApproval, Verdict
 from ..values.compensation import Compensation
-from .approving import pending
+from .approving import arguments_text, pending
 from .conversation import Conversation
 
 
@@ -41,7 +39,7 @@ class Desk:
         session: str,
         approval: str,
         *,
-        arguments: Mapping[str, Json] | None = None,
+        arguments: Mapping[str, Json] | str | None = None,
         reason: str = "",
         by: str = "",
     ) -> PendingApproval:
@@ -49,8 +47,7 @@ class Desk:
 
         For a call in doubt, approving is running it again.
         """
-        edited = None if arguments is None else msgspec.json.encode(arguments).decode()
-        verdict = Verdict(answer="approve", arguments=edited, reason=reason, by=by)
+        verdict = Verdict(answer="approve", arguments=arguments_text(arguments), reason=reason, by=by)
         return await self.conversation(session).answer(approval, verdict)
 
     async def reject(

@@ -60,6 +60,7 @@ from .audience import Audience
 from .breakers import Passage
 from .gathering import Gatherer
 from .hands import Hands
+from .hearing import CallIds
 from .inside import Allowance, here
 from .keeping import Keeping
 from .line import Line
@@ -110,6 +111,7 @@ class Driver:
         self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
         self._exchange: Exchange | None = None
         self._remarked: set[tuple[str, ToolChoice]] = set()
+        self._call_ids = CallIds(turn=0)
         self.keeping = Keeping(store, lambda: self.state)
         self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
         known = {**self.keeping.tools, **self._recall.tools, **tools}
@@ -273,6 +275,7 @@ class Driver:
             )
         )
         self._exchange, self._asked_at = exchange, self.state.now
+        self._call_ids = CallIds(self.state.replies + 1)
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
                 heard = self._heard if not aside else lambda _: None
@@ -328,6 +331,7 @@ class Driver:
         )
 
     def _heard(self, delta: Delta) -> None:
+        delta = self._call_ids.identify(delta)
         self._show(delta)
         if isinstance(delta, CallReady):
             self._hands.start_early(self.state, delta)

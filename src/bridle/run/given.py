@@ -8,8 +8,10 @@ import msgspec
 
 from ..core.excerpt import RESULT_CHARACTERS_LEAST
 from ..values.errors import MisuseError
+from ..values.memory import NOTES_PREFIX
 from ..values.message import Prompt
 from ..values.parts import Media, Text
+from ..values.pooled import LINE
 from ..values.settings import Settings
 from ..values.text import sound
 from ..values.usage import Budget
@@ -25,6 +27,19 @@ def check_types(instructions: object, budget: object) -> None:
         raise MisuseError(
             f"a budget is a Budget(usd=…, tokens=…, steps=…, seconds=…, tool_calls=…), not {budget!r}"
         )
+
+
+def check_session(session: object) -> str:
+    """The id of a session, as it can be kept."""
+    if not isinstance(session, str):
+        raise MisuseError(f"a session is named by its id, which is a string; not {session!r}")
+    if not session.strip():
+        raise MisuseError("the session id is empty; leave it out to start a new session")
+    if session.startswith(LINE):
+        raise MisuseError(f"the names of budgets begin with {LINE}; call the session something else")
+    if session.startswith(NOTES_PREFIX):
+        raise MisuseError(f"{session!r} is where a tenant's notes are kept; give the session another name")
+    return session
 
 
 def worded(**given: object) -> str:

@@ -30,7 +30,7 @@ from ..values.policy import Claim
 from ..values.whole import Whole
 from .acting import act, claim, look_up
 from .ahead import Ahead
-from .approving import Approver, question_about
+from .approving import Approver, arguments_text, question_about
 from .catalogue import found_first
 from .inside import Allowance, Inside, entered
 
@@ -65,39 +65,50 @@ class Hands:
         if effect.attempt == 1 and (used := await self._allowance.count(call.id)):
             words = Text(text=TOOL_CALLS_USED.format(used=used))
             unrun = ToolResult(call_id=call.id, parts=(words,), outcome="cancelled")
-            await self.finish(unrun, SHARED_CALLS_RULE)
+            await self.finish(call, unrun, SHARED_CALLS_RULE)
             return
         await self._record(
             e.ToolStarted(
-                call_id=call.id, name=call.name, key=effect.key, attempt=effect.attempt, rule=effect.rule
+                call_id=call.id,
+                name=call.name,
+                key=effect.key,
+                attempt=effect.attempt,
+                rule=effect.rule,
+                arguments=call.arguments,
             )
         )
         ahead = self.ahead.take(call)
         if ahead is not None:
             self._allowance.started(call.id)
         result = await (ahead or self._act(effect, self._allowance.inside(call.id)))
-        await self.finish(result)
+        await self.finish(call, result)
 
-    async def finish(self, result: ToolResult, rule: str = "", how: How = "run") -> None:
+    async def finish(self, call: ToolCall, result: ToolResult, rule: str = "", how: How = "run") -> None:
         """How much of a result the model gets is decided here and never again."""
         kept, whole = await self._fit(result)
-        await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole))
+        await self._record(e.ToolFinished(result=kept, rule=rule, how=how, whole=whole, name=call.name))
         self._allowance.over(result.call_id)
 
     async def excuse(self, effect: Excuse) -> None:
         """Answer a call that is not run."""
         result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
         if effect.receipt is None:
-            await self.finish(result, effect.rule, effect.how)
+            await self.finish(effect.call, result, effect.rule, effect.how)
         else:
-            await self._repeat(result, effect.receipt)
+            await self._repeat(effect.call, result, effect.receipt)
 
-    async def _repeat(self, result: ToolResult, receipt: Receipt) -> None:
+    async def _repeat(self, call: ToolCall, result: ToolResult, receipt: Receipt) -> None:
         """Give an earlier result again.  How much of it the model gets was decided when it was new."""
         earlier = receipt.result
         again = replace(result, parts=(*result.parts, *earlier.parts), shows=earlier.shows)
         await self._record(
-            e.ToolFinished(result=again, how="receipt", same_as=earlier.call_id, whole=receipt.whole)
+            e.ToolFinished(
+                result=again,
+                how="receipt",
+                same_as=earlier.call_id,
+                whole=receipt.whole,
+                name=call.name,
+            )
         )
 
     def start_early(self, state: State, delta: CallReady) -> None:
@@ -130,7 +141,7 @@ class Hands:
         if found is None:
             await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
         else:
-            await self.finish(found, how="probe")
+            await self.finish(effect.call, found, how="probe")
 
     async def await_answers(self, effect: AwaitAnswers) -> None:
         for item in effect.items:
@@ -145,7 +156,7 @@ class Hands:
                 result = ToolResult(
                     call_id=item.call.id, parts=(Text(text=excuse.why),), outcome=excuse.outcome
                 )
-                await self.finish(result, excuse.rule)
+                await self.finish(item.call, result, excuse.rule)
                 continue
             if verdict is None:
                 names = ", ".join(item.call.name for item in effect.items)
@@ -175,15 +186,16 @@ class Hands:
 
     async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
         """Record what a person said, with what the tool's own code says of changed arguments."""
+        arguments = arguments_text(verdict.arguments)
         edited = None
-        if verdict.arguments is not None:
-            edited = ToolCall(id=question.call_id, name=question.tool, arguments=verdict.arguments)
+        if arguments is not None:
+            edited = ToolCall(id=question.call_id, name=question.tool, arguments=arguments)
         await self._record(
             e.ApprovalAnswered(
                 call_id=question.call_id,
                 binding=question.binding,
                 answer=verdict.answer,
-                arguments=verdict.arguments,
+                arguments=arguments,
                 reason=verdict.reason,
                 by=verdict.by,
                 claim=claim(self._tools, edited) if edited is not None else None,

@@ -7,11 +7,38 @@ dear side, and never as more than was asked for.
 
 from msgspec.structs import replace
 
+from ..core.dispatch import call_id
 from ..core.saying import text_tokens
 from ..core.weighing import DEAR_TIMES
-from ..values.delta import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from ..values.message import Reply
 from ..values.usage import Usage
+
+
+class CallIds:
+    """Gives the deltas of a reply the ids that its calls will have, so that a viewer can match them."""
+
+    def __init__(self, turn: int) -> None:
+        self._turn = turn
+        self._number_of: dict[int, int] = {}
+        """Which call a part of the reply is, by the part's place."""
+        self._ready: set[int] = set()
+
+    def identify(self, delta: Delta) -> Delta:
+        match delta:
+            case ToolCallDelta(index=place):
+                return replace(delta, call_id=call_id(self._turn, self._number(place)))
+            case CallReady(index=number, call=call):
+                self._ready.add(number)
+                return replace(delta, call=replace(call, id=call_id(self._turn, number)))
+        return delta
+
+    def _number(self, place: int) -> int:
+        """Calls arrive in their order; one without arguments may arrive without a delta."""
+        if place not in self._number_of:
+            known = self._ready.union(self._number_of.values())
+            self._number_of[place] = max(known, default=-1) + 1
+        return self._number_of[place]
 
 
 class Heard:

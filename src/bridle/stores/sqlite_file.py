@@ -12,6 +12,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -93,7 +94,8 @@ def connect(path: Path, busy_milliseconds: int) -> sqlite3.Connection:
     )
     try:
         for pragma in PRAGMAS:
-            db.execute(pragma)
+            # The first of them reads the schema: a process that is just making the file keeps that locked.
+            when_free(partial(db.execute, pragma))
     except BaseException:
         db.close()
         raise

@@ -25,6 +25,9 @@ _OWN = (CommandTool, FunctionTool, RawTool, TypedTool)
 
 def collect(tools: "Iterable[Tool | Callable[..., object]]") -> dict[str, Tool]:
     """In the order given, which is the order in which they are shown to the model."""
+    given: object = tools
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise BadTool(f"tools are a list of functions and tools, not {tools!r}")
     found: dict[str, Tool] = {}
     for candidate in tools:
         made = _tool(candidate)

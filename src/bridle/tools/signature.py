@@ -37,8 +37,11 @@ class Parameters(NamedTuple):
 
 def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -> Parameters:
     """`names`: what can be seen where the function was written."""
-    hints = hints_of(_annotated(function), names)
     shown = _shown(function)
+    annotated = _annotated(function)
+    if not hasattr(annotated, "__annotations__"):
+        raise NoJsonForm("it declares no types, as functions built into Python; wrap it in one of your own")
+    hints = hints_of(annotated, names)
     fixed = set(function.keywords) if isinstance(function, functools.partial) else set()
     unbound = bool(shown) and _is_self(shown[0], hints, function)
     fields: list[Field] = []

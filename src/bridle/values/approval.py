@@ -1,6 +1,6 @@
 """A question to a person about one call, and the answer; the two events at the end are how a log has them."""
 
-from typing import Literal
+from typing import Any, Literal
 
 from .policy import Claim
 from .quiet import Quiet
@@ -35,7 +35,8 @@ class Verdict(Value):
     """What a person says: `approve` (perhaps other arguments), `reject`, or `done` to a call in doubt."""
 
     answer: Answer
-    arguments: str | None = None
+    arguments: dict[str, Any] | str | None = None
+    """What to run it with instead: an object, or its JSON text."""
     reason: str = ""
     by: str = ""
 

@@ -29,6 +29,8 @@ class ToolCallDelta(Value, tag="tool_call_delta"):
     """Which of the reply's parts this belongs to."""
     name: str
     arguments: str
+    call_id: str = ""
+    """The call's id, as every later event about it has it; set by the run, not by a decoder."""
 
     @property
     def text(self) -> str:
@@ -41,6 +43,7 @@ class CallReady(Value, tag="call_ready"):
     index: int
     """Which of the reply's calls it is, counted from 0."""
     call: ToolCall
+    """With the id that every later event about it has, once a run shows it."""
 
     @property
     def text(self) -> str:

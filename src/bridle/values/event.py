@@ -177,6 +177,8 @@ class ToolStarted(Quiet, tag="tool_started"):
     attempt: int = 1
     rule: str = ""
     """What allowed it, where a policy or a person had a say."""
+    arguments: str = ""
+    """What it is run with, as JSON text: the model's arguments, or those that a person wrote."""
 
     @property
     def once(self) -> str | None:
@@ -206,6 +208,8 @@ class ToolFinished(Quiet, tag="tool_finished"):
     """That call, by its id."""
     whole: Whole | None = None
     """Where all of it is, when the result is an excerpt."""
+    name: str = ""
+    """The tool that was called."""
 
     @property
     def once(self) -> str | None:

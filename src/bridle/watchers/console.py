@@ -74,11 +74,15 @@ class Console:
                 self._trouble = failure.message
             case e.ModelSwitched(model=model, why=why):
                 self.note(f"· going on with {model.name}: {brief(why)}", "yellow")
-            case e.ToolStarted(call_id=call_id, name=name):
+            case e.ToolStarted(call_id=call_id, name=name, arguments=arguments):
+                self._calls.setdefault(call_id, ToolCall(id=call_id, name=name, arguments=arguments))
                 self._started[call_id] = at
                 self._running[call_id] = name
                 self._show_running()
-            case e.ToolFinished(result=result):
+            case e.ToolFinished(result=result, name=name):
+                if name:  # of a call that was made before this run was taken up again
+                    call = ToolCall(id=result.call_id, name=name, arguments="")
+                    self._calls.setdefault(result.call_id, call)
                 self._finished(result, at)
             case e.ViewChanged(changes=changes, why=why):
                 self.note(f"· {plural(len(changes), 'part')} no longer sent: {why}", "yellow")
