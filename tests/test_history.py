@@ -2,7 +2,7 @@
 
 import pytest
 
-from bridle import Agent, MisuseError, export_history, import_history
+from bridle import Agent, MisuseError, export_history, import_history, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.event import Imported
@@ -127,3 +127,20 @@ def test_what_is_no_conversation_is_refused_or_read_as_nothing(wrong):
         assert "no conversation" in str(error)
     else:
         assert isinstance(history.messages, tuple)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_imported_calls_never_share_an_id_with_later_ones(family):
+    @tool(effect="read")
+    def add(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    agent = Agent("sim:", tools=[add])
+    history = import_history(family, export_history(family, import_history("anthropic", ANTHROPIC).messages))
+    script = '!call add {"a": 1, "b": 1}\n!then\n!call add {"a": 2, "b": 2}\n!then\n!say done'
+    result = agent.run_sync(script, history=history)
+    ids = [call.id for message in result.messages for call in message.calls]
+    assert len(ids) == 4
+    assert len(set(ids)) == 4, ids
+    assert sorted(ids) == sorted(each.call_id for message in result.messages for each in message.results)

@@ -192,6 +192,27 @@ def legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, 
     return tuple(told), tuple(repairs)
 
 
+def rename_imported_calls(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The same messages with call ids that no later reply of the session can get.
+
+    Replies number their calls `c1_0`, `c2_0`, …, and a history from another session does so too.
+    """
+    names: dict[str, str] = {}
+    renamed = []
+    for number, message in enumerate(messages, start=1):
+        parts: list[Part] = []
+        for at, part in enumerate(message.parts):
+            if isinstance(part, ToolCall):
+                names[part.id] = f"i{number}_{at}"
+                parts.append(replace(part, id=names[part.id]))
+            elif isinstance(part, ToolResult):
+                parts.append(replace(part, call_id=names.get(part.call_id, part.call_id)))
+            else:
+                parts.append(part)
+        renamed.append(replace(message, parts=tuple(parts)))
+    return tuple(renamed)
+
+
 def _results(messages: tuple[Message, ...], repairs: list[str]) -> Mapping[str, ToolResult]:
     """The first result of every call that was made before it."""
     asked: set[str] = set()

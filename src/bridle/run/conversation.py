@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 from ..core.fallback import with_model
+from ..core.handoff import rename_imported_calls
 from ..core.state import Phase, State
 from ..ports.tool import Tool
 from ..values.approval import PendingApproval, Verdict
@@ -107,7 +108,8 @@ class Conversation:
             raise MisuseError(
                 f"session {self.session!r} has begun already; a history can only begin a new one"
             )
-        await driver.record(Imported(messages=history.messages, repairs=history.repairs))
+        messages = rename_imported_calls(history.messages)
+        await driver.record(Imported(messages=messages, repairs=history.repairs))
 
     def _going_on(self, state: State) -> Settings:
         """A run that was cut off goes on with the model of the chain that it was with."""
