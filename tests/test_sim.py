@@ -200,6 +200,7 @@ def _tables(family: str, model: str, abilities: Abilities) -> str:
     facts = "\n".join(
         f"{name} = {msgspec.json.encode(value).decode()}"
         for name, value in msgspec.structs.asdict(abilities).items()
+        if value is not None
     )
     return (
         f'[endpoints.mine]\nfamily = "{family}"\nmodels = ["mine"]\nbase_url = "https://host"\n'

@@ -58,8 +58,21 @@ class KeptPrompt(Value):
     """Token seconds that were paid for before it was last kept for longer."""
 
 
+class KeptThread(Value):
+    """A conversation up to one response, and how often that may still be continued."""
+
+    id: str
+    model: str
+    head: Json
+    """The members of the request that a continuation may not repeat."""
+    messages: tuple[Json, ...]
+    until: float
+    continuations: int = 1
+
+
 class Keeping:
     def __init__(self) -> None:
+        self.threads: dict[str, KeptThread] = {}
         self.prompts: dict[str, KeptPrompt] = {}
         self.replies: dict[str, KeptReply] = {}
         self.conversations: dict[str, KeptConversation] = {}
@@ -74,6 +87,11 @@ class Keeping:
         self.conversations[conversation.id] = conversation
         if len(self.conversations) > KEPT_MAX:
             del self.conversations[next(iter(self.conversations))]
+
+    def hold_thread(self, thread: KeptThread) -> None:
+        self.threads[thread.id] = thread
+        if len(self.threads) > KEPT_MAX:
+            del self.threads[next(iter(self.threads))]
 
     def name_prompt(self, prompt: KeptPrompt) -> None:
         self.prompts[prompt.name] = prompt

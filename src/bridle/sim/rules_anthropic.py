@@ -28,6 +28,7 @@ from ._rules_anthropic_shape import (
     version,
 )
 from ._rules_anthropic_system import SYSTEM_RULES
+from ._rules_anthropic_threads import THREAD_RULES
 from ._rules_anthropic_tools import TOOL_RULES
 from ._rules_reading import (
     field,
@@ -190,6 +191,7 @@ RULES = (
     *DEMAND_RULES,
     *COMPACTION_RULES,
     *FOREIGN_RULES,
+    *THREAD_RULES,
     *TOOL_RULES,
     *FORMAT_RULES,
     *SYSTEM_RULES,

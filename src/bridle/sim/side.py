@@ -104,8 +104,8 @@ class Side(Value):
     """How much of the prompt of a request is kept under a name it gives."""
     dressed: Callable[[HttpReply, Mapping[str, object], Mapping[str, str]], HttpReply] = _as_it_is
     """The answer as this body and this query want it."""
-    kept: Callable[[Keeping, Mapping[str, object], HttpReply], None] | None = None
-    """Keeps what has to be kept of an answer."""
+    kept: Callable[[Keeping, Mapping[str, object], HttpReply, float], None] | None = None
+    """Keeps what has to be kept of an answer, from this moment on."""
 
 
 @cache

@@ -1,11 +1,12 @@
-"""Beside the Messages API: counting tokens, and the list of models."""
+"""Beside the Messages API: counting tokens, the list of models, and threads."""
 
 import re
 
 from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
-from .side import Door, House, Json, Knock, Side, page
+from ._side_anthropic_threads import fill_in_thread, keep_thread
+from .side import Caller, Door, House, Json, Knock, Side, page
 
 COUNTED_WITH_TOKENS = 4_096
 """Counting takes no `max_tokens`, which the rules of messages ask for."""
@@ -16,9 +17,13 @@ FAMILIES = ("anthropic",)
 
 
 def count(house: House, knock: Knock) -> Json | Failure:
-    budget = knock.body.get("thinking")
+    caller = Caller(headers=knock.headers, path="", now=knock.now)
+    whole = fill_in_thread(house.keeping, knock.body, caller)
+    if isinstance(whole, Failure):
+        return whole
+    budget = whole.get("thinking")
     room = budget.get("budget_tokens") if isinstance(budget, dict) else None
-    body: Json = {**knock.body, "max_tokens": (room if isinstance(room, int) else 0) + COUNTED_WITH_TOKENS}
+    body: Json = {**whole, "max_tokens": (room if isinstance(room, int) else 0) + COUNTED_WITH_TOKENS}
     body.pop("stream", None)
     request = house.read("/v1/messages", body, knock.headers)
     return {"input_tokens": house.count(request)} if isinstance(request, Request) else request
@@ -82,4 +87,6 @@ SIDE = Side(
     doors=DOORS,
     home=lambda path, headers: VERSION in headers or "/messages" in path,
     stamp="request-id",
+    unfolded=fill_in_thread,
+    kept=keep_thread,
 )

@@ -92,7 +92,7 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
     return replace(reply, frames=tuple(frames))
 
 
-def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply) -> None:
+def kept(keeping: Keeping, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
     """Keep the answer to this request, if it may be."""
     response = _response_in(reply)
     if response is None or response.get("object") != RESPONSE:

@@ -245,7 +245,7 @@ class Simulator:
         if struck is not None:
             return struck
         if side.kept is not None and trouble is None:
-            side.kept(self.keeping, body, spoken)
+            side.kept(self.keeping, body, spoken, self.clock.now())
         return delivered(spoken, decided, trouble)
 
     def _laid_out(self, heard: Heard, request: Request) -> Layout | None:
