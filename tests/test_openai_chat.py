@@ -92,7 +92,7 @@ def own_replies():
     detail = '{"detail":{"format":"f","index":0,"type":"reasoning.text"},"fields":["reasoning"]}'
     sealed = '{"detail":{"id":"rs_1","index":1,"type":"reasoning.encrypted"}}'
     thinking = '{"chunk":{"closed":true,"type":"thinking"}}'
-    kept = '{"message":{"annotations":[{"type":"url_citation"}]}}'
+    kept = '{"message":{"mood":[{"type":"calm"}]}}'
     signed = '{"call":{"extra_content":{"google":{"thought_signature":"sig"}}}}'
     parts = [
         (Reasoning(text="Well, Tōkyō."), Text(text="27 °C")),
@@ -876,7 +876,6 @@ MESSAGES = {
             {"type": "reference", "reference_ids": [1]},
         ]
     },
-    "annotations": {"content": "Hi", "annotations": [{"type": "url_citation", "url_citation": {"url": "u"}}]},
     "next year": {"content": "Hi", "mood": {"calm": True}, "name": "model"},
     "audio": {"content": None, "audio": {"id": "audio_1"}},
     "pictures": {
@@ -919,7 +918,7 @@ def test_what_a_server_said_goes_back_as_it_came(name):
     assert written(assistant(*said, origin=replies[0].origin))[0] == message
     # Elsewhere nothing of it is shown that only this server can read.
     elsewhere = json.dumps(written(assistant(*said, origin=NEAR)))
-    assert not {"reasoning", "sig", "blob", "audio_1", "annotations", "mood", "thinking", "images"} & set(
+    assert not {"reasoning", "sig", "blob", "audio_1", "mood", "thinking", "images"} & set(
         elsewhere.replace('"', " ").split()
     )
 
@@ -1160,3 +1159,13 @@ def test_any_history_is_written_legally_and_grows_at_its_end(seed):
             settled = shorter[:-1] if dialect.alternates else shorter
             if line[count - 1].role == "assistant":
                 assert longer[: len(settled)] == settled
+
+
+def test_annotations_are_kept_and_not_sent_back():
+    """They are in no request type: the server wrote them for the reader."""
+    cited = [{"type": "url_citation", "url_citation": {"url": "u"}}]
+    message = {"role": "assistant", "content": "Hi", "annotations": cited, "mood": "calm"}
+    reply = heard(json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}))
+    assert "url_citation" in reply.parts[0].native
+    sent = written(assistant(*reply.parts, origin=reply.origin))[0]
+    assert sent == {"role": "assistant", "content": "Hi", "mood": "calm"}

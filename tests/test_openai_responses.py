@@ -104,7 +104,6 @@ def test_all_laws_hold_for_what_only_this_family_says():
         Reply(parts=(Text(text="no more"),), stop=Stop.FILTERED, origin=origin),
         Reply(parts=(Text(text="so"),), stop=Stop.PAUSED, origin=origin, stop_detail="incomplete: steered"),
         Reply(parts=(Text(text="?"),), stop=Stop.OTHER, origin=origin, stop_detail="incomplete: tomorrow"),
-        Reply(parts=(), stop=Stop.OTHER, origin=origin, stop_detail="queued"),
     ]  # fmt: skip
     requests = [
         ask(user("hi"), thinking=Thinking(mode="pro", effort="low", display="auto"), max_tokens=20),

@@ -151,7 +151,6 @@ REFUSAL = {"type": "message", "role": "assistant", "content": [{"type": "refusal
         ([say("a")], {"status": "incomplete"}, Stop.OTHER, "incomplete"),
         ([say("a")], short("max_output_tokens", None), Stop.LENGTH, "incomplete: max_output_tokens"),
         ([say("a")], {"status": "tomorrow"}, Stop.DONE, "tomorrow"),
-        ([], {"status": "queued", "usage": None}, Stop.OTHER, "queued"),
         ([REFUSAL], {}, Stop.REFUSED, "refusal"),
     ],
 )
@@ -167,10 +166,11 @@ def test_words_beside_a_refusal_say_that_they_are_none():
     assert reply.stop is Stop.REFUSED
 
 
-def test_calls_of_a_reply_that_was_given_up_are_kept_and_cannot_be_run():
-    reply = whole(CALL, status="cancelled")
-    assert reply.calls == ()
-    assert [part.kind for part in reply.parts] == ["function_call"]
+@pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
+def test_a_response_that_is_not_done_is_no_reply(status):
+    with pytest.raises(ProviderError, match=status) as caught:
+        whole(CALL, status=status)
+    assert caught.value.failure.kind == "invalid"
 
 
 def test_arguments_that_broke_off_stay_recognisable():

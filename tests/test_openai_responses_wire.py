@@ -63,7 +63,7 @@ def test_replies_say_what_a_plain_reading_says():
             if item["type"] == "function_call"
         ]
         assert reply.text == text, recording.id
-        plain = [call for call in reply.calls if "custom_tool_call" not in (call.native or "")]
+        plain = [call for call in reply.calls if "type" not in json.loads(call.native or "{}")]
         assert [(call.name, call.wire_id, call.arguments) for call in plain] == calls, recording.id
         assert reply.id == response["id"], recording.id
         if response.get("usage"):
@@ -163,14 +163,26 @@ def replayed(reply, model=ASKED.model):
     answers = tuple(ToolResult(call_id=call.id, parts=(Text(text="x"),)) for call in said.calls)
     request = replace(ASKED, model=model, messages=(said, Message(role="tool", parts=answers)))
     sent = json.loads(CODEC.encode(request).body)["input"]
-    ours = [item for item in sent if item.get("type") not in OUTPUTS]
-    outputs = [item["call_id"] for item in sent if item.get("type") in OUTPUTS]
-    assert outputs == [item["call_id"] for item in ours if item.get("type") in CALLS]
+    ours, outputs = sent[: len(sent) - len(answers)], sent[len(sent) - len(answers) :]
+    assert [item.get("call_id", item.get("approval_request_id")) for item in outputs] == [
+        item["id" if item["type"] == "mcp_approval_request" else "call_id"]
+        for item in ours
+        if is_ours(item, ours)
+    ]
     return ours
 
 
-CALLS = ("function_call", "custom_tool_call")
-OUTPUTS = ("function_call_output", "custom_tool_call_output")
+CALLS = ("function_call", "custom_tool_call", "mcp_approval_request")
+CLIENT_TOOLS = ("shell_call", "local_shell_call", "apply_patch_call", "computer_call")
+
+
+def is_ours(item, items):
+    """Whether the item is a call that the client answers."""
+    if item.get("type") not in CLIENT_TOOLS:
+        return item.get("type") in CALLS
+    outputs = [other for other in items if other.get("type") == f"{item['type']}_output"]
+    answered = item.get("call_id") in [other.get("call_id") for other in outputs]
+    return not answered and not str((item.get("environment") or {}).get("type")).startswith("container")
 
 
 def words_in(item):

@@ -366,4 +366,7 @@ def _resource(item: OpenCall) -> str | None:
 
 def _cut_off(reply: Reply) -> bool:
     """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
-    return reply.stop is Stop.LENGTH and reply.calls[-1].arguments.strip() in ("", "{}")
+    given = reply.calls[-1].arguments.strip()
+    if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
+        return given in ("", "{}")
+    return not given and reply.stop not in (Stop.DONE, Stop.TOOLS)

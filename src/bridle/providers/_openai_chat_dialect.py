@@ -26,7 +26,7 @@ class Dialect(Value):
     """What stands for the words of a message that has calls and no words."""
     alternates: bool = False
     """Whether user and model have to speak in turns, as the templates of some servers demand."""
-    unsent: tuple[str, ...] = ("executed_tools",)
+    unsent: tuple[str, ...] = ("annotations", "executed_tools")
     """Members of the server's own messages that it does not take back."""
 
     reasoning_field: str = "reasoning_content"

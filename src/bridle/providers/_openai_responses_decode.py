@@ -23,9 +23,10 @@ from ..values.usage import Usage
 from ._failures import error_in
 from ._json import mended, whole
 from ._openai_responses_content import Block
-from ._openai_responses_ends import reply_of
+from ._openai_responses_ends import NOT_DONE, reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
 from ._openai_responses_growing import CALLS, DELTAS, WHOLES, OpenItem, agrees, settled, shown
+from ._openai_responses_hosted import HOSTED
 from ._openai_responses_items import kind_of
 from ._shell import DONE, DecoderShell
 
@@ -54,6 +55,7 @@ class ResponsesDecoder(DecoderShell):
         self._said: list[OpenItem] = []
         self._done: list[tuple[int, Block]] = []
         self._places = 0
+        self._hosted = False
         self._end: Block | None = None
 
     @property
@@ -126,7 +128,7 @@ class ResponsesDecoder(DecoderShell):
                 self._say_whole(index, kind, event, deltas)
             case "error":
                 raise ProviderError(failure_from(error_event(event), self._status))
-            case "response.failed" | "response.completed" | "response.incomplete":
+            case "response.failed" | "response.completed" | "response.incomplete" | "response.cancelled":
                 self._finally(kind, event.get("response"))
             case "" if "error" in event:
                 raise ProviderError(failure_from(error_in(event) or {}, self._status))
@@ -143,9 +145,11 @@ class ResponsesDecoder(DecoderShell):
         if self._done and self._done[-1] == (index, item):
             return
         self._done.append((index, item))
+        # Only the whole reply shows which of these are calls, and so which number the next call has.
+        self._hosted = self._hosted or kind_of(item) in HOSTED
         if kind_of(item) == "function_call" and item.get("status") in (None, "completed"):
             name, arguments = item.get("name"), item.get("arguments")
-            agreed = agrees(item, self._begun.get(index))
+            agreed = agrees(item, self._begun.get(index)) and not self._hosted
             if isinstance(name, str) and isinstance(arguments, str) and agreed:
                 before = sum(open_.kind in CALLS for at, open_ in self._begun.items() if at < index)
                 deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
@@ -176,9 +180,22 @@ class ResponsesDecoder(DecoderShell):
             raise self._problem(
                 "garbled", f"the provider ended its stream with a {kind} that has no response"
             )
-        if kind not in _ENDS or response.get("status") == "failed":
+        if kind == "response.cancelled":
+            response = {**response, "status": "cancelled"}
+        self._check_done(response)
+        if kind not in _ENDS:
             raise ProviderError(self._failed(response))
         self._end = {**response, "status": response.get("status") or _ENDS[kind]}
+
+    def _check_done(self, response: Block) -> None:
+        """Raises for a response that failed or is not done: nothing in it may be run or sent back."""
+        status = response.get("status")
+        if status == "failed":
+            raise ProviderError(self._failed(response))
+        if isinstance(status, str) and status in NOT_DONE:
+            raise self._problem(
+                "invalid", f"the response {NOT_DONE[status]} ({status}): ask without `background`, and again"
+            )
 
     def _failed(self, response: Block) -> Failure:
         error = response.get("error")
@@ -188,8 +205,7 @@ class ResponsesDecoder(DecoderShell):
     def _from_json(self, body: bytes) -> Reply:
         response = self._whole(body)
         if isinstance(response, dict):
-            if response.get("status") == "failed":
-                raise ProviderError(self._failed(response))
+            self._check_done(response)
             if isinstance(response.get("output"), list):
                 return reply_of(response, response["output"], self._model)
             if (error := error_in(response)) is not None:

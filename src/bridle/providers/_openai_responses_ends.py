@@ -1,9 +1,8 @@
 """How a reply of the Responses wire ends: why it stopped and what it used, both ways.
 
-The wire says `completed`, `incomplete` with a reason, or that it is not done at all (an answer made in
-the background); that a reply is a call or a refusal shows only in its items.  Its counts contain one
-another: `input_tokens` has what was read from and written to the cache in it, `output_tokens` the
-reasoning.
+The wire says `completed`, or `incomplete` with a reason; that a reply is a call or a refusal shows only in
+its items.  The status of an item decides nothing: its content does.  Counts contain one another:
+`input_tokens` has what was read from and written to the cache in it, `output_tokens` the reasoning.
 """
 
 import re
@@ -36,25 +35,29 @@ _WORDS = {
     Stop.OTHER: "other",
 }
 COMPACTED, COMPACTION = "response.compaction", "compaction"
-_NOT_DONE = ("queued", "in_progress", "cancelled")
+NOT_DONE = {
+    "queued": "is still waiting to be made",
+    "in_progress": "is still being made",
+    "cancelled": "was cancelled",
+}
+"""States in which a response is no reply: only one that is made in the background has them."""
 _DETAIL = re.compile(r"incomplete: (\w+)")
 
 
 def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
     """A reply from the response object; its items may have arrived elsewhere.
 
-    Raises `ValueError` for an item that does not say what it is: it may have been a call.
+    A response that is not done (`NOT_DONE`) never comes here.  Raises `ValueError` for an item that does not
+    say what it is: it may have been a call.
     """
     if any(isinstance(item, dict) and not kind_of(item) for item in items):
         raise ValueError("an item of the output has no type")
     details = response.get("incomplete_details")
     reason = word(details.get("reason")) if isinstance(details, dict) else ""
     status = word(response.get("status")) or ("incomplete" if reason else "completed")
-    parts, refused = parts_of(items, runnable=status not in _NOT_DONE)
+    parts, refused = parts_of(items, surface=True)
     if response.get("object") == COMPACTED:
         parts, stop, detail = tuple(map(_in_words, parts)), Stop.PAUSED, COMPACTION
-    elif status in _NOT_DONE:
-        stop, detail = Stop.OTHER, status
     elif status == "incomplete":
         stop, detail = REASONS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
     elif any(isinstance(part, ToolCall) for part in parts):
@@ -96,7 +99,7 @@ def _in_words(part: Part) -> Part:
 
 def wire_end(reply: Reply) -> dict[str, Any]:
     """`status` and what explains it, from the detail kept when the reply came from this wire."""
-    if reply.stop is Stop.OTHER and reply.stop_detail in _NOT_DONE:
+    if reply.stop is Stop.OTHER and reply.stop_detail in NOT_DONE:
         return {"status": reply.stop_detail, "incomplete_details": None}
     if reply.stop not in _WORDS:
         return {"status": "completed", "incomplete_details": None}

@@ -27,6 +27,7 @@ from ._arguments import object_of
 from ._json import dumps, is_object, loads, mended, raw
 from ._names import Naming
 from ._openai_responses_content import Block, content_of, piece_of, said, word
+from ._openai_responses_hosted import HOSTED, read_hosted_call, wants_answer
 
 FAMILY = "openai_responses"
 SCHEMA, ANSWER_SCHEMA = "openai_loose", "openai_output"
@@ -46,7 +47,7 @@ _SHOWN = {
 }
 """The members of each item that our parts carry, or that must not go back."""
 
-_ONLY_OUT = {"metadata", "internal_chat_message_metadata_passthrough"}
+_ONLY_OUT = {"created_by", "metadata", "internal_chat_message_metadata_passthrough"}
 _ONLY_OUT_OF = {
     "image_generation_call": {"action", "background", "output_format", "quality", "revised_prompt", "size"}
 }
@@ -55,11 +56,11 @@ _IS_ITS_ID = {"item_reference", "mcp_approval_request"}
 """Items that are nothing without their id."""
 
 
-def parts_of(items: Sequence[object], *, runnable: bool = True) -> tuple[tuple[Part, ...], bool]:
+def parts_of(items: Sequence[object], *, surface: bool = False) -> tuple[tuple[Part, ...], bool]:
     """The items of one turn as parts, and whether it is a refusal.
 
-    Ids of calls are left empty: whoever numbers calls sets them.  Where nothing may be run (the answer
-    was given up half way), calls are kept as items only.
+    Ids of calls are left empty: whoever numbers calls sets them.  `surface`: calls of the provider's own
+    tool types that we must answer become calls too; elsewhere they and their answers stay as items.
     """
     known = [item for item in items if isinstance(item, dict)]
     refused = any(
@@ -80,8 +81,10 @@ def parts_of(items: Sequence[object], *, runnable: bool = True) -> tuple[tuple[P
                 continue
             case "reasoning":
                 parts.append(_reasoning(item))
-            case "function_call" | "custom_tool_call" as kind if runnable:
+            case "function_call" | "custom_tool_call" as kind:
                 parts.append(_call(kind, item))
+            case kind if surface and wants_answer(item, known):
+                parts.append(read_hosted_call(item))
             case kind:
                 parts.append(opaque(kind, item))
         in_message = False
@@ -117,6 +120,9 @@ def items_of(
         match part:
             case ToolCall():
                 custom = native.get("type") == CUSTOM_CALL
+                if native.get("type") in HOSTED:
+                    items.append(_hosted_item(native, sent_id(part), with_ids=with_ids))
+                    continue
                 fields = _going_back(CALL, native, with_ids=with_ids)
                 # A call that came twice, id and all, is two calls, and no two items may have one id.
                 if (known := word(fields.get("id"))) in names:
@@ -243,6 +249,10 @@ def _call_item(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
         # Some servers read the arguments of every earlier call, and refuse the request over half of one.
         arguments = dumps(object_of(arguments)).decode() if arguments.strip() else "{}"
     return {"type": CALL, "call_id": id_, "name": name, "arguments": arguments}
+
+
+def _hosted_item(item: Block, id_: str, *, with_ids: bool) -> Block:
+    return {**_going_back(item["type"], item, with_ids=with_ids), HOSTED[item["type"]].id_member: id_}
 
 
 def _reasoning(item: Block) -> Reasoning:

@@ -32,6 +32,7 @@ from ._home import is_own
 from ._json import dumps, loads, raw
 from ._kept import KeptMessages, Turn
 from ._openai_responses_content import OPAQUE_CONTENT, Block, content_of, is_blank
+from ._openai_responses_hosted import HOSTED, hosted_output
 from ._openai_responses_items import CALL, CUSTOM_CALL, FAMILY, id_in, items_of, opaque_item
 
 OUTPUTS = {CALL: "function_call_output", CUSTOM_CALL: "custom_tool_call_output"}
@@ -122,6 +123,8 @@ class ItemWriter:
         self._holds_more = manner.held
         self._sent: dict[str, tuple[str, str]] = {}
         """The id each call went out with, and what its result is called."""
+        self._hosted: dict[str, Block] = {}
+        """Items of calls of the provider's own tool types, whose type stands for that of their result."""
         self._open: dict[str, None] = {}
         self._used: set[str] = set()
         self._item_ids: set[str] = set()
@@ -245,6 +248,8 @@ class ItemWriter:
             self._sent[part.call_id] = (id_, kind)
         else:
             return None
+        if kind in HOSTED:
+            return hosted_output(kind, id_, part, self._hosted[part.call_id])
         if not self._manner.with_ids:
             native.pop("id", None)
         output = _output_of(part, own=own)
@@ -254,6 +259,9 @@ class ItemWriter:
 
     def _stand_in(self, call_id: str) -> Block:
         id_, kind = self._sent[call_id]
+        if kind in HOSTED:
+            unknown = ToolResult(call_id=call_id, parts=(Text(text=NEVER_ANSWERED),), outcome="unknown")
+            return hosted_output(kind, id_, unknown, self._hosted[call_id])
         return {"type": kind, "call_id": id_, "output": NEVER_ANSWERED}
 
     def _call_id(self, call: ToolCall, *, own: bool) -> str:
@@ -262,8 +270,11 @@ class ItemWriter:
         while chosen in self._used:
             chosen = chosen[: ID_LENGTH_MAX - len(tail := f"_{len(self._used)}")] + tail
         self._used.add(chosen)
-        custom = own and call.native is not None and loads(call.native).get("type") == CUSTOM_CALL
-        self._sent[call.id] = (chosen, OUTPUTS[CUSTOM_CALL if custom else CALL])
+        item: Block = loads(call.native) if own and call.native is not None else {}
+        kind = item.get("type", CALL)
+        if kind in HOSTED:
+            self._hosted[call.id] = item
+        self._sent[call.id] = (chosen, kind if kind in HOSTED else OUTPUTS.get(kind, OUTPUTS[CALL]))
         self._open[call.id] = None
         return chosen
 

@@ -19,12 +19,14 @@ REASONS = {
 _SPOKEN = ("output_text", "input_text", "text", "refusal")
 """Kinds of content that are words; the rest is kept and said to nobody."""
 _NOT_DONE = ("queued", "in_progress", "cancelled")
+_OURS = ("shell_call", "local_shell_call", "apply_patch_call", "computer_call")
+"""Calls of the provider's own tools that the client runs, unless the provider says where it did."""
 _LAST = ("response.completed", "response.incomplete", "response.failed", "response.done")
 
 
 def told(said: Sequence[Said]) -> Told | None:
     response = _response([event for _, event in said])
-    if response is None or response.get("status") == "failed":
+    if response is None or response.get("status") in ("failed", *_NOT_DONE):
         return None
     reason = words(inside(response, "incomplete_details", "reason"))
     status = words(response.get("status")) or ("incomplete" if reason else "completed")
@@ -36,21 +38,21 @@ def told(said: Sequence[Said]) -> Told | None:
         for piece in _pieces(item.get("content"))
         if piece.get("type") in _SPOKEN
     ]
-    calls = [_call(item) for item in items if _kind(item) in ("function_call", "custom_tool_call")]
-    runnable = calls if status not in _NOT_DONE else []
+    answered = {item.get("call_id") for item in items if _kind(item).endswith("_call_output")}
+    calls = [_call(item) for item in items if _is_call(item, answered)]
     shortened = response.get("object") == "response.compaction"
     usage = response.get("usage")
     return Told(
         text=joined([words(piece.get("text")) + words(piece.get("refusal")) for piece in pieces]),
         reasoning=joined([_thought(item) for item in items if _kind(item) == "reasoning"]),
-        calls=tuple(runnable),
+        calls=tuple(calls),
         counts=_counts(usage) if isinstance(usage, dict) else {},
         stop="paused"
         if shortened
         else _stop(
             status,
             reason,
-            called=bool(runnable),
+            called=bool(calls),
             refused=any(piece.get("type") == "refusal" for piece in pieces),
         ),
         excused=_excused(usage),
@@ -81,7 +83,24 @@ def _pieces(content: object) -> list[dict[str, Any]]:
     return [{"type": "output_text", "text": content}] if isinstance(content, str) else listed(content)
 
 
+def _is_call(item: dict[str, Any], answered: set[Any]) -> bool:
+    kind = _kind(item)
+    if kind in _OURS and item.get("call_id") not in answered | {None}:
+        return not words(inside(item, "environment", "type")).startswith("container")
+    return kind in ("function_call", "custom_tool_call", "mcp_approval_request")
+
+
 def _call(item: dict[str, Any]) -> tuple[str, str]:
+    kind = _kind(item)
+    if kind in ("shell_call", "local_shell_call"):
+        given = {name: value for name, value in item["action"].items() if value is not None}
+        return kind.removesuffix("_call"), written(given)
+    if kind == "apply_patch_call":
+        return "apply_patch", written(item["operation"])
+    if kind in ("computer_call", "mcp_approval_request"):
+        asked = ("action", "actions", "pending_safety_checks", "server_label", "name", "arguments")
+        given = {name: item[name] for name in asked if item.get(name)}
+        return "computer" if kind == "computer_call" else "mcp_approval", written(given)
     if _kind(item) == "custom_tool_call":
         return words(item.get("name")), written({"input": words(item.get("input"))})
     cut = item.get("status") in ("incomplete", "in_progress") and not words(item.get("arguments"))
@@ -94,8 +113,6 @@ def _thought(item: dict[str, Any]) -> str:
 
 
 def _stop(status: str, reason: str, *, called: bool, refused: bool) -> str:
-    if status in _NOT_DONE:
-        return "other"
     if status == "incomplete":
         return REASONS.get(reason, "other")
     return "tools" if called else "refused" if refused else "done"

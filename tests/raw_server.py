@@ -1,0 +1,38 @@
+"""A server that answers with given bodies, one a request, and keeps what it was sent.
+
+A strict simulator hears every request too, so that what it would refuse fails the test.
+"""
+
+import json
+
+from bridle.ports.codec import HttpReply
+from bridle.providers import load
+from bridle.run.line import Line, locate
+from bridle.sim.simulator import Simulator
+from bridle.transports.inprocess import InProcessTransport
+
+JSON = (("content-type", "application/json"),)
+EVENTS = (("content-type", "text/event-stream"),)
+
+
+class RawServer:
+    def __init__(self, model, *answers):
+        """`answers` are bodies (objects), lists of events, or (status, object)."""
+        self.model = locate(model)
+        self.answers = list(answers)
+        self.sent = []
+        self.simulator = Simulator()
+
+    def line(self):
+        codec = load(self.model.endpoint.family)
+        return Line(model=self.model, codec=codec, transport=InProcessTransport(self.answer))
+
+    async def answer(self, outgoing):
+        await self.simulator.answer(outgoing)
+        self.sent.append(json.loads(outgoing.body))
+        said = self.answers.pop(0)
+        status, said = said if isinstance(said, tuple) else (200, said)
+        if isinstance(said, list):
+            frames = tuple(f"data: {json.dumps(event)}\n\n".encode() for event in said)
+            return HttpReply(status=status, headers=EVENTS, frames=frames)
+        return HttpReply(status=status, headers=JSON, frames=(json.dumps(said).encode(),))
