@@ -3,16 +3,25 @@
 Every request here is answered by the simulator, which refuses what the provider refuses.
 """
 
+import asyncio
+import json
+import sys
+
 import pytest
 
-from bridle import Agent, Sampling, Thinking, ToolChoice, tool
+from bridle import Agent, PrefixMoved, RequestAdjusted, Sampling, Thinking, ToolChoice, tool
 from bridle.core.context import assemble
 from bridle.core.loop import apply
 from bridle.core.state import State
 from bridle.providers import load
 from bridle.providers.catalogue import find
+from bridle.testing import FakeClock, scripted
+from bridle.testing.script import calls
+from bridle.values.errors import Failure
 from bridle.values.event import Configured, ModelAsked, Prompted
 from bridle.values.parts import Text
+from bridle.values.policy import PermissionRule, Policy
+from bridle.values.request import Extra, ToolSpec
 from bridle.values.settings import Settings
 
 
@@ -185,3 +194,244 @@ def remarks_of(model, *, sampling=None, parallel=True):
     state = apply(State(), Configured(settings=settings, session="s"))
     request, notes = assemble(apply(state, Prompted(parts=(Text(text="Hello"),))))
     return (*notes, *load(model.endpoint.family).remarks(request))
+
+
+# ── what belongs to another provider, and what cannot be forced ─────────────
+
+
+class Hosted:
+    """A tool that the provider runs itself."""
+
+    def __init__(self, native, name="search", **more):
+        self.spec = ToolSpec(name=name, native=json.dumps(native), **more)
+
+    async def run(self, arguments, context):
+        raise AssertionError("a hosted tool is not run here")
+
+
+CLAUDE, GPT, CHAT = "sim:anthropic/claude-sonnet-5", "sim:openai/gpt-5.4", "sim:openai-chat/gpt-5.4"
+GEMINI, BEDROCK = "sim:gemini/gemini-3.5-flash", "sim:bedrock/anthropic.claude-sonnet-5"
+SEARCHES = {
+    CLAUDE: {"type": "web_search_20250305", "name": "web_search"},
+    GPT: {"type": "web_search"},
+    GEMINI: {"googleSearch": {}},
+    BEDROCK: {"systemTool": {"name": "nova_grounding"}},
+}
+EXTRAS = {
+    CLAUDE: ("inference_geo", '"us"'),
+    GPT: ("text", '{"verbosity":"low"}'),
+    CHAT: ("verbosity", '"low"'),
+    GEMINI: ("labels", '{"team":"a"}'),
+    BEDROCK: ("requestMetadata", '{"team":"a"}'),
+}
+
+
+class Body:
+    """The bodies that were sent while this is open."""
+
+    def __enter__(self):
+        self.sent, self.open = [], True
+        sys.addaudithook(self._hook)
+        return self
+
+    def _hook(self, event, args):
+        if self.open and event == "bridle.asked":
+            self.sent.append(json.loads(args[2]))
+
+    def __exit__(self, *_):
+        self.open = False
+
+
+def adjusted(seen):
+    return [each for event in seen.events if isinstance(event, RequestAdjusted) for each in event.what]
+
+
+@pytest.mark.parametrize("model", EXTRAS)
+@pytest.mark.parametrize("owner", EXTRAS)
+def test_an_extra_reaches_only_the_provider_it_belongs_to(model, owner):
+    name, value = EXTRAS[owner]
+    with Body() as body:
+        seen = ask(model, extras=[Extra(name=name, json=value)])
+    (sent,) = body.sent
+    assert (name in sent) == (model == owner)
+    assert bool(adjusted(seen)) == (model != owner)
+    assert all(f"the extra {name!r} is not sent: it belongs to" in each for each in adjusted(seen))
+
+
+def test_an_extra_stays_behind_when_another_provider_goes_on():
+    down = Failure(kind="overloaded", message="down", status=529)
+    extras = [Extra(name="inference_geo", json='"us"')]
+    chain = [scripted(*[down] * 9, model=CLAUDE), scripted("here", model=GPT)]
+    seen = Asked()
+    agent = Agent(chain, extras=extras, attempts_max=1, watchers=[seen], clock=FakeClock())
+    with Body() as body:
+        assert agent.run_sync("Hello").text == "here"
+    assert ["inference_geo" in sent for sent in body.sent] == [True, False]
+    assert len(adjusted(seen)) == 1
+
+
+def test_an_extra_that_nobody_knows_belongs_to_the_model_it_was_given_for():
+    field = [Extra(name="brand_new", json="1")]
+    assert Agent(CLAUDE, extras=field).settings.extras[0].to == ("anthropic",)
+    theirs = Extra(name="brand_new", json="1", to=("openai_chat",))
+    assert Agent(CLAUDE, extras=[theirs]).settings.extras == (theirs,)
+
+
+@pytest.mark.parametrize(
+    ("model", "owner"),
+    [
+        (model, owner)
+        for model in (CLAUDE, GPT, CHAT, GEMINI, BEDROCK)
+        for owner in SEARCHES
+        if (model, owner) != (BEDROCK, BEDROCK)  # no simulated model there has a tool of its own
+    ],
+)
+def test_a_hosted_tool_reaches_only_the_provider_it_belongs_to(model, owner):
+    with Body() as body:
+        seen = ask(
+            model, tools=[Hosted(SEARCHES[owner]), look] if model != GEMINI else [Hosted(SEARCHES[owner])]
+        )
+    (sent,) = body.sent
+    tools = json.dumps([sent.get("tools"), sent.get("toolConfig")])
+    inside = json.dumps(SEARCHES[owner])[1:-1].replace("{}", "") in tools
+    assert inside == (model == owner)
+    assert bool(adjusted(seen)) == (model != owner)
+
+
+def test_in_strict_mode_the_run_ends_before_anything_is_sent():
+    agent = Agent(GPT, tools=[Hosted(SEARCHES[CLAUDE]), look], on_adjusted="error")
+    with Body() as body:
+        result = agent.run_sync("Hello", session="s")
+        again = asyncio.run(agent.resume("s"))
+    assert (result.stop, again.stop, body.sent) == ("failed", "failed", [])
+    assert "the hosted tool 'search' is not offered" in result.reason
+    assert 'on_adjusted="event"' in result.reason
+
+
+@pytest.mark.parametrize(
+    ("rule", "offered"),
+    [
+        ({"decision": "deny", "tools": ["search"]}, False),
+        ({"decision": "ask", "tools": ["sea*"]}, False),
+        ({"decision": "deny", "tools": ["search"], "arguments": {"query": "*secret*"}}, False),
+        ({"decision": "deny", "tools": ["other"]}, True),
+        ({"decision": "deny", "callers": ["guest"]}, False),
+        ({"decision": "deny", "callers": ["owner"]}, True),
+        ({"decision": "allow", "tools": ["search"]}, True),
+    ],
+)
+def test_the_policy_governs_hosted_tools(rule, offered):
+    seen = Asked()
+    policy = Policy(rules=(PermissionRule(name="mine", **rule),))
+    agent = Agent(GPT, tools=[Hosted(SEARCHES[GPT])], policy=policy, watchers=[seen])
+    with Body() as body:
+        assert agent.run_sync("Hello", caller="guest").stop == "done"
+    assert ("tools" in body.sent[0]) == offered
+    assert [("mine" in each) for each in adjusted(seen)] == ([] if offered else [True])
+
+
+def test_a_hosted_tool_that_wants_a_person_is_not_offered():
+    seen = ask(GPT, tools=[Hosted(SEARCHES[GPT], approve="always")])
+    assert "a person is to be asked" in adjusted(seen)[0]
+
+
+@pytest.mark.parametrize(
+    ("model", "options"),
+    [
+        ("sim:anthropic/claude-sonnet-5-5", {}),
+        ("sim:deepseek/deepseek-v4-pro", {}),
+        ("sim:anthropic/claude-sonnet-4-5", {"thinking": Thinking(mode="enabled", budget_tokens=2_000)}),
+    ],
+)
+def test_a_tool_that_cannot_be_forced_is_reported(model, options):
+    seen = ask(model, tools=[look], tool_choice="look", **options)
+    assert [each.startswith("tool choice 'look' became 'auto'") for each in adjusted(seen)] == [True]
+    strict = Agent(model, tools=[look], tool_choice="look", on_adjusted="error", **options)
+    result = strict.run_sync("Hello")
+    assert (result.stop, result.steps) == ("failed", 0)
+    assert "tool choice 'look' became 'auto'" in result.reason
+
+
+def test_a_choice_of_a_later_step_that_cannot_be_forced_is_reported_then():
+    script = scripted(calls(("look", {})), "done", model="sim:anthropic/claude-sonnet-5-5")
+    seen = Asked()
+    choose = lambda step: "auto" if step == 1 else "look"  # noqa: E731
+    Agent(script, tools=[look], tool_choice=choose, watchers=[seen]).run_sync("go")
+    kinds = [type(event).__name__ for event in seen.events]
+    assert kinds.index("RequestAdjusted") > kinds.index("ToolFinished")
+
+
+@pytest.mark.parametrize("model", [CLAUDE, GPT, GEMINI, BEDROCK])
+def test_a_named_tool_is_forced_at_the_first_step_only(model):
+    def choices(choice):
+        script = scripted(calls(("look", {})), calls(("look", {"where": "there"})), "done", model=model)
+        seen = Asked()
+        agent = Agent(script, tools=[look], tool_choice=choice, watchers=[seen])
+        agent.run_sync("go")
+        return [event.tool_choice.mode for event in seen.events if isinstance(event, ModelAsked)]
+
+    assert choices("look") == ["tool", "auto", "auto"]
+    always = ToolChoice(mode="tool", name="look", every_step=True)
+    assert set(choices(always)) == {"tool"}
+
+
+@pytest.mark.parametrize(
+    ("model", "steps", "expected"),
+    [
+        (CLAUDE, ["auto", "none", "none"], [("settings", "tool_choice")]),
+        (CLAUDE, ["auto", "look", "auto"], [("settings", "tool_choice")] * 2),
+        (BEDROCK, ["auto", "none", "auto"], []),
+        (BEDROCK, ["auto", "look", "look"], [("settings", "tool_choice")]),
+        (GPT, ["auto", "look", "none"], []),
+        (
+            GPT,
+            ["auto", ToolChoice(parallel=False), ToolChoice(parallel=False)],
+            [("settings", "tool_choice")],
+        ),
+    ],
+)
+def test_a_choice_by_step_that_moves_the_cached_prompt_is_named(model, steps, expected):
+    script = scripted(calls(("look", {})), calls(("look", {"where": "b"})), "done", model=model)
+    seen = Asked()
+    Agent(script, tools=[look], tool_choice=lambda step: steps[step - 1], watchers=[seen]).run_sync("go")
+    moved = [event for event in seen.events if isinstance(event, PrefixMoved)]
+    assert [(event.layer, event.block) for event in moved] == expected
+    assert all(event.cause == "choice_changed" for event in moved)
+
+
+def test_strict_prefixes_refuse_a_choice_by_step_and_let_a_forced_first_step_go():
+    def run(choice):
+        script = scripted(calls(("look", {})), "done", model=CLAUDE)
+        return Agent(script, tools=[look], tool_choice=choice, prefix="strict").run_sync("go")
+
+    by_step = run(lambda step: "look" if step == 1 else "auto")
+    assert (by_step.stop, by_step.steps) == ("failed", 1)
+    assert "tool choice was 'look'" in by_step.reason
+    assert run("look").stop == "done"
+
+
+def test_bedrock_keeps_its_tools_when_none_may_be_called():
+    script = scripted(calls(("look", {})), "done", model=BEDROCK)
+    ran = []
+
+    @tool(effect="read")
+    def look() -> str:
+        """Look."""
+        ran.append(1)
+        return "seen"
+
+    seen = Asked()
+    agent = Agent(script, tools=[look], tool_choice="none", watchers=[seen])
+    with Body() as body:
+        result = agent.run_sync("go")
+    assert (result.text, ran) == ("done", [])
+    assert [sent["toolConfig"]["tools"][0]["toolSpec"]["name"] for sent in body.sent] == ["look", "look"]
+    assert any("tool choice 'none' was left out" in note for note in seen.notes)
+
+
+def test_a_tool_of_one_server_is_no_tool_of_others_on_its_wire():
+    hosted = Hosted({"type": "web_search", "web_search": {"enable": True}})
+    assert Agent("zai:glm-5.3", tools=[hosted]).settings.tools[0].native_to == ("zai",)
+    assert "zai" in Agent("deepseek:deepseek-v4-pro", tools=[hosted]).settings.tools[0].native_to
+    mine = Hosted({"type": "brand_new"})
+    assert Agent("zai:glm-5.3", tools=[mine]).settings.tools[0].native_to == ("openai_chat",)

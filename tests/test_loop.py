@@ -140,6 +140,7 @@ ONE_OF_EACH = (
     e.NoteRemoved(id="t1"),
     e.ToolsShown(names=(), why=""),
     e.PrefixMoved(layer="tools", block="", cause="tools_shown", why=""),
+    e.RequestAdjusted(what=("x",)),
     CacheDegraded(rule="lost", rate=0.1, rate_before=None, calls=3, verdict="provider"),
     PromptKept(name="n", seat="s", front="f", tokens=1, seconds=1.0, until=1.0),
     PromptDropped(name="n", why=""),

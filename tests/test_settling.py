@@ -113,7 +113,8 @@ def test_what_is_settled_stays_settled():
     asked = settings(stubborn, thinking=Thinking(mode="x", effort="y"), sampling=Sampling(top_p=0.5))
     first = settle(asked, ANY)
     again = settle(replace(asked, thinking=first.thinking, sampling=first.sampling), first.choice)
-    assert replace(again, notes=()) == replace(first, notes=())
+    assert replace(again, notes=(), losses=()) == replace(first, notes=(), losses=())
+    assert first.losses == ("tool choice 'any' became 'auto': m cannot be forced",)
     assert again.notes == ()
     assert len(first.notes) == 4
-    assert len(RULES) == 14
+    assert len(RULES) == 15

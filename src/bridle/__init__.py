@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from .values.event import PrefixMoved as PrefixMoved
     from .values.event import Prompted as Prompted
     from .values.event import Repaired as Repaired
+    from .values.event import RequestAdjusted as RequestAdjusted
     from .values.event import Resumed as Resumed
     from .values.event import RunEnded as RunEnded
     from .values.event import ToolFinished as ToolFinished
@@ -161,8 +162,8 @@ _HOMES = {
     "values.event": (
         "ApprovalAnswered", "ApprovalAsked", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
-        "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "Resumed", "RunEnded",
-        "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
+        "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "RequestAdjusted", "Resumed",
+        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
     ),
     "values.lineage": ("Branch", "Comparison", "Fork", "Forked"),
     "values.memory": ("Memory", "MemoryLoaded", "Note", "NoteRemoved", "NoteWritten"),

@@ -125,6 +125,8 @@ class Telling:
                 return [("tools", told)]
             case PrefixMoved() | CacheDegraded() | PromptKept() | PromptDropped() as cached:
                 return [cache_line(cached)]
+            case e.RequestAdjusted(what=what):
+                return [("not sent", each) for each in what]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:

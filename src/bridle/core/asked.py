@@ -1,7 +1,7 @@
 """What the latest request had in front: references only, for the guard of the prefix (prefix.py)."""
 
 from ..values.message import Message
-from ..values.request import ToolSpec
+from ..values.request import ToolChoice, ToolSpec
 from ..values.settings import Settings
 from ..values.value import Value
 
@@ -17,3 +17,4 @@ class Asked(Value):
     memory: str
     changes: int
     """How many changes of the view there were."""
+    choice: ToolChoice = ToolChoice()

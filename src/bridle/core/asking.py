@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from ..values.delta import AttemptRestarted
 from ..values.parts import ToolCall
+from .boundary import refuse_adjusted
 from .budget import exhausted
 from .catalogue import to_be_shown
 from .compaction import SummaryWanted, compaction
@@ -33,7 +34,7 @@ def ask_or_end(state: State) -> Effect:
     reached = exhausted(state)
     if reached:
         return End(stop=reached[0], reason=reached[1])
-    refused = refusal(state)
+    refused = refusal(state) or refuse_adjusted(state)
     if refused is not None:
         return refused
     circling = _circling(state)

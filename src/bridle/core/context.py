@@ -15,6 +15,7 @@ from ..values.model import Endpoint, Model
 from ..values.parts import Reasoning, Text
 from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
+from .boundary import offered, withheld_tools
 from .budget import room
 from .catalogue import laid_out
 from .marking import marks_of
@@ -28,10 +29,10 @@ def assemble(
 ) -> tuple[Request, tuple[str, ...]]:
     """The request and what had to be changed to make it acceptable."""
     settings = state.settings
-    tools, deferred = laid_out(state, shown_tools(settings, state.shown))
+    tools, deferred = laid_out(state, offered_tools(state))
     later = _shown_later(settings, state.shown)
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
-    wish = settle(among, _choice(state, choice or settings.tool_choice), unproven=_is_unproven(state))
+    wish = settle(among, _choice(state, choice or tool_choice_of(state)), unproven=_is_unproven(state))
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     request = Request(
         model=settings.model,
@@ -49,7 +50,7 @@ def assemble(
         compared_to=_reply_before(state) if _explains(settings.model) else "",
         chained=settings.chain,
         chained_to=_chained_to(state),
-        extras=settings.extras,
+        extras=wish.extras,
     )
     notes = (*wish.notes, *_note_allowance(wish.thinking, request.thinking))
     return request, (*(note for note in notes if note not in state.run.noted), *wish.step_notes)
@@ -90,6 +91,20 @@ def _explains(model: Model) -> bool:
     return model.abilities.cache_explained and not model.endpoint.elsewhere
 
 
+def losses(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
+    """What is asked for and is not in the next request, as far as this run has not recorded it."""
+    wish = settle(state.settings, _choice(state, choice or tool_choice_of(state)))
+    withheld = withheld_tools(state, shown_tools(state.settings, state.shown))
+    return tuple(note for note in (*wish.losses, *withheld) if note not in state.run.noted)
+
+
+def tool_choice_of(state: State) -> ToolChoice:
+    """The agent's own tool choice at this step: a named one forces the first step, unless it says every."""
+    wanted = state.settings.tool_choice
+    released = wanted.mode == "tool" and not wanted.every_step and state.run.spent.steps > 0
+    return ToolChoice(parallel=wanted.parallel) if released else wanted
+
+
 def _choice(state: State, wanted: ToolChoice) -> ToolChoice:
     """Whoever was told to finish must be free to: a call that is forced would keep it from answering."""
     forced = wanted.mode in ("any", "tool") and state.settings.output is None
@@ -103,6 +118,11 @@ def system_of(state: State) -> tuple[Text, ...]:
 
 def memory_of(state: State) -> str:
     return state.notebook.text if state.settings.memory is not None else ""
+
+
+def offered_tools(state: State) -> tuple[ToolSpec, ...]:
+    """What is sent to the current model of the tools that are shown."""
+    return offered(state, shown_tools(state.settings, state.shown))
 
 
 def shown_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:

@@ -30,7 +30,7 @@ from ..values.subrun import SubrunCharged
 from ..values.usage import Usage
 from ..values.value import Value
 from .budget import bill, booked, plus
-from .context import shown_tools
+from .context import offered_tools
 from .mending import Reading
 from .naming import agent_name
 from .saying import parts_tokens, text_tokens, tools_tokens
@@ -216,7 +216,7 @@ class _Reader:
         self, usage: Usage, usd: Decimal | None, calls: tuple[ToolCall, ...] = ()
     ) -> tuple[Share, ...]:
         state = self._state
-        specs = shown_tools(state.settings, state.shown)
+        specs = offered_tools(state)
         schemas = {spec.name: tools_tokens((spec,)) for spec in specs}
         results: dict[str, int] = {}
         rest = text_tokens(state.settings.instructions)

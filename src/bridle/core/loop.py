@@ -24,6 +24,7 @@ from ..values.parts import Text
 from ..values.settings import Settings
 from ..values.subrun import SubrunCharged, SubrunStarted
 from .asking import ask_or_end
+from .boundary import request_adjusted
 from .budget import booked, charged, plus
 from .calls import (
     answered_by,
@@ -152,6 +153,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         pauses=0,
         unread="",
         prefix_moved=None,
+        adjusted=(),
         squeeze=tried_anew(state),
         turn=again(state.run.turn),
         stop=None,
@@ -192,7 +194,9 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
         crowded=event.reserved.used if event.reserved else "",
     )
     hits = sent(state, event, at)
-    return replace(state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state), hits=hits)
+    return replace(
+        state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state, event.tool_choice), hits=hits
+    )
 
 
 def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
@@ -328,6 +332,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.ASKING, e.Compacted): compacted,
     (Phase.ASKING, e.ToolsShown): tools_shown,
     (Phase.ASKING, e.PrefixMoved): prefix_moved,
+    (Phase.ASKING, e.RequestAdjusted): request_adjusted,
     (Phase.ASKING, e.Nudged): _nudged,
     (Phase.ASKING, e.RunEnded): _ended,
     (Phase.JUDGING, e.Configured): _configured,
@@ -339,6 +344,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.JUDGING, e.Compacted): compacted,
     (Phase.JUDGING, e.ToolsShown): tools_shown,
     (Phase.JUDGING, e.PrefixMoved): prefix_moved,
+    (Phase.JUDGING, e.RequestAdjusted): request_adjusted,
     (Phase.JUDGING, e.Nudged): _nudged,
     (Phase.JUDGING, e.RunEnded): _ended,
     (Phase.ACTING, e.Configured): _configured,

@@ -59,6 +59,23 @@ def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
     return Decision(permission="allow")
 
 
+def hosted_permission(state: State, spec: ToolSpec) -> Decision:
+    """Whether a provider may run a tool of its own, of whose arguments nobody hears before it does.
+
+    A rule about arguments therefore denies or asks about every call, and allows none.
+    """
+    policy = state.settings.policy
+    named = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
+    if policy.otherwise is not None:
+        named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
+    for rule, name in named:
+        if rule.arguments and rule.decision == "allow":
+            continue
+        if _matches(replace(rule, arguments={}), spec, None, state.run.caller, state.run.tenant):
+            return Decision(permission=rule.decision, rule=name)
+    return Decision(permission="allow" if spec.approve == "never" else "ask", rule=BY_TOOL)
+
+
 def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) -> str:
     """What an answer is good for.  A second doubt about the same call is another question."""
     attempt = item.attempt if question == "in_doubt" else 0

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from ..values.cached import Cause, Layer, PrefixMoved
 from ..values.event import Compacted
-from ..values.request import Request, ToolSpec
+from ..values.request import Request, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .asked import Asked
 from .catalogue import laid_out
-from .context import memory_of, shown_tools
+from .context import memory_of, offered_tools
 from .effects import End
 from .naming import cache_key
 from .state import State
@@ -32,27 +32,29 @@ STRICT = (
 )
 
 
-def moved(state: State, request: Request, *, aside: bool = False) -> PrefixMoved | None:
+def moved(state: State, request: Request, *, aside: bool = False, chosen: bool = False) -> PrefixMoved | None:
     """What of the last request's prefix this one does not begin with; None when all is as it was.
 
     What is asked `aside` is the conversation or the beginning of it, mostly with a question behind it;
-    whoever else than the run's model is asked had no prefix.
+    whoever else than the run's model is asked had no prefix.  `chosen`: the tool choice is the caller's, step
+    by step.
     """
     asked = state.asked
     if asked is None or (aside and request.model.seat != state.settings.model.seat):
         return None
     if aside:
         told = request.messages if request.compacts else request.messages[:-1]
-        asked, request = replace(asked, view=asked.view[: len(told)]), replace(request, messages=told)
+        asked = replace(asked, view=asked.view[: len(told)], choice=request.tool_choice)
+        request = replace(request, messages=told)
     fair = state.prompt_tokens - state.slack_tokens
-    for layer, block, cause, why in _differences(state, asked, request):
+    for layer, block, cause, why in _differences(state, asked, request, chosen=chosen):
         return PrefixMoved(layer=layer, block=block, cause=cause, why=why, anew_tokens=fair)
     return None
 
 
-def asked_now(state: State) -> Asked:
-    """What a request that is sent in this state has in front."""
-    tools, _ = laid_out(state, shown_tools(state.settings, state.shown))
+def asked_now(state: State, choice: ToolChoice) -> Asked:
+    """What a request that is sent in this state, with this tool choice, has in front."""
+    tools, _ = laid_out(state, offered_tools(state))
     return Asked(
         settings=state.settings,
         tools=tools,
@@ -61,6 +63,7 @@ def asked_now(state: State) -> Asked:
         memory=memory_of(state),
         cache_key=cache_key(state.settings, state.run.tenant, state.session),
         changes=len(state.recorded),
+        choice=choice,
     )
 
 
@@ -82,13 +85,15 @@ def refusal(state: State) -> End | None:
 def _refused(settings: Settings, event: PrefixMoved) -> bool:
     """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
     conversation made shorter before it no longer fits: who does not want that says so (`compaction`); nor
-    are notes, which are loaded at points that were chosen."""
-    chosen = event.cause in ("compacted", "memory_loaded")
+    are notes, which are loaded at points that were chosen; nor a forced call that is no longer forced."""
+    chosen = event.cause in ("compacted", "memory_loaded", "choice_released")
     wanted = chosen or (event.cause == "model_switched" and bool(settings.models))
     return settings.prefix == "strict" and not wanted
 
 
-def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple[Layer, str, Cause, str]]:
+def _differences(
+    state: State, asked: Asked, request: Request, *, chosen: bool
+) -> Iterator[tuple[Layer, str, Cause, str]]:
     settings, before = state.settings, asked.settings
     if request.model.seat != before.model.seat:
         why = f"the model was {before.model.name} before"
@@ -102,11 +107,26 @@ def _differences(state: State, asked: Asked, request: Request) -> Iterator[tuple
         yield "memory", *_why_memory(state, asked)
     for name in _changed(before, settings) if settings is not before else ():
         yield "settings", name, "settings_changed", f"the agent's {name} changed"
+    able = request.model.abilities.choice_in_prefix
+    if _kept_apart(asked.choice, able) != _kept_apart(request.tool_choice, able):
+        why = f"the tool choice was {_named(asked.choice)} and is {_named(request.tool_choice)}"
+        yield "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
     if request.cache_key != asked.cache_key:
         why = "prompts are kept apart by agent and tenant, and one of them is another"
         yield "settings", "cache key", "settings_changed", why
     if request.messages[: len(asked.view)] != asked.view:
         yield "history", _part_at(asked, request), *_why_view(state, asked)
+
+
+def _kept_apart(choice: ToolChoice, able: tuple[str, ...]) -> tuple[object, ...]:
+    """What of a tool choice is part of the cached prompt."""
+    mode = choice.mode if choice.mode in ("any", "tool") and "forced" in able else ""
+    none = choice.mode == "none" and "none" in able
+    return mode, choice.name if mode else "", none, choice.parallel or "parallel" not in able
+
+
+def _named(choice: ToolChoice) -> str:
+    return f"{choice.name or choice.mode!r}{'' if choice.parallel else ', one call at a time'}"
 
 
 def _changed(before: Settings, now: Settings) -> Iterator[str]:

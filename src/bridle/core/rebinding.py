@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from ..values.event import Compacted, ViewChanged
 from .catalogue import laid_out
-from .context import shown_tools
+from .context import offered_tools
 from .handoff import without_reasoning
 from .precis import is_taken
 from .state import State
@@ -25,7 +25,7 @@ def outlived(state: State) -> ViewChanged | None:
     model = state.settings.model
     if not model.abilities.bound_thinking or not (state.shown or state.moved):
         return None
-    front = {spec.name for spec in laid_out(state, shown_tools(state.settings, state.shown))[0]}
+    front = {spec.name for spec in laid_out(state, offered_tools(state))[0]}
     since = zip(state.shown, state.shown_at, strict=True)
     moved = max((at for name, at in since if name in front), default=0)
     messages = state.transcript.messages

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from ..values.request import Sampling, Thinking, ToolChoice
+from ..values.model import Model
+from ..values.request import Extra, Sampling, Thinking, ToolChoice
 from ..values.settings import Settings
 from ..values.value import Value
 
@@ -29,15 +30,22 @@ class Wish(Value):
     """The reasoning that led to the calls just answered is not sent."""
     notes: tuple[str, ...] = ()
     """Changes that hold for the whole run."""
+    extras: tuple[Extra, ...] = ()
+    losses: tuple[str, ...] = ()
+    """Those of the notes by which something that was asked for is not done."""
     step_notes: tuple[str, ...] = ()
     """Changes of this request alone."""
 
     def noted(self, note: str) -> "Wish":
         return replace(self, notes=(*self.notes, note))
 
+    def lost(self, note: str) -> "Wish":
+        return replace(self, notes=(*self.notes, note), losses=(*self.losses, note))
+
 
 def settle(settings: Settings, choice: ToolChoice, *, unproven: bool = False) -> Wish:
     wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling, unproven=unproven)
+    wish = replace(wish, extras=settings.extras)
     for _, _, rule in RULES:
         wish = rule(wish, settings)
     return wish
@@ -69,7 +77,7 @@ def _unforced(wish: Wish, settings: Settings) -> Wish:
     if not forced or settings.model.abilities.forced_tools:
         return wish
     note = f"tool choice {_called(wish.choice)} became 'auto': {settings.model.id} cannot be forced"
-    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
+    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).lost(note)
 
 
 def _unforced_while_thinking(wish: Wish, settings: Settings) -> Wish:
@@ -78,7 +86,23 @@ def _unforced_while_thinking(wish: Wish, settings: Settings) -> Wish:
     note = (
         f"tool choice {_called(wish.choice)} became 'auto': not to be forced while {settings.model.id} thinks"
     )
-    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).noted(note)
+    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).lost(note)
+
+
+def is_taken(owners: tuple[str, ...], model: Model) -> bool:
+    """Whether something that belongs to these families or endpoints may be sent to a model."""
+    endpoint = model.endpoint
+    return not owners or endpoint.family in owners or endpoint.name in owners
+
+
+def _foreign_extras(wish: Wish, settings: Settings) -> Wish:
+    model = settings.model
+    for extra in wish.extras:
+        if not is_taken(extra.to, model):
+            kept = tuple(each for each in wish.extras if each is not extra)
+            note = f"the extra {extra.name!r} is not sent: it belongs to {', '.join(extra.to)},"
+            wish = replace(wish, extras=kept).lost(f"{note} and {model.name} is asked")
+    return wish
 
 
 def _allowance(wish: Wish, settings: Settings) -> Wish:
@@ -247,6 +271,7 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
     ("sampling settings the model does not take", "left out", _sampling),
     ("more output tokens than the model gives", "as many as it gives", _max_tokens),
     ("more or longer stop sequences than the model takes", "the first ones that fit", _stop_sequences),
+    ("an extra of another provider", "not sent", _foreign_extras),
     ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
     ("a tool choice without tools", "left out", _no_tools),
     ("a forced tool on a model that cannot be forced", "`auto`", _unforced),

@@ -94,6 +94,8 @@ class Run(Value):
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
     noted: tuple[str, ...] = ()
     """What was changed in this run's requests to make them acceptable, each recorded once."""
+    adjusted: tuple[str, ...] = ()
+    """What is asked for and cannot be sent, where that ends the run."""
     squeeze: Squeeze = Squeeze()
     more_room: bool = False
     """The last reply ran out of room: ask for the most the model can give."""

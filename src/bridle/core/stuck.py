@@ -7,7 +7,7 @@ the window by estimate, the largest first, and what can be done about it.
 from collections.abc import Iterator
 
 from ..values.message import Message
-from .context import shown_tools
+from .context import offered_tools
 from .effects import End
 from .saying import text_tokens, tools_tokens
 from .state import State
@@ -47,7 +47,7 @@ def _parts(state: State) -> Iterator[tuple[str, int]]:
     settings = state.settings
     if settings.instructions:
         yield "the instructions", text_tokens(settings.instructions)
-    tools = shown_tools(settings, state.shown)
+    tools = offered_tools(state)
     if tools:
         yield f"{len(tools)} tools", tools_tokens(tools)
     for message in state.view:

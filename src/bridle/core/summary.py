@@ -19,7 +19,7 @@ from ..values.parts import Text
 from ..values.request import Request, ToolChoice
 from . import precis
 from .budget import booked, plus
-from .context import assemble
+from .context import assemble, tool_choice_of
 from .fallback import with_model
 from .gathering import own_words
 from .handoff import fitted, seen
@@ -93,7 +93,7 @@ def request_for(state: State, messages: tuple[Message, ...]) -> Request:
         end = next((at + 1 for at, each in enumerate(view) if each.id == messages[-1].id), len(messages))
         messages = fitted(view[:end], model)
         asked = replace(asked, settings=replace(asked.settings, chain=False))
-    choice = state.settings.tool_choice
+    choice = tool_choice_of(state)
     forced = state.run.squeeze.uncalled or choice.mode in ("any", "tool")
     told = replace(asked, view=(*messages, question))
     request, _ = assemble(told, ToolChoice(mode="none") if forced else choice)

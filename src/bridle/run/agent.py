@@ -58,6 +58,7 @@ from .inside import placed
 from .lineage import Branching
 from .notes import Notes
 from .options import Options, check_options, with_summariser
+from .owners import with_owners
 from .policy import policy_of
 from .reserving import Pool, check_pool, check_shared
 from .shaping import output_spec, shape_of
@@ -159,7 +160,7 @@ class Agent(Desk, Branching, Generic[T]):
             gathering=self._gatherer.settings if self._gatherer else None,
             **options,
         )
-        self._settings = readable(settings)
+        self._settings = readable(with_owners(settings))
 
     @property
     def settings(self) -> Settings:

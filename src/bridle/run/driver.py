@@ -15,8 +15,9 @@ from decimal import Decimal
 
 from ..core.alarms import alarm
 from ..core.asking import restarted
+from ..core.boundary import refuse_adjusted
 from ..core.catalogue import chosen_unseen
-from ..core.context import assemble
+from ..core.context import assemble, losses
 from ..core.dispatch import numbered
 from ..core.effects import (
     AskModel,
@@ -244,11 +245,13 @@ class Driver:
 
     async def _exchanged(self, effect: AskModel, line: Line, passage: Passage, held: Held) -> None:
         request, notes, aside = effect.request, effect.notes, effect.summary_of
-        if self._choose is not None and not aside:
-            choice = self._choose(effect.step)
+        choice = self._choose(effect.step) if self._choose is not None and not aside else None
+        if choice is not None:
             await self._hands.show(chosen_unseen(self.state, choice))
             request, notes = assemble(self.state, choice, request.max_tokens)
-        if change := moved(self.state, request, aside=bool(aside)):
+        if not aside and await self._is_refused(choice):
+            return
+        if change := moved(self.state, request, aside=bool(aside), chosen=choice is not None):
             await self.record(change)
             if refusal(self.state):
                 return
@@ -288,6 +291,12 @@ class Driver:
         else:
             passage.succeeded()
             await self._replied(reply, suspicion(request, reply.usage), aside)
+
+    async def _is_refused(self, choice: ToolChoice | None) -> bool:
+        """Record what is asked for and not sent; whether that ends the run."""
+        if lost := losses(self.state, choice):
+            await self.record(e.RequestAdjusted(what=lost))
+        return refuse_adjusted(self.state) is not None
 
     def _remarks(self, line: Line, request: Request) -> tuple[str, ...]:
         """What this wire cannot say of the request, where that was not noted in this run."""

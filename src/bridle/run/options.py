@@ -14,7 +14,7 @@ from ..values.compaction import Compaction
 from ..values.errors import MisuseError
 from ..values.memory import Memory
 from ..values.request import Thinking
-from ..values.settings import CacheBy, CacheTtl, OnTruncation, PrefixRule
+from ..values.settings import CacheBy, CacheTtl, OnAdjusted, OnTruncation, PrefixRule
 from .given import check_numbers
 from .line import model_of
 
@@ -53,6 +53,9 @@ class Options(TypedDict, total=False):
     """The window, where it is not what the model's table says."""
     memory: Memory | None
     """Notes in front of every conversation, kept per tenant and per session; None for an agent without."""
+    on_adjusted: OnAdjusted
+    """What it is when a tool choice, an extra or a hosted tool is not sent, because the model or its provider
+    does not take it: event or error."""
     on_truncation: OnTruncation
     """What a prompt is that a server seems not to have read whole: event or error."""
 

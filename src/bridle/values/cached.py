@@ -11,8 +11,9 @@ from .quiet import Quiet
 Layer = Literal["model", "tools", "system", "memory", "settings", "history"]
 """What a prompt is made of, in the order it is kept."""
 Cause = Literal[
-    "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted"
-]
+    "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted",
+    "choice_changed", "choice_released",
+]  # fmt: skip
 Verdict = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
 """What became of what a call could have read from the cache."""
 

@@ -107,6 +107,13 @@ class Resumed(Quiet, tag="resumed"):
     budget: Budget | None = None
 
 
+class RequestAdjusted(Quiet, tag="request_adjusted"):
+    """Something that was asked for is not sent: the model or its provider does not take it."""
+
+    what: tuple[str, ...]
+    """One sentence each."""
+
+
 class ModelAsked(Quiet, tag="model_asked"):
     step: int
     attempt: int
@@ -255,6 +262,7 @@ Event = (
     | ToolsShown
     | CacheEvent
     | Resumed
+    | RequestAdjusted
     | ModelAsked
     | ModelReplied
     | ModelFailed

@@ -51,6 +51,8 @@ class Abilities(Value):
     """Whether earlier thoughts are taken back only behind the very words they were thought after."""
     forced_tools: bool = True
     """Whether `tool_choice` may force a call."""
+    choice_in_prefix: tuple[Literal["forced", "none", "parallel"], ...] = ()
+    """What of a tool choice is part of the cached prompt: a change of it is a cache miss."""
     unforced_while: tuple[str, ...] = ()
     """Thinking modes in which a call cannot be forced."""
     effort_with_tools: bool = True

@@ -40,6 +40,8 @@ class ToolSpec(Value):
     """Set when equal arguments are the same action: a repeated call gets the earlier result."""
     native: str | None = None
     """A tool the provider runs itself, in the provider's own JSON."""
+    native_to: tuple[str, ...] = ()
+    """The wire families or endpoints it belongs to; an agent fills in what its JSON tells."""
     always: bool = False
     """Shown to the model from the beginning, however many tools there are."""
 
@@ -48,6 +50,8 @@ class ToolChoice(Value):
     mode: Literal["auto", "any", "none", "tool"] = "auto"
     name: str = ""
     parallel: bool = True
+    every_step: bool = False
+    """A named tool is forced at the first step of a run, unless this says that it is forced at every one."""
 
 
 class OutputSpec(Value):
@@ -104,6 +108,8 @@ class Extra(Value):
 
     name: str
     json: str
+    to: tuple[str, ...] = ()
+    """The wire families or endpoints it belongs to; an agent fills in what its name tells."""
 
 
 class Request(Value):

@@ -16,6 +16,8 @@ from .value import Value
 
 ATTEMPTS_DEFAULT = 6
 REPEATS_DEFAULT = 5
+OnAdjusted = Literal["event", "error"]
+"""What it is when something that was asked for is not sent: an event in the log, or the end of the run."""
 OnTruncation = Literal["event", "error"]
 """What a prompt that was probably not read to its beginning is: something to know, or the end of the run."""
 TOOLS_AT_ONCE_DEFAULT = 32
@@ -89,6 +91,7 @@ class Settings(Value):
     """The window, where it is not the model's own."""
     extras: tuple[Extra, ...] = ()
     on_truncation: OnTruncation = "event"
+    on_adjusted: OnAdjusted = "event"
     memory: Memory | None = None
     """Set when notes stand in front of the conversation."""
     gathering: Gathering | None = None

@@ -93,6 +93,9 @@ class Console:
             case e.Repaired(items=items):
                 for item in items:
                     self.note(f"· put right in the log: {item}", "yellow")
+            case e.RequestAdjusted(what=what):
+                for each in what:
+                    self.note(f"· {each}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
             case CacheDegraded(rate=rate, calls=calls, verdict=verdict, usd=usd):

@@ -1,0 +1,52 @@
+"""Find the wire family or endpoint that a request field or a provider's own tool belongs to.
+
+The table beside this file lists them.  What the first model's family or endpoint knows, and what nobody
+knows, belongs to it: it was given for that model.  Anything else belongs to those that know it.
+"""
+
+import re
+import tomllib
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ..values.model import Endpoint
+from ..values.value import Value
+from ._json import is_object, loads
+
+
+class Owned(Value):
+    """What one family or endpoint knows."""
+
+    fields: frozenset[str] = frozenset()
+    tool_types: str = "(?!)"
+    tool_members: frozenset[str] = frozenset()
+
+
+def owners_of_field(name: str, first: Endpoint) -> tuple[str, ...]:
+    """Owners of a field of the body that was given for a model at `first`."""
+    return _owners([each for each, owned in _table().items() if name in owned.fields], first)
+
+
+def owners_of_tool(native: str, first: Endpoint) -> tuple[str, ...]:
+    """Owners of a tool in a provider's own JSON that was given for a model at `first`."""
+    tool = loads(native) if is_object(native) else {}
+    kind = str(tool.get("type", ""))
+    known = [
+        each
+        for each, owned in _table().items()
+        if (kind and re.fullmatch(owned.tool_types, kind)) or owned.tool_members & set(tool)
+    ]
+    return _owners(known, first)
+
+
+def _owners(known: list[str], first: Endpoint) -> tuple[str, ...]:
+    own = [each for each in known if each in (first.family, first.name)]
+    return tuple(own or known) or (first.family,)
+
+
+@cache
+def _table() -> dict[str, Owned]:
+    text = Path(__file__).with_name("ownership.toml").read_text(encoding="utf-8")
+    return msgspec.convert(tomllib.loads(text), dict[str, Owned])
