@@ -40,6 +40,7 @@ def test_a_vendor_and_a_model():
         efforts=("low", "medium", "high", "xhigh", "max"),
         bound_thinking=True,
         forced_tools=False,
+        choice_in_prefix=("forced", "none", "parallel"),
         unforced_while=("enabled",),
         structured_output="native",
         sampling=False,
