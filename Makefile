@@ -2,6 +2,7 @@
 # needs in .venv, from the lock file, with nothing installed before but Python and make.
 
 PYTHON ?= python3
+JOBS   ?= auto
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
@@ -24,7 +25,7 @@ demo: $(READY)
 
 test: check
 	$(BIN)/python docs/generate.py --check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 	$(BIN)/python bench/footprint.py --check
 
 check: $(READY)
