@@ -266,7 +266,7 @@ def test_plain_words_are_strings_and_everything_else_is_content():
             paper,
             replace(paper, name="a.pdf"),
             Media(kind="document", url="https://x/y.pdf"),
-            Media(kind="audio", name="b"),
+            Media.received(kind="audio", name="b"),
         ),
     )
     assert items == [

@@ -136,14 +136,14 @@ def test_pictures_and_files_are_media():
         return read(input=[{"role": "user", "content": [piece]}]).messages[0].parts[0]
 
     inline = "data:image/png;base64,AAAA"
-    assert given(type="input_image", image_url=inline, detail="auto") == Media(
+    assert given(type="input_image", image_url=inline, detail="auto") == Media.received(
         kind="image", media_type="image/png", data="AAAA"
     )
     low = given(type="input_image", image_url="https://x", detail="low")
-    assert low == Media(kind="image", url="https://x", native='{"part":{"detail":"low"}}')
-    assert given(type="input_image", file_id="f") == Media(kind="image", file_id="f")
+    assert low == Media.received(kind="image", url="https://x", native='{"part":{"detail":"low"}}')
+    assert given(type="input_image", file_id="f") == Media.received(kind="image", file_id="f")
     paper = given(type="input_file", file_data="data:application/pdf;base64,BB", filename="a.pdf")
-    assert paper == Media(kind="document", media_type="application/pdf", data="BB", name="a.pdf")
+    assert paper == Media.received(kind="document", media_type="application/pdf", data="BB", name="a.pdf")
     assert isinstance(given(type="input_file", file_data="no url", filename="a"), Opaque)
 
 

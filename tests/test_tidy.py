@@ -24,10 +24,12 @@ MAY_IMPORT = {
 }
 PURE = {"values", "core"}
 PURE_MAY_USE = {
-    "collections", "dataclasses", "decimal", "difflib", "enum", "functools", "hashlib", "importlib",
+    "binascii", "collections", "dataclasses", "decimal", "difflib", "enum", "functools", "hashlib", "importlib",
     "fnmatch", "itertools", "json", "jsonschema_rs", "math", "msgspec", "operator", "re", "types", "typing",
     "unicodedata",
 }  # fmt: skip
+READS_FOR_THE_CALLER = {"values/media_source.py": {"os", "pathlib"}}
+"""Files of a pure layer that read something a caller names, before there is a value; with what they use for it."""
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 BANNED_WORDS = {"TODO": "the feature", "FIXME": "the fix"}
 LINES_MAX, FUNCTION_LINES_MAX = 400, 70
@@ -82,7 +84,8 @@ def test_imports_only_point_down(path):
 def test_the_core_is_pure(path):
     for kind, target, line in imports(path):
         if kind == "other":
-            assert target in PURE_MAY_USE, f"{path}:{line} must stay pure but imports {target}"
+            allowed = PURE_MAY_USE | READS_FOR_THE_CALLER.get(str(path.relative_to(ROOT)), set())
+            assert target in allowed, f"{path}:{line} must stay pure but imports {target}"
     for node in ast.walk(ast.parse(path.read_text())):
         assert not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

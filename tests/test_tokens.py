@@ -42,7 +42,7 @@ def test_nothing_in_a_request_is_free():
     assert prompt_tokens(asked(Text(text="Hello there"))) > bare
     assert prompt_tokens(asked(Text(text="Hello"), system=(Text(text="Be brief."),))) > bare
     assert prompt_tokens(asked(Text(text="Hello"), tools=(ToolSpec(name="look"),))) > bare
-    assert prompt_tokens(asked(Text(text="Hello"), Media(kind="image", data="x"))) == bare + PER_IMAGE
+    assert prompt_tokens(asked(Text(text="Hello"), Media(kind="image", data="AAAA"))) == bare + PER_IMAGE
     assert (
         prompt_tokens(asked(Text(text="Hello"), ToolResult(call_id="c", parts=(Text(text="one two"),))))
         > bare

@@ -1,4 +1,4 @@
-"""Which pictures and documents a model cannot take, and what it is told instead.
+"""Which pictures, documents, videos and sounds a model cannot take, and what it is told instead.
 
 A provider answers one picture it does not like with a refusal of the whole conversation, and the
 picture stays in the conversation: nothing said later would get through.  So what a model takes is
@@ -12,6 +12,7 @@ Rule 3: a file that one provider holds is a meaningless word to any other.
 from collections.abc import Callable, Iterator
 
 from ..values.event import Change
+from ..values.media_source import explain_unsendable
 from ..values.message import Message
 from ..values.model import Model
 from ..values.parts import Media, ToolResult
@@ -32,7 +33,7 @@ def unfit_in(message: Message, model: Model) -> tuple[Unfit, ...]:
     found = []
     for at, inner, media in _media(message):
         for why, applies in RULES:
-            if (at_home and applies is _of_another_type) or not (detail := applies(media, message, model)):
+            if (at_home and applies in _TAKEN_AT_HOME) or not (detail := applies(media, message, model)):
                 continue
             called = " ".join(filter(None, (_CALLED.get(media.kind, media.kind), media.name)))
             words = f"[{called} left out: {detail}]"
@@ -56,6 +57,11 @@ def _held_elsewhere(media: Media, message: Message, model: Model) -> str:
     return f"the file is held by {holder}, where this model cannot read it" if foreign else ""
 
 
+def _unsendable(media: Media, message: Message, model: Model) -> str:
+    """Made before a `Media` was checked, or read from a wire: a log is never refused for it."""
+    return explain_unsendable(media.kind, media.media_type, media.data, media.url, media.file_id)
+
+
 def _no_pictures(media: Media, message: Message, model: Model) -> str:
     blind = media.kind == "image" and not model.abilities.images
     return "this model takes no pictures" if blind else ""
@@ -64,6 +70,16 @@ def _no_pictures(media: Media, message: Message, model: Model) -> str:
 def _no_documents(media: Media, message: Message, model: Model) -> str:
     unread = media.kind == "document" and not model.abilities.documents
     return "this model takes no documents" if unread else ""
+
+
+def _no_videos(media: Media, message: Message, model: Model) -> str:
+    unseen = media.kind == "video" and not model.abilities.videos
+    return "this model takes no videos" if unseen else ""
+
+
+def _no_audio(media: Media, message: Message, model: Model) -> str:
+    unheard = media.kind == "audio" and not model.abilities.audio
+    return "this model takes no audio" if unheard else ""
 
 
 def _of_another_type(media: Media, message: Message, model: Model) -> str:
@@ -86,12 +102,16 @@ def _is(media_type: str, pattern: str) -> bool:
     return media_type.startswith(pattern[:-1]) if pattern.endswith("*") else media_type == pattern
 
 
+_TAKEN_AT_HOME = (_of_another_type, _unsendable)
 Rule = Callable[[Media, Message, Model], str]
 
 RULES: tuple[tuple[str, Rule], ...] = (
     ("a file is held by another provider", _held_elsewhere),
     ("this model takes no pictures", _no_pictures),
     ("this model takes no documents", _no_documents),
+    ("this model takes no videos", _no_videos),
+    ("this model takes no audio", _no_audio),
     ("a picture or document is of a type this model does not take", _of_another_type),
     ("a picture is larger than this model accepts", _too_large),
+    ("a picture or file has no data that could be sent", _unsendable),
 )

@@ -255,16 +255,16 @@ def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
     name = _text(block.get("title"))
     match source["type"]:
         case "url":
-            return Media(kind=kind, url=source["url"], name=name, native=native)
+            return Media.received(kind=kind, url=source["url"], name=name, native=native)
         case "file":
-            return Media(kind=kind, file_id=source["file_id"], name=name, native=native)
+            return Media.received(kind=kind, file_id=source["file_id"], name=name, native=native)
         case "base64" if not source["media_type"].startswith("text/"):
             data, media_type = source["data"], source["media_type"]
         case "text" if kind == "document" and source["media_type"] == "text/plain":
             data, media_type = b64encode(mended(source["data"]).encode()).decode(), "text/plain"
         case _:
             return None
-    return Media(kind=kind, media_type=media_type, data=data, name=name, native=native)
+    return Media.received(kind=kind, media_type=media_type, data=data, name=name, native=native)
 
 
 def _opaque(kind: str, block: Block) -> Opaque:

@@ -95,7 +95,7 @@ def media_of(kind: MediaKind, inner: dict[str, Any]) -> Media | None:
     form, name = inner.get("format", ""), inner.get("name", "")
     if not isinstance(form, str) or not isinstance(name, str) or not (data or url):
         return None
-    return Media(
+    return Media.received(
         kind=kind,
         media_type=_type_of(kind, form) if form else "",
         data=data,

@@ -262,7 +262,7 @@ def _media(said: Block) -> Media | None:
         return None
     more = {name: value for name, value in source.items() if name not in ("mimeType", _PLACES[holder])}
     rest = {name: value for name, value in said.items() if name != holder}
-    return Media(
+    return Media.received(
         kind=_kind(media_type),
         media_type=media_type,
         data=place if inline else "",

@@ -124,12 +124,12 @@ def _media(kind: str, block: Block) -> tuple[Media, Block] | None:
     rest = said({**block, kind: said({**members, place: None}) if isinstance(inner, dict) else None})
     if kind == "input_audio":
         media_type = _AUDIO_TYPES.get(word(members.get("format")), "")
-        return Media(kind="audio", media_type=media_type, data=mended(value)), rest
+        return Media.received(kind="audio", media_type=media_type, data=mended(value)), rest
     name = word(block.get("document_name"))
     if found := _DATA.match(value):
         data = value[found.end() :]
-        return Media(kind=media_kind, media_type=found.group(1), data=data, name=name), rest
-    return Media(kind=media_kind, url=mended(value), name=name), rest
+        return Media.received(kind=media_kind, media_type=found.group(1), data=data, name=name), rest
+    return Media.received(kind=media_kind, url=mended(value), name=name), rest
 
 
 def _file(block: Block) -> tuple[Media, Block] | None:
@@ -139,13 +139,13 @@ def _file(block: Block) -> tuple[Media, Block] | None:
     rest = {**block, "file": {n: v for n, v in said(file).items() if n not in _FILE_MEMBERS}}
     file_id, data, name = word(file.get("file_id")), word(file.get("file_data")), word(file.get("filename"))
     if file_id and not data:
-        return Media(kind="document", file_id=file_id, name=name), said(rest)
+        return Media.received(kind="document", file_id=file_id, name=name), said(rest)
     if not data or file_id:
         return None
     found = _DATA.match(data)
     media_type = found.group(1) if found else ""
     bare = data[found.end() :] if found else data
-    return Media(kind="document", media_type=media_type, data=bare, name=name), said(rest)
+    return Media.received(kind="document", media_type=media_type, data=bare, name=name), said(rest)
 
 
 _FILE_MEMBERS = frozenset({"file_id", "file_data", "filename"})

@@ -224,7 +224,9 @@ def _sound(audio: object) -> list[Part]:
         return [Opaque(kind="audio", native=dumps(held).decode())] if known else []
     kept = native_of(audio=said(held)) if known else None
     words: list[Part] = [Text(text=transcript, native=kept)] if transcript else []
-    return [*words, Media(kind="audio", data=data, native=None if words else kept)] if data else words
+    return (
+        [*words, Media.received(kind="audio", data=data, native=None if words else kept)] if data else words
+    )
 
 
 def _sound_id(parts: Sequence[Part]) -> Block | None:

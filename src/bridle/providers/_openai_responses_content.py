@@ -100,14 +100,14 @@ def _media(kind: str, piece: Block) -> Media | None:
     inline = _INLINE.fullmatch(value)
     native = _native(more)
     if how == "file_id":
-        return Media(kind=what, file_id=value, native=native)
+        return Media.received(kind=what, file_id=value, native=native)
     if how == "file_data" and inline is None:
         return None
     if inline is None or how == "file_url":
-        return Media(kind=what, url=value, native=native)
+        return Media.received(kind=what, url=value, native=native)
     media_type, name = inline.group(1), word(piece.get("filename"))
     name = "" if name == _made_up_name(media_type) else name
-    return Media(kind=what, media_type=media_type, data=inline.group(2), name=name, native=native)
+    return Media.received(kind=what, media_type=media_type, data=inline.group(2), name=name, native=native)
 
 
 def _media_piece(media: Media, role: str) -> Block:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ._rules_bedrock_converse_shape import (
     FILMS,
+    MODEL_SAYS,
     asked,
     assistant,
     call,
@@ -17,6 +18,7 @@ from ._rules_bedrock_converse_shape import (
     rule,
     user,
 )
+from ._rules_media_data import JPEG, PDF, PNG, is_base64, recognize_data
 from ._rules_reading import (
     Block,
     mapping,
@@ -38,6 +40,28 @@ def _films_refused(request: Asked) -> bool:
 
 def _film(request: Asked) -> Found | None:
     return {} if _films_refused(request) and any(held(said, "video") for said in _carriers(request)) else None
+
+
+def _sound(request: Asked) -> Found | None:
+    deaf = request.abilities is not None and not request.abilities.audio
+    return {} if deaf and any(held(said, "audio") for said in _carriers(request)) else None
+
+
+def _no_base64(request: Asked) -> Found | None:
+    for said in _carriers(request):
+        for kind in ("image", "document", "video", "audio"):
+            for _, item in held(said, kind):
+                data = mapping(item.get("source")).get("bytes")
+                if isinstance(data, str) and not is_base64(data):
+                    return {"kind": kind}
+    return None
+
+
+def _no_picture(request: Asked) -> Found | None:
+    """A picture of one format is taken under the name of another, as recordings show; other files are not."""
+    pictures = (item for said in _carriers(request) for _, item in held(said, "image"))
+    shown = (recognize_data(mapping(item.get("source")).get("bytes")) for item in pictures)
+    return {} if any(type_ and not type_.startswith("image/") for type_ in shown) else None
 
 
 def _stored(request: Asked) -> Found | None:
@@ -71,6 +95,12 @@ def _document(name: str) -> Block:
     return {"document": {"format": "txt", "name": name, "source": {"bytes": "AAAA"}}}
 
 
+def _picture(data: str) -> Block:
+    return {"image": {"format": "png", "source": {"bytes": data}}}
+
+
+_AUDIO = {"audio": {"format": "mp3", "source": {"bytes": "AAAA"}}}
+_NO_BASE64 = "The {kind} source bytes are not valid base64."
 _LOOK = offering()
 _VIDEO = {"video": {"format": "mp4", "source": {"bytes": "AAAA"}}}
 _STORED = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://pictures/1.png"}}}}
@@ -104,6 +134,40 @@ MEDIA_RULES = (
         models="that read no videos",
         passes=to(FILMS, asked(messages=[user(_VIDEO)])),
         offends=asked(messages=[user("Look", _VIDEO)]),
+    ),
+    rule(
+        "audio",
+        _sound,
+        "This model doesn't support the audio content block that you provided. Update the content block and"
+        " try again.",
+        evidence="K",
+        models="that take no audio",
+        passes=to(FILMS, asked(messages=[user("Listen", _AUDIO)])),
+        offends=asked(messages=[user("Listen", _AUDIO)]),
+        also=((to(None, asked(messages=[user("Listen", _AUDIO)])), ""),),
+    ),
+    rule(
+        "media-base64",
+        _no_base64,
+        _NO_BASE64,
+        evidence="K",
+        passes=asked(messages=[user(_picture("AAAA"))]),
+        offends=asked(messages=[user("Look", _picture("b'picture'"))]),
+        says=_NO_BASE64.format(kind="image"),
+    ),
+    rule(
+        "image-data",
+        _no_picture,
+        MODEL_SAYS + "Could not process image",
+        evidence="F",
+        passes=asked(messages=[user(_picture(PNG), _picture(JPEG))]),
+        offends=asked(messages=[user("Look", _picture(PDF))]),
+        also=(
+            (
+                asked(messages=[user(result("tooluse_1", {"text": "seen"}, _picture(PDF)))]),
+                MODEL_SAYS + "Could not process image",
+            ),
+        ),
     ),
     rule(
         "stored",

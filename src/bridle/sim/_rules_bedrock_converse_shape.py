@@ -31,9 +31,10 @@ NEWEST = Abilities(
     forced_tools=False,
     sampling=False,
     videos=False,
+    audio=False,
     prefill=False,
 )
-FILMS = replace(NEWEST, videos=True)
+FILMS = replace(NEWEST, videos=True, audio=True)
 FORCEABLE = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True)
 BUDGETS = replace(FORCEABLE, thinking=("adaptive", "enabled", "disabled"), sampling=True)
 PREFILLS = replace(BUDGETS, thinking=("enabled", "disabled"), output_tokens=64_000, prefill=True)

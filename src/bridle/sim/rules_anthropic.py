@@ -16,6 +16,7 @@ from ._rules_anthropic_fields import FIELD_RULES, PREVIEW_RULES
 from ._rules_anthropic_foreign import FOREIGN_RULES
 from ._rules_anthropic_formats import FORMAT_RULES
 from ._rules_anthropic_marks import MARK_RULES
+from ._rules_anthropic_media import MEDIA_RULES
 from ._rules_anthropic_messages import MESSAGE_RULES
 from ._rules_anthropic_models import MODEL_RULES
 from ._rules_anthropic_shape import (
@@ -197,5 +198,6 @@ RULES = (
     *SYSTEM_RULES,
     *MESSAGE_RULES,
     *MARK_RULES,
+    *MEDIA_RULES,
     *MODEL_RULES,
 )

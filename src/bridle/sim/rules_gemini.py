@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from ._rules_gemini_contents import CONTENT_RULES
 from ._rules_gemini_fields import FIELD_RULES
+from ._rules_gemini_media import MEDIA_RULES
 from ._rules_gemini_schemas import SCHEMA_RULES
 from ._rules_gemini_shape import (
     BUDGETS,
@@ -321,5 +322,6 @@ RULES = (
     *SCHEMA_RULES,
     *TOOL_RULES,
     *CONTENT_RULES,
+    *MEDIA_RULES,
     *CONFIG_RULES,
 )

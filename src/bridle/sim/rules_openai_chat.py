@@ -9,6 +9,7 @@ Servers differ more than their wire does.  `PROFILES` says which rules each kind
 from msgspec.structs import replace
 
 from ._rules_openai_chat_local import LOCAL_RULES, TEMPLATE_RULES
+from ._rules_openai_chat_media import MEDIA_RULES
 from ._rules_openai_chat_messages import MESSAGE_RULES, TALK_RULES
 from ._rules_openai_chat_others import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from ._rules_openai_chat_settings import MODEL_RULES, SETTING_RULES
@@ -138,6 +139,7 @@ OWN = (
     *TOOL_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
+    *MEDIA_RULES,
     *TALK_RULES,
 )
 OTHERS = (*LOCAL_RULES, *ECHO_RULES, *STRIP_RULES, *ID_RULES, *PARSE_RULES, *TEMPLATE_RULES)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from ._rules_openai_prompts import prompt_rules
 from ._rules_openai_responses_compaction import COMPACTION_RULES
 from ._rules_openai_responses_items import ITEM_RULES
+from ._rules_openai_responses_media import MEDIA_RULES
 from ._rules_openai_responses_settings import SETTING_RULES
 from ._rules_openai_responses_shape import (
     PLAIN,
@@ -293,5 +294,6 @@ RULES = (
     *COMPACTION_RULES,
     *FORMAT_RULES,
     *MODEL_RULES,
+    *MEDIA_RULES,
     *TALK_RULES,
 )

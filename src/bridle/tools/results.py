@@ -8,7 +8,7 @@
 The difference for None matters: a search that found nothing must not read as "done".
 Blank text is shown in quotes, because several wires refuse a blank block and a model
 should see that there was nothing.  Bytes are refused: only the author knows whether
-they are text, a picture or a file, and can say so with `Media` or by decoding them.
+they are text, a picture or a file, and can say so with `Media.from_bytes` or by decoding them.
 """
 
 from ..values.parts import Media, Text
@@ -54,5 +54,5 @@ def _visible(text: str) -> str:
 
 def _instead(value: object) -> str:
     if isinstance(value, bytes | bytearray | memoryview):
-        return "return Media(...) for a picture or a file, or decode it to str"
+        return "return Media.from_bytes(...) for a picture or a file, or decode it to str"
     return "return str, numbers, dict, list, a dataclass, a pydantic model, Text or Media"

@@ -73,6 +73,8 @@ class Abilities(Value):
     document_types: tuple[str, ...] = ("application/pdf", "text/*")
     """The same of documents; a star stands for the rest of a type."""
     videos: bool = True
+    audio: bool = True
+    """Of a model nobody has facts about, this and the above are true: the provider is asked."""
     cache_marks: int = 0
     """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
     automatic_cache: bool = False

@@ -9,9 +9,23 @@ bytes back; most parts have none, and the log holds nothing twice.  Only the
 codec of the family named in the message's `origin` may read it.
 """
 
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from .value import Value
+import msgspec
+
+from .errors import MisuseError
+from .media_source import (
+    AnyPath,
+    choose_type,
+    decode_head,
+    encode_bytes,
+    explain_misuse,
+    kind_of_type,
+    read_file,
+    recognize_bytes,
+    recognize_name,
+)
+from .value import Value, ValueType
 
 MediaKind = Literal["image", "document", "audio", "video"]
 
@@ -25,8 +39,25 @@ class Text(Value, tag="text"):
     native: str | None = None
 
 
-class Media(Value, tag="media"):
-    """A picture or a file: exactly one of `data` (base64), `url` and `file_id` is set."""
+class _CheckedType(ValueType):
+    """Checks what a caller makes; what is read from a log is never refused."""
+
+    if not TYPE_CHECKING:
+
+        def __call__(self, **fields: Any) -> Any:
+            if why := explain_misuse(fields):
+                raise MisuseError(f"Media: {why}")
+            if fields.get("data") and not fields.get("media_type"):
+                fields["media_type"] = recognize_bytes(decode_head(fields["data"]))
+            return super().__call__(**fields)
+
+
+class Media(Value, tag="media", metaclass=_CheckedType):
+    """A picture or a file: exactly one of `data` (base64), `url` and `file_id` is set.
+
+    Make one with `from_path`, `from_bytes` or `from_url`; they find out the type and the kind.
+    Raises `MisuseError` for what no provider could take.
+    """
 
     kind: MediaKind
     media_type: str = ""
@@ -37,6 +68,50 @@ class Media(Value, tag="media"):
     native: str | None = None
     home: str = ""
     """The endpoint (`Endpoint.home`) that holds the file of this `file_id`; it is sent nowhere else."""
+
+    @classmethod
+    def from_path(
+        cls,
+        path: AnyPath,
+        *,
+        media_type: str = "",
+        name: str | None = None,
+        kind: MediaKind | None = None,
+    ) -> "Media":
+        """The file at this path, read now.  It is named like the file unless `name` says otherwise."""
+        data, found = read_file(path)
+        called = found if name is None else name
+        return cls.from_bytes(data, media_type=media_type or choose_type(data, found), name=called, kind=kind)
+
+    @classmethod
+    def from_bytes(
+        cls, data: bytes, *, media_type: str = "", name: str = "", kind: MediaKind | None = None
+    ) -> "Media":
+        """These bytes; their type is recognized unless it is given."""
+        if not isinstance(data, bytes | bytearray | memoryview) or not data:
+            given = "none" if isinstance(data, bytes) else type(data).__name__
+            raise MisuseError(f"Media.from_bytes takes bytes, not {given}")
+        type_ = media_type or choose_type(bytes(data), name)
+        made = kind or cast("MediaKind", kind_of_type(type_))
+        return cls(kind=made, media_type=type_, data=encode_bytes(data), name=name)
+
+    @classmethod
+    def from_url(
+        cls, url: str, *, kind: MediaKind | None = None, media_type: str = "", name: str = ""
+    ) -> "Media":
+        """What is at this address, for the provider to fetch.  Give `kind` where the address shows none."""
+        if not isinstance(url, str) or "://" not in url:
+            raise MisuseError(f"Media.from_url takes an address such as https://…, not {url!r}")
+        type_ = media_type or recognize_name(url.partition("?")[0].partition("#")[0])
+        if kind is None and not type_:
+            raise MisuseError("Media.from_url: the address shows no kind; give kind='image', 'document', …")
+        made = kind or cast("MediaKind", kind_of_type(type_))
+        return cls(kind=made, media_type=type_, url=url, name=name)
+
+    @classmethod
+    def received(cls, **fields: Any) -> "Media":
+        """What came over a wire, as it came: odd data is a matter of the view, not of the reader."""
+        return cast("Media", msgspec.StructMeta.__call__(cls, **fields))
 
 
 class ToolCall(Value, tag="tool_call"):

@@ -13,14 +13,14 @@ import msgspec
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
-class _ValueType(msgspec.StructMeta):
+class ValueType(msgspec.StructMeta):
     def __new__(
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
-    ) -> "_ValueType":
+    ) -> "ValueType":
         settings = {"frozen": True, "kw_only": True, "omit_defaults": True, **options}
-        made: _ValueType = super().__new__(cls, name, bases, namespace, **settings)
+        made: ValueType = super().__new__(cls, name, bases, namespace, **settings)
         return made
 
 
-class Value(msgspec.Struct, metaclass=_ValueType):
+class Value(msgspec.Struct, metaclass=ValueType):
     """Immutable, keyword-only, compared by content."""
