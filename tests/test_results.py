@@ -117,7 +117,7 @@ def test_a_lone_surrogate_cannot_make_the_log_unwritable():
 
 
 @pytest.mark.parametrize(("value", "said"), [
-    (b"raw", "tool `t` returned a bytes, which has no JSON form; return Media(...) for a picture or a file"),
+    (b"raw", "tool `t` returned a bytes, which has no JSON form; return Media.from_bytes(...) for a picture or a file"),
     (object(), "tool `t` returned a object, which has no JSON form; return str"),
     ([{"a": (i for i in "x")}], "tool `t` returned a generator"),
     ({(1, 2): 3}, "tool `t` returned a dict with a key of type tuple"),
