@@ -46,6 +46,7 @@ def test_a_vendor_and_a_model():
         sampling=False,
         image_bytes_max=5_242_880,
         videos=False,
+        audio=False,
         cache_marks=4,
         automatic_cache=True,
         mode_efforts=(("between_tools", ("low", "medium", "high")),),
