@@ -210,3 +210,63 @@ def test_stand_ins_for_a_signature_are_taken(signature):
     }
     timeline = send("gemini", f"/v1beta/models/{GEMINI}:generateContent", body)
     assert timeline.status == 200, timeline.body
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("vendor", "path", "body"),
+    [
+        ("anthropic", "/v1/v1/messages", claude()),
+        ("openai", "/v1/v1/chat/completions", {"model": CHAT_GPT, "messages": []}),
+        ("openai", "/v1/chat/completions/chat/completions", {"model": CHAT_GPT, "messages": []}),
+        ("openai", "/v1/v1/responses", {"model": GPT, "input": "Hello"}),
+        ("gemini", f"/v1/v1beta/models/{GEMINI}:generateContent", {"contents": []}),
+        ("gemini", f"/v1beta/models/models/{GEMINI}:generateContent", {"contents": []}),
+    ],
+)
+def test_doubled_paths_lead_nowhere(vendor, path, body):
+    assert send(vendor, path, body).status == 404
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("vendor", "path"),
+    [
+        ("openai", "/v1/embeddings"),
+        ("openai", "/v1/files"),
+        ("openai", "/v1/vector_stores/vs_1/files"),
+        ("anthropic", "/v1/files"),
+        ("anthropic", "/v1/messages/batches"),
+        ("gemini", "/v1beta/models/gemini-embedding-001:batchEmbedContents"),
+        ("gemini", "/upload/v1beta/files"),
+        ("bedrock", "/async-invoke"),
+    ],
+)
+def test_endpoints_that_are_not_simulated_say_so(vendor, path):
+    timeline = send(vendor, path, {"input": "Hello"})
+    assert timeline.status == 404
+    assert (
+        message_of(timeline) == f"simulator: POST {path} is an endpoint of the provider that is not simulated"
+    )
+
+
+def test_a_probe_finds_the_simulator_there():
+    timeline = send("anthropic", "/", method="HEAD")
+    assert (timeline.status, timeline.body) == (200, b"")
+
+
+def test_bedrock_counts_the_tokens_that_converse_charges():
+    model = "/model/anthropic.claude-sonnet-5"
+    body = {"messages": [{"role": "user", "content": [{"text": "Count me, please."}]}]}
+    counted = send("bedrock", f"{model}/count-tokens", {"input": {"converse": body}})
+    charged = read(send("bedrock", f"{model}/converse", body))["usage"]["inputTokens"]
+    assert counted.status == 200, counted.body
+    assert read(counted) == {"inputTokens": charged}
+
+
+@pytest.mark.refusals
+def test_bedrock_counts_only_what_it_can_read():
+    path = "/model/anthropic.claude-sonnet-5/count-tokens"
+    timeline = send("bedrock", path, {"input": {"invokeModel": {"body": "e30="}}})
+    assert timeline.status == 400
+    assert "invokeModel" in message_of(timeline)

@@ -4,6 +4,7 @@ Pieces of a stream are padded, so that nobody who only sees how long they are ca
 meant to be ignored; whoever does not want it says so.
 """
 
+import re
 from collections.abc import Mapping
 from hashlib import blake2b
 
@@ -14,6 +15,10 @@ from ..ports.codec import HttpReply
 
 LOST = "Invalid URL ({method} {path})"
 STAMP = "x-request-id"
+UNSIMULATED = re.compile(
+    r"(?:/v1)?/(?:embeddings|files|uploads|batches|images|audio|moderations|fine_tuning|vector_stores|assistants"
+    r"|threads|realtime|videos|containers|evals|completions)(?:/.*)?"
+)
 SIZE_STEP = 16
 """Padded pieces are as long as a multiple of this."""
 

@@ -12,6 +12,7 @@ from functools import cache
 from hashlib import blake2b
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import pairwise
 from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
@@ -27,6 +28,8 @@ from .keeping import Keeping
 
 PREFIX = "side_"
 BAD, NOT_FOUND = 400, 404
+VERSION = re.compile(r"v\d\w*")
+UNSIMULATED = "simulator: {method} {path} is an endpoint of the provider that is not simulated"
 UNNAMED = b'"request_id":null'
 Json = dict[str, object]
 
@@ -92,6 +95,8 @@ class Side(Value):
     lost: str = "Not Found"
     """What is said of an address at which nobody is; `{method}` and `{path}` are known."""
     lost_code: str = ""
+    unsimulated: re.Pattern[str] | None = None
+    """Paths that the provider serves and the simulator does not."""
     stamp: str = ""
     """The header with the name of an exchange that went wrong."""
     blamed: Callable[[HttpReply, str], HttpReply] = _unblamed
@@ -138,7 +143,22 @@ def lost(families: tuple[str, ...], method: str, url: str, headers: Mapping[str,
     family = next(at_home, families[-1])
     side = side_of(family)
     message = side.lost.format(method=method, path=path)
+    if side.unsimulated is not None and side.unsimulated.fullmatch(path) and not is_doubled(url):
+        message = UNSIMULATED.format(method=method, path=path)
     return family, Failure(kind="not_found", message=message, status=NOT_FOUND, code=side.lost_code)
+
+
+def is_doubled(url: str) -> bool:
+    """Whether a path repeats itself, as when a base URL and a client both add `/v1`."""
+    steps = [step for step in urlsplit(url).path.split("/") if step]
+    versions = [bool(VERSION.fullmatch(step)) for step in steps]
+    if any(one and other for one, other in pairwise(versions)):
+        return True
+    return any(
+        steps[at : at + size] == steps[at + size : at + 2 * size]
+        for size in range(1, len(steps) // 2 + 1)
+        for at in range(len(steps) - 2 * size + 1)
+    )
 
 
 def stamped(family: str, answer: Timeline, asked: bytes) -> Timeline:

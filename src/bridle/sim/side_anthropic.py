@@ -89,4 +89,5 @@ SIDE = Side(
     stamp="request-id",
     unfolded=fill_in_thread,
     kept=keep_thread,
+    unsimulated=re.compile(r"/v1/(?:messages/batches|files|skills|environments|agents|sessions)(?:/.*)?"),
 )

@@ -103,4 +103,8 @@ SIDE = Side(
     named_tokens=named_tokens,
     home=lambda path, headers: KEY in headers or "/v1beta" in path,
     lost="Method not found.",
+    unsimulated=re.compile(
+        r"(?:/upload)?/v1(?:beta\w*)?/(?:files|batches|fileSearchStores|interactions|tunedModels)(?:[/:].*)?"
+        r"|.*:(?:batch\w+|embedContent|predict\w*|asyncBatchEmbedContent|bidiGenerateContent)"
+    ),
 )

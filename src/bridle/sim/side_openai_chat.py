@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
-from ._side_openai import LOST, STAMP, blamed, padded, padding_wanted
+from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted
 from .side import Door, House, Json, Knock, Side
 
 SPOKEN = b'"delta":'
@@ -63,5 +63,6 @@ SIDE = Side(
     dressed=dressed,
     lost=LOST,
     stamp=STAMP,
+    unsimulated=UNSIMULATED,
     blamed=blamed,
 )

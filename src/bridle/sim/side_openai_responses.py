@@ -17,7 +17,7 @@ from ..values.errors import Failure
 from ..values.request import Request
 from ._rules_openai_responses_talk import PREFIXES
 from ._rules_openai_shape import INVALID
-from ._side_openai import LOST, STAMP, blamed, padded, padding_wanted
+from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted
 from ._side_openai_conversations import (
     CONVERSATION_DOORS,
     conversation_of,
@@ -237,5 +237,6 @@ SIDE = Side(
     lost=LOST,
     lost_code=INVALID,
     stamp=STAMP,
+    unsimulated=UNSIMULATED,
     blamed=blamed,
 )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import blake2b
 from random import Random
+from urllib.parse import urlsplit
 
 import msgspec
 from msgspec.structs import replace
@@ -44,14 +45,15 @@ from .prompt import reader_of
 from .reasoning import complete_reasoning, display_reasoning
 from .rules import check, profile_names, rules_of
 from .seals import sealed
-from .side import Caller, House, Knock, find_door, lost, plain, query_of, side_of, stamped
+from .side import Caller, House, Knock, find_door, is_doubled, lost, plain, query_of, side_of, stamped
 from .summary import weighed
 from .telling import Diary, Told, retold, teller_of
 from .tokens import prompt_tokens
 from .turn import Brain, CutAfter, Trouble, Turn, turn_of
 
 OK = 200
-METHOD = "POST"
+METHOD, PROBE = "POST", "HEAD"
+"""`HEAD /` only asks whether somebody is there."""
 UNREAD = "json"
 """The rule about bodies that are not JSON, in every family."""
 WRONG_METHOD = Failure(kind="invalid", message="Method Not Allowed", status=405)
@@ -136,7 +138,7 @@ class Simulator:
 
     def _attend(self, outgoing: Outgoing, heard: Heard) -> Timeline:
         request = heard.request
-        if isinstance(request, Failure) and request.kind == "not_found":
+        if (isinstance(request, Failure) and request.kind == "not_found") or is_doubled(outgoing.url):
             return self._aside(outgoing, heard)
         if outgoing.method != METHOD:
             return self._refuse(heard, WRONG_METHOD)
@@ -159,7 +161,10 @@ class Simulator:
     def _aside(self, outgoing: Outgoing, heard: Heard) -> Timeline:
         """What is asked of the provider beside the main thing."""
         families, headers = families_at(outgoing.url), heard.asked.headers
-        found = find_door(families, outgoing.method, outgoing.url, headers)
+        if outgoing.method == PROBE and not urlsplit(outgoing.url).path.strip("/"):
+            return Timeline(status=OK, headers=(), beats=())
+        doubled = is_doubled(outgoing.url)
+        found = None if doubled else find_door(families, outgoing.method, outgoing.url, headers)
         if found is None:
             family, failure = lost(families, outgoing.method, outgoing.url, headers)
             return self._refuse(replace(heard, codec=load(family)), failure)
