@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import re
 from base64 import b64encode
 
 import pytest
 
 from bridle.ports.transport import Outgoing, Timeline
 from bridle.sim.simulator import Simulator
+from bridle.testing import FakeClock
 
 HEADERS = {
     "anthropic": (("anthropic-version", "2023-06-01"), ("x-api-key", "sim")),
@@ -270,3 +272,112 @@ def test_bedrock_counts_only_what_it_can_read():
     timeline = send("bedrock", path, {"input": {"invokeModel": {"body": "e30="}}})
     assert timeline.status == 400
     assert "invokeModel" in message_of(timeline)
+
+
+BEDROCK = "/model/anthropic.claude-sonnet-5/converse"
+UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+
+
+@pytest.mark.parametrize(
+    ("vendor", "path", "body", "header", "id_"),
+    [
+        ("anthropic", "/v1/messages", claude(), "request-id", r"req_[0-9a-f]{24}"),
+        ("openai", "/v1/responses", {"model": GPT, "input": "Hi"}, "x-request-id", r"req_[0-9a-f]{24}"),
+        (
+            "openai",
+            "/v1/chat/completions",
+            {"model": CHAT_GPT, "messages": [{"role": "user", "content": "Hi"}]},
+            "x-request-id",
+            r"req_[0-9a-f]{24}",
+        ),
+        (
+            "bedrock",
+            BEDROCK,
+            {"messages": [{"role": "user", "content": [{"text": "Hi"}]}]},
+            "x-amzn-requestid",
+            UUID,
+        ),
+    ],
+)
+def test_every_answer_has_the_id_of_its_exchange(vendor, path, body, header, id_):
+    timeline = send(vendor, path, body)
+    assert timeline.status == 200
+    (given,) = [value for name, value in timeline.headers if name == header]
+    assert re.fullmatch(id_, given)
+
+
+def test_ids_tiers_and_times_look_as_the_providers_write_them():
+    clock = FakeClock()
+    simulator, began = Simulator(clock=clock), int(clock.now())
+    said = [{"role": "user", "content": "!call look {}"}]
+    message = read(send("anthropic", "/v1/messages", claude(messages=said, tools=[CLAUDE_TOOL])))
+    assert message["id"].startswith("msg_")
+    assert message["content"][-1]["id"].startswith("toolu_")
+    assert message["usage"]["service_tier"] == "standard"
+    body = {"model": CHAT_GPT, "messages": said, "tools": [CHAT_TOOL], "reasoning_effort": "none"}
+    chat = read(send("openai", "/v1/chat/completions", body, simulator=simulator))
+    assert chat["id"].startswith("chatcmpl-")
+    assert chat["choices"][0]["message"]["tool_calls"][0]["id"].startswith("call_")
+    assert (chat["created"], chat["service_tier"]) == (began, "default")
+    body = {"model": GPT, "input": said, "tools": [FLAT_TOOL], "service_tier": "flex"}
+    response = read(send("openai", "/v1/responses", body, simulator=simulator))
+    assert response["id"].startswith("resp_")
+    assert response["output"][-1]["call_id"].startswith("call_")
+    assert (response["created_at"], response["service_tier"]) == (began, "flex")
+    look = {"toolSpec": {"name": "look", "inputSchema": {"json": {"type": "object"}}}}
+    body = {
+        "messages": [{"role": "user", "content": [{"text": "!call look {}"}]}],
+        "toolConfig": {"tools": [look]},
+    }
+    converse = read(send("bedrock", BEDROCK, body))
+    assert converse["output"]["message"]["content"][-1]["toolUse"]["toolUseId"].startswith("tooluse_")
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_so_many_choices_are_given_as_are_asked_for(stream):
+    body = {
+        "model": CHAT_GPT,
+        "messages": [{"role": "user", "content": "!say One two."}],
+        "stream": stream,
+        **({"stream_options": {"include_usage": True}} if stream else {}),
+    }
+    path = "/v1/chat/completions"
+    one, three = (send("openai", path, {**body, "n": count}).body.decode() for count in (1, 3))
+    if not stream:
+        choices = json.loads(three)["choices"]
+        assert [(each["index"], each["message"]["content"]) for each in choices] == [
+            (index, "One two.") for index in range(3)
+        ]
+        counts = [json.loads(each)["usage"]["completion_tokens"] for each in (one, three)]
+    else:
+        chunks = [
+            [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
+            for text in (one, three)
+        ]
+        words = dict.fromkeys(range(3), "")
+        for chunk in chunks[1]:
+            for choice in chunk["choices"]:
+                words[choice["index"]] += choice["delta"].get("content") or ""
+        assert words == dict.fromkeys(range(3), "One two.")
+        counts = [each[-1]["usage"]["completion_tokens"] for each in chunks]
+    assert counts[1] == 3 * counts[0]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_so_many_candidates_are_given_as_are_asked_for(stream):
+    body = {
+        "contents": [{"role": "user", "parts": [{"text": "!say One two."}]}],
+        "generationConfig": {"candidateCount": 2},
+    }
+    if stream:
+        events = gemini_events(body)
+    else:
+        events = [read(send("gemini", f"/v1beta/models/{GEMINI}:generateContent", body))]
+    words = {0: "", 1: ""}
+    for event in events:
+        for candidate in event["candidates"]:
+            parts = candidate["content"].get("parts", ())
+            words[candidate.get("index", 0)] += "".join(
+                part["text"] for part in parts if not part.get("thought")
+            )
+    assert words == {0: "One two.", 1: "One two."}

@@ -30,6 +30,12 @@ def blamed(reply: HttpReply, param: str) -> HttpReply:
     return replace(reply, frames=(msgspec.json.encode(told),))
 
 
+def tier_of(body: Mapping[str, object]) -> str:
+    """The tier a request is served on: the one it names, or the usual one."""
+    named = body.get("service_tier")
+    return named if isinstance(named, str) and named != "auto" else "default"
+
+
 def padding_wanted(body: Mapping[str, object]) -> bool:
     options = body.get("stream_options")
     return not isinstance(options, dict) or options.get("include_obfuscation") is not False

@@ -26,6 +26,7 @@ from .endings import ended, halved
 from .instance import filled
 from .recap import recapped
 from .scene import Answer, Call, Move, Scene, look
+from .side import side_of
 from .skills import arithmetic, files, named, weather
 from .turn import Turn
 
@@ -85,14 +86,15 @@ def played(request: Request, scripted: ScriptedReply) -> Turn:
 def composed(request: Request, parts: list[Part]) -> Reply:
     """A reply of these parts, with ids that this point of this conversation alone has."""
     mark = _mark(request)
-    placed = tuple(_placed(part, index, mark) for index, part in enumerate(parts))
+    prefix = side_of(request.model.endpoint.family).call_prefix
+    placed = tuple(_placed(part, f"{prefix}sim{mark[:16]}_{index}") for index, part in enumerate(parts))
     called = any(isinstance(part, ToolCall) for part in placed)
     endpoint = request.model.endpoint
     return Reply(
         parts=placed,
         stop=Stop.TOOLS if called else Stop.DONE,
         origin=Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id),
-        id=f"sim_{mark[:24]}",
+        id=side_of(endpoint.family).reply_id(mark),
     )
 
 
@@ -187,8 +189,7 @@ def _mark(request: Request) -> str:
     return sha256(msgspec.json.encode(request.messages)).hexdigest()
 
 
-def _placed(part: Part, index: int, mark: str) -> Part:
+def _placed(part: Part, id_: str) -> Part:
     if not isinstance(part, ToolCall):
         return part
-    id_ = f"sim_{mark[:16]}_{index}"
     return ToolCall(id=id_, wire_id=id_, name=part.name, arguments=part.arguments)

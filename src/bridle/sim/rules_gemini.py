@@ -55,6 +55,7 @@ SPELLINGS = frozenset(FIELDS) | {snake(name) for name in FIELDS}
 MODEL_NAME = re.compile(r"[A-Za-z0-9._@-]+")
 MIME_TYPES = ("text/plain", "application/json", "application/xml", "application/yaml", "text/x.enum")
 STOPS_MAX = 5
+CANDIDATES_MAX = 8
 _NOT_FOUND = (
     "models/{model} is not found for API version v1beta, or is not supported for {method}. Call"
     " ModelService.ListModels to see the list of available models and their supported methods."
@@ -66,6 +67,7 @@ _OUTPUT = (
     "Unable to submit request because it has a maxOutputTokens value of {wanted} but the supported range is"
     " from 1 (inclusive) to {end} (exclusive). Update the value and try again."
 )
+_CANDIDATES = _OUTPUT.replace("maxOutputTokens", "candidateCount")
 
 
 def _malformed(request: Asked) -> Found | None:
@@ -92,6 +94,12 @@ def _output(request: Asked) -> Found | None:
     if abilities is None or not isinstance(wanted, int) or 1 <= wanted <= abilities.output_tokens:
         return None
     return {"wanted": wanted, "end": abilities.output_tokens + 1}
+
+
+def _candidates(request: Asked) -> Found | None:
+    wanted = config(request, "candidateCount")
+    odd = isinstance(wanted, int) and not 1 <= wanted <= CANDIDATES_MAX
+    return {"wanted": wanted, "end": CANDIDATES_MAX + 1} if odd else None
 
 
 def _temperature(request: Asked) -> Found | None:
@@ -211,6 +219,19 @@ CONFIG_RULES = (
             (to(None, configured(maxOutputTokens=65_537)), ""),
             (configured(maxOutputTokens=1), ""),
             (configured(maxOutputTokens=0), _OUTPUT.format(wanted=0, end=65_537)),
+        ),
+    ),
+    rule(
+        "candidates",
+        _candidates,
+        _CANDIDATES,
+        evidence="F",
+        passes=configured(candidateCount=8),
+        offends=configured(candidateCount=9),
+        says=_CANDIDATES.format(wanted=9, end=9),
+        also=(
+            (configured(candidateCount=1), ""),
+            (configured(candidateCount=0), _CANDIDATES.format(wanted=0, end=9)),
         ),
     ),
     rule(

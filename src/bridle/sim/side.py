@@ -98,7 +98,14 @@ class Side(Value):
     unsimulated: re.Pattern[str] | None = None
     """Paths that the provider serves and the simulator does not."""
     stamp: str = ""
-    """The header with the name of an exchange that went wrong."""
+    """The header with the id of an exchange."""
+    request_id: Callable[[str], str] = lambda digest: f"req_{digest[:24]}"
+    reply_id: Callable[[str], str] = lambda digest: f"sim_{digest[:24]}"
+    """The ids of an exchange and of a reply, from the digest of what was asked."""
+    call_prefix: str = "call_"
+    """The beginning of the ids of calls."""
+    undated: bytes = b""
+    """The member of a reply that says when it was made, as the codec writes it."""
     blamed: Callable[[HttpReply, str], HttpReply] = _unblamed
     """A refusal with the name of the field at fault, where that is told apart from the words."""
     unfolded: Callable[[Keeping, Mapping[str, object], Caller], "Mapping[str, object] | Failure"] | None = (
@@ -162,16 +169,28 @@ def is_doubled(url: str) -> bool:
 
 
 def stamped(family: str, answer: Timeline, asked: bytes) -> Timeline:
-    """A refusal with a name, which people quote to whoever is to help them; the same asked, the same name."""
-    header = side_of(family).stamp
-    if not header or answer.status < BAD:
+    """An answer with the id of its exchange; the same asked, the same id."""
+    side = side_of(family)
+    header = side.stamp
+    if not header or any(name == header for name, _ in answer.headers):
         return answer
-    name = f"req_{blake2b(asked, digest_size=12).hexdigest()}"
+    name = side.request_id(blake2b(asked, digest_size=16).hexdigest())
+    if answer.status < BAD:
+        return replace(answer, headers=(*answer.headers, (header, name)))
     named = b'"request_id":"%b"' % name.encode()
     beats: tuple[bytes | Pause | Cut, ...] = tuple(
         beat.replace(UNNAMED, named) if isinstance(beat, bytes) else beat for beat in answer.beats
     )
     return replace(answer, headers=(*answer.headers, (header, name)), beats=beats)
+
+
+def dated(family: str, reply: HttpReply, now: float) -> HttpReply:
+    """The reply with the time when it was made."""
+    undated = side_of(family).undated
+    if not undated:
+        return reply
+    made = undated.removesuffix(b"0") + str(int(now)).encode()
+    return replace(reply, frames=tuple(frame.replace(undated, made, 1) for frame in reply.frames))
 
 
 def page(

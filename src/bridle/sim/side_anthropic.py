@@ -1,7 +1,11 @@
 """Beside the Messages API: counting tokens, the list of models, and threads."""
 
 import re
+from collections.abc import Mapping
 
+from msgspec.structs import replace
+
+from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
@@ -13,6 +17,8 @@ COUNTED_WITH_TOKENS = 4_096
 VERSION = "anthropic-version"
 THINKING = ("adaptive", "enabled", "disabled", "between_tools")
 PAGE_DEFAULT, PAGE_MAX = 20, 1000
+OK = 200
+USAGE, TIER = b'"usage":{', b'"service_tier":"standard"'
 FAMILIES = ("anthropic",)
 
 
@@ -77,6 +83,14 @@ def _about(model: Model) -> Json:
     }
 
 
+def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    """The reply with the tier it was served on, beside the counts of its prompt."""
+    first, *rest = reply.frames
+    if TIER in first or reply.status != OK:
+        return reply
+    return replace(reply, frames=(first.replace(USAGE, USAGE + TIER + b",", 1), *rest))
+
+
 DOORS = (
     Door(method="POST", pattern=re.compile(r".*/messages/count_tokens"), open=count),
     Door(method="GET", pattern=re.compile(r".*/models"), open=models, header=VERSION),
@@ -89,5 +103,8 @@ SIDE = Side(
     stamp="request-id",
     unfolded=fill_in_thread,
     kept=keep_thread,
+    reply_id=lambda digest: f"msg_sim{digest[:24]}",
+    call_prefix="toolu_",
+    dressed=dressed,
     unsimulated=re.compile(r"/v1/(?:messages/batches|files|skills|environments|agents|sessions)(?:/.*)?"),
 )

@@ -1,6 +1,7 @@
 """Beside Converse: counting tokens."""
 
 import re
+from uuid import UUID
 
 from ..values.errors import Failure
 from ..values.request import Request
@@ -18,10 +19,17 @@ def count(house: House, knock: Knock) -> Json | Failure:
     return {"inputTokens": house.count(request)} if isinstance(request, Request) else request
 
 
+def _uuid(digest: str) -> str:
+    return str(UUID(hex=digest[:32]))
+
+
 SIDE = Side(
     doors=(Door(method="POST", pattern=re.compile(r".*/model/(?P<model>[^/]+)/count-tokens"), open=count),),
     home=lambda path, headers: path.startswith(("/model/", "/async-invoke", "/guardrail/")),
     lost="Unable to determine service/operation name to be authorized",
     unsimulated=re.compile(r"/(?:async-invoke|guardrail/.+/apply)"),
     stamp="x-amzn-requestid",
+    request_id=_uuid,
+    reply_id=_uuid,
+    call_prefix="tooluse_",
 )

@@ -14,9 +14,11 @@ from ..values.errors import Failure
 from ..values.model import Model
 from ..values.request import Request
 from ._side_gemini_named import create, drop, every, named_tokens, prolong, show, unfolded
+from .choices import Listing, repeat_answers
 from .side import Door, House, Json, Knock, Side, page
 
 KEY = "x-goog-api-key"
+LISTING = Listing("candidates", "usageMetadata", "candidatesTokenCount", "totalTokenCount")
 SSE_DATA = b"data: "
 METHODS = ("generateContent", "countTokens")
 NAMING = "createCachedContent"
@@ -59,6 +61,9 @@ def model(house: House, knock: Knock) -> Json | Failure:
 
 
 def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    config = body.get("generationConfig") or body.get("generation_config")
+    wanted = config.get("candidateCount", config.get("candidate_count")) if isinstance(config, dict) else 1
+    reply = repeat_answers(reply, wanted, LISTING)
     streamed = any("event-stream" in value for _, value in reply.headers)
     if not streamed or query.get("alt") == "sse":
         return reply
@@ -100,6 +105,7 @@ SIDE = Side(
     doors=DOORS,
     unfolded=unfolded,
     dressed=dressed,
+    reply_id=lambda digest: f"sim{digest[:20]}",
     named_tokens=named_tokens,
     home=lambda path, headers: KEY in headers or "/v1beta" in path,
     lost="Method not found.",

@@ -13,12 +13,15 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
-from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted
+from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted, tier_of
+from .choices import Listing, repeat_answers
 from .side import Door, House, Json, Knock, Side
 
 SPOKEN = b'"delta":'
 COUNTS_ONLY = b'"choices":[],'
 CREATED = 1_767_225_600
+DATED, TIER = re.compile(rb'"created":\d+(?=,)'), b'"service_tier":'
+LISTING = Listing("choices", "usage", "completion_tokens", "total_tokens")
 FAMILIES = (
     "openai_responses",
     "openai_chat",
@@ -39,6 +42,7 @@ def model(house: House, knock: Knock) -> Json | Failure:
 
 
 def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    reply = repeat_answers(_tiered(reply, body), body.get("n"), LISTING)
     if len(reply.frames) == 1:
         return reply
     options = body.get("stream_options")
@@ -47,6 +51,13 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
     if padding_wanted(body):
         frames = [padded(frame) if SPOKEN in frame else frame for frame in frames]
     return replace(reply, frames=tuple(frames))
+
+
+def _tiered(reply: HttpReply, body: Mapping[str, object]) -> HttpReply:
+    """The reply with the tier it was served on, unless it names one."""
+    tier = b',"service_tier":"%b"' % tier_of(body).encode()
+    frames = (DATED.sub(rb"\g<0>" + tier, frame, count=1) for frame in reply.frames)
+    return reply if TIER in reply.frames[0] else replace(reply, frames=tuple(frames))
 
 
 def _about(model: Model) -> Json:
@@ -63,6 +74,8 @@ SIDE = Side(
     dressed=dressed,
     lost=LOST,
     stamp=STAMP,
+    reply_id=lambda digest: f"chatcmpl-sim{digest[:24]}",
+    undated=b'"created":0',
     unsimulated=UNSIMULATED,
     blamed=blamed,
 )

@@ -17,7 +17,7 @@ from ..values.errors import Failure
 from ..values.request import Request
 from ._rules_openai_responses_talk import PREFIXES
 from ._rules_openai_shape import INVALID
-from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted
+from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted, tier_of
 from ._side_openai_conversations import (
     CONVERSATION_DOORS,
     conversation_of,
@@ -78,6 +78,7 @@ def unfolded(
 def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
     """The reply with what it repeats of its request."""
     echo = {**ECHO_DEFAULTS, **{name: body[name] for name in ECHOED if body.get(name) is not None}}
+    echo["service_tier"] = tier_of(body)
     if conversation := conversation_of(body):
         echo["conversation"] = {"id": conversation}
     if len(reply.frames) == 1:
@@ -237,6 +238,8 @@ SIDE = Side(
     lost=LOST,
     lost_code=INVALID,
     stamp=STAMP,
+    reply_id=lambda digest: f"resp_sim{digest[:40]}",
+    undated=b'"created_at":0',
     unsimulated=UNSIMULATED,
     blamed=blamed,
 )

@@ -45,7 +45,7 @@ from .prompt import reader_of
 from .reasoning import complete_reasoning, display_reasoning
 from .rules import check, profile_names, rules_of
 from .seals import sealed
-from .side import Caller, House, Knock, find_door, is_doubled, lost, plain, query_of, side_of, stamped
+from .side import Caller, House, Knock, dated, find_door, is_doubled, lost, plain, query_of, side_of, stamped
 from .summary import weighed
 from .telling import Diary, Told, retold, teller_of
 from .tokens import prompt_tokens
@@ -233,6 +233,7 @@ class Simulator:
         said = complete_reasoning(heard.codec.family, heard.asked, said)
         decided = replace(decided, reply=form_calls(heard.offers, said))
         reply, spoken = self._spoken(heard, request, decided, layout, named)
+        spoken = dated(heard.codec.family, spoken, self.clock.now())
         spoken = side.dressed(spoken, body, query_of(outgoing.url))
         struck = self._strike(
             Incident(
