@@ -175,18 +175,24 @@ def _miscounted(request: Asked) -> Found | None:
 
 
 def _unsigned(request: Asked) -> Found | None:
-    """Only since the user last spoke, and only the first call of each content."""
+    """Only since the user last spoke, and only the first call of each turn.
+
+    A turn may be spread over several contents: google-genai sends every chunk of a stream back as one.
+    """
     if not leveled(request):
         return None
     said = list(enumerate(contents(request)))
     spoke = [index for index, content in said if _is_spoken(content)]
+    called = False
     for index, content in said[max(spoke, default=None) :]:
         if content.get("role") != "model":
+            called = False
             continue
-        first = next((part for part in parts(content) if member(part, "functionCall") is not None), {})
-        if first and not member(first, "thoughtSignature"):
-            name = mapping(member(first, "functionCall")).get("name")
+        calls = [part for part in parts(content) if member(part, "functionCall") is not None]
+        if calls and not called and not member(calls[0], "thoughtSignature"):
+            name = mapping(member(calls[0], "functionCall")).get("name")
             return {"name": name, "position": index + 1}
+        called = called or bool(calls)
     return None
 
 
@@ -364,6 +370,20 @@ CONTENT_RULES = (
                 _UNSIGNED.format(name="look", position=2),
             ),
             (asked(contents=[user(call(signature=""))]), ""),
+            (
+                asked(
+                    contents=[
+                        user("Look"),
+                        model("I look."),
+                        model(call()),
+                        model(call(signature="")),
+                        model(""),
+                        user(response(), response()),
+                    ],
+                    **_LOOK,
+                ),
+                "",
+            ),
             (
                 asked(contents=[model(call(signature="")), user(response())]),
                 _UNSIGNED.format(name="look", position=1),

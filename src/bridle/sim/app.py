@@ -32,6 +32,7 @@ from ..values.usage import Usage
 from ..values.value import Value
 from .brain import decide
 from .client_tools import Offer, form_calls, list_callable
+from .fragments import join_fragments
 from .manners import in_the_manner_of
 from .profiles import profile_of
 from .prompt import Prompt, prompt_of
@@ -95,7 +96,7 @@ def hear(outgoing: Outgoing) -> Heard:
         request = as_read(codec.family, request)
     offers: Mapping[str, Offer] = {}
     if isinstance(request, Request):
-        request, offers = list_callable(codec.family, request)
+        request, offers = list_callable(codec.family, join_fragments(codec.family, request))
     manners = profile_of(codec.family, model, tables)
     return Heard(codec=codec, asked=asked, request=request, manners=manners, offers=offers, prompt=prompt)
 

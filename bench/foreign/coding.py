@@ -1,0 +1,128 @@
+"""Coding agents, unmodified: each runs shell commands by its own tool, then says the scripted words.
+
+A column's feature is the agent's name. The agents are commands, so this driver runs in our own interpreter; the
+folder of the installed packages comes in FOREIGN_ENVIRONMENT.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+from task import KEY, LOOKED, MODELS, URL, run_columns
+
+PLACE = Path(os.environ.get("FOREIGN_ENVIRONMENT", "."))
+COMMANDS = [["echo Oslo >> looked.txt", "echo Rome >> looked.txt"], ["echo Bonn >> looked.txt"]]
+LAST = "!say Rome it is."
+STDIN = "prompt.txt"
+
+
+def script(tool, arguments) -> str:
+    """Write the script: two replies with calls of the agent's own tool, then the last words."""
+    replies = [
+        "\n".join(f"!call {tool} {json.dumps(arguments(each))}" for each in batch) for batch in COMMANDS
+    ]
+    return "\n!then\n".join([*replies, LAST])
+
+
+def claude(folder, streamed):
+    prompt = script("Bash", lambda command: {"command": command, "description": "Note a city"})
+    return [
+        "claude", "-p", prompt, "--model", MODELS["messages"], "--output-format", "text",
+        "--allowedTools", "Bash",
+    ]  # fmt: skip
+
+
+def codex(folder, streamed):
+    prompt = script(
+        "exec", lambda command: {"input": f"await tools.exec_command({{cmd: {json.dumps(command)}}})"}
+    )
+    provider = f'model_providers.sim={{name="sim",base_url="{URL}/v1",env_key="OPENAI_API_KEY",wire_api="responses"}}'
+    return [
+        "codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+        "-c", "model_provider=sim", "-c", provider, "-m", MODELS["responses"], prompt,
+    ]  # fmt: skip
+
+
+def gemini(folder, streamed):
+    write_json(folder / ".gemini/settings.json", {"security": {"auth": {"selectedType": "gemini-api-key"}}})
+    prompt = script("run_shell_command", lambda command: {"command": command})
+    return ["gemini", "-m", MODELS["gemini"], "--yolo", "-p", prompt]
+
+
+def qwen(folder, streamed):
+    prompt = script("run_shell_command", lambda command: {"command": command, "is_background": False})
+    return [
+        "qwen", "--auth-type", "openai", "--openai-api-key", KEY, "--openai-base-url", f"{URL}/v1",
+        "-m", "deepseek-v4-pro", "--yolo", "-p", prompt,
+    ]  # fmt: skip
+
+
+def opencode(folder, streamed):
+    options = {"options": {"baseURL": f"{URL}/v1", "apiKey": KEY}}
+    settings = {
+        "provider": {"anthropic": options, "openai": options},
+        "permission": "allow",
+        "share": "disabled",
+    }
+    write_json(folder / ".config/opencode/opencode.json", settings | {"autoupdate": False})
+    prompt = script("bash", lambda command: {"command": command, "description": "Note a city"})
+    (folder / STDIN).write_text(prompt)  # an argument would arrive in quotation marks
+    return ["opencode", "run", "-m", "anthropic/claude-sonnet-4-5"]
+
+
+def pi(folder, streamed):
+    model = {
+        "id": MODELS["messages"],
+        "name": "sim",
+        "reasoning": False,
+        "contextWindow": 200000,
+        "maxTokens": 8000,
+    }
+    provider = {"baseUrl": URL, "api": "anthropic-messages", "apiKey": KEY, "models": [model]}
+    write_json(folder / ".pi/agent/models.json", {"providers": {"sim": provider}})
+    prompt = script("bash", lambda command: {"command": command})
+    return ["pi", "--provider", "sim", "--model", MODELS["messages"], "-p", prompt]
+
+
+def mini(folder, streamed):
+    prompt = script("bash", lambda command: {"command": command}).replace(
+        LAST, '!call bash {"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT; echo Rome it is."}'
+    )
+    return [
+        "mini", "-t", prompt, "-y", "--exit-immediately", "-m", f"anthropic/{MODELS['messages']}",
+        "-o", str(folder / "mini.json"),
+    ]  # fmt: skip
+
+
+def write_json(path: Path, value) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value))
+
+
+def run(agent, wire, streamed):
+    with tempfile.TemporaryDirectory(dir=os.environ.get("FOREIGN_SCRATCH")) as name:
+        folder = Path(name)
+        command = globals()[agent](folder, streamed)
+        found = [PLACE / "node_modules/.bin" / command[0], PLACE / "bin" / command[0]]
+        command[0] = str(next(path for path in found if path.exists()))
+        subprocess.run(["git", "init", "-q", "."], cwd=folder, check=True)
+        done = subprocess.run(
+            command, cwd=folder, input=(folder / STDIN).read_text() if (folder / STDIN).exists() else "", capture_output=True, text=True, timeout=240,
+            env={
+                **os.environ, "HOME": name, "IS_SANDBOX": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
+                "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "GEMINI_CLI_TRUST_WORKSPACE": "true",
+                "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "PI_OFFLINE": "1",
+            },
+            check=False,
+        )  # fmt: skip
+        seen = folder / "looked.txt"
+        LOOKED.extend(seen.read_text().split() if seen.exists() else [])
+        said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+        if any(line.strip().endswith("Rome it is.") for line in done.stdout.splitlines()):
+            return "Rome it is."
+        return f"exit {done.returncode}: " + " ".join(said[-3:])
+
+
+run_columns(run)

@@ -1,0 +1,229 @@
+"""Run foreign clients against the simulator over HTTP and print a table of what came of each.
+
+    python bench/foreign/run.py [--install] [--write] [NAME ...]
+
+Every client of `clients.toml` runs unmodified in an environment of its own (bench/.work/foreign), against a
+`bridle sim` of its own. A cell is good when the client called the tools, gave the scripted answer, and the
+simulator refused none of its requests. A client that is not installed is shown as such; `--install` installs it.
+"""
+
+import argparse
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import tomllib
+from pathlib import Path
+
+HERE = Path(__file__).parent
+WORK = HERE.parent / ".work" / "foreign"
+ROOT = HERE.parent.parent
+RESULTS = WORK / "results"
+PAGE = ROOT / "docs" / "oracles.md"
+WANTED = {
+    "only-shape": ([], {"city": "Rome", "sunny": True}),
+    "shape": (["Oslo"], {"city": "Rome", "sunny": True}),
+}
+TOOLS = (["Bonn", "Oslo", "Rome"], "Rome it is.")
+ANSWERS = ("Rome it is.", ["Rome it is.", "Still Rome."])
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--install", action="store_true", help="install what is missing")
+    options.add_argument("--write", action="store_true", help="record the table in docs/oracles.md")
+    options.add_argument("--keep-log", action="store_true", help="keep the simulator's log of every client")
+    options.add_argument("--seconds", type=int, default=900, help="time for one client")
+    options.add_argument(
+        "names", nargs="*", help="clients to run (the beginning of a name); all when none is given"
+    )
+    asked = options.parse_args()
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    clients = tomllib.loads((HERE / "clients.toml").read_text())["client"]
+    results = {}
+    for client in clients:
+        name = client["name"]
+        kept = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
+        if not asked.names or any(name.startswith(given) for given in asked.names):
+            results[name] = run_client(client, asked)
+            kept.write_text(json.dumps(results[name], indent=1))
+            print(table({name: results[name]}, head=False), flush=True)
+        elif kept.exists():
+            results[name] = json.loads(kept.read_text())
+    text = table(results)
+    print(f"\n{text}\n\n{summary(results)}")
+    if asked.write:
+        write_page(f"{text}\n\n{summary(results)}")
+    cells = [cell for result in results.values() for cell in result["cells"].values()]
+    return 1 if any(cell not in ("ok", "not installed") for cell in cells) else 0
+
+
+def run_client(client: dict, asked: argparse.Namespace) -> dict:
+    """Run all columns of one client; return its version and a word per column."""
+    place = WORK / Path(client.get("environment", client["driver"])).stem
+    modes = client.get("modes", ["whole", "stream"])
+    columns = [f"{column}:{mode}" for column in client["columns"] for mode in modes]
+    if asked.install and not is_installed(place):
+        install(client, place)
+    if not is_installed(place):
+        return {"version": "", "cells": dict.fromkeys(columns, "not installed")}
+    cells = dict.fromkeys(columns, "no report")
+    with tempfile.TemporaryDirectory() as scratch:
+        log = (
+            (WORK / f"{Path(client['driver']).stem}.jsonl") if asked.keep_log else Path(scratch) / "log.jsonl"
+        )
+        log.unlink(missing_ok=True)
+        with running_simulator(log) as url:
+            for report in reports(client, place, columns, url, scratch, asked.seconds):
+                if report["column"] in cells:
+                    cells[report["column"]] = judge(report, refusals(log), client)
+    return {"version": version(client, place), "cells": cells}
+
+
+def judge(report: dict, refused: list[str], client: dict) -> str:
+    """Say `ok`, or in one line what went wrong."""
+    if "error" in report:
+        return "error: " + first_line(report["error"])
+    feature = report["column"].split(":")[0]
+    looked, answer = WANTED.get(feature, TOOLS)
+    right = [answer] if feature in WANTED else ANSWERS
+    if report["looked"] != looked:
+        return f"called {report['looked']}"
+    if report["answer"] not in right:
+        return "answered " + first_line(json.dumps(report["answer"]))
+    refused = [
+        line for line in refused if not any(re.search(rule, line) for rule in client.get("expected", []))
+    ]
+    return "refused " + "; ".join(dict.fromkeys(refused)) if refused else "ok"
+
+
+@contextlib.contextmanager
+def running_simulator(log: Path):
+    """Start `bridle sim` as a person would and stop it in the end."""
+    command = [sys.executable, "-m", "bridle.cli.main", "sim", "--port", "0", "--json", "--log", str(log)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment) as server:
+        try:
+            yield json.loads(server.stdout.readline())["url"]
+        finally:
+            server.send_signal(signal.SIGINT)
+            server.wait(timeout=30)
+
+
+SEEN: dict[Path, int] = {}
+
+
+def refusals(log: Path) -> list[str]:
+    """Return what the simulator refused since the last time it was asked, one line each."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    fresh = lines[SEEN.get(log, 0) :]
+    SEEN[log] = len(lines)
+    found = []
+    for line in fresh:
+        exchange = json.loads(line)
+        status = exchange["response"]["status"]
+        if status >= 400:
+            asked = exchange["request"]
+            found.append(f"{status} {asked.get('method', 'POST')} {asked.get('path') or asked.get('url')}")
+    return found
+
+
+def reports(client: dict, place: Path, columns: list[str], url: str, scratch: str, seconds: int):
+    """Start the driver in its environment and yield its reports as they come."""
+    driver = HERE / client["driver"]
+    if driver.suffix == ".mjs":  # a module finds its packages only from its own folder upwards
+        (place / driver.name).write_text(driver.read_text())
+        (place / "task.mjs").write_text((HERE / "task.mjs").read_text())
+        command = ["node", str(place / driver.name)]
+    elif "npm" in client or client.get("coding"):
+        command = [sys.executable, str(driver)]
+    else:
+        command = [str(place / "bin" / "python"), str(driver)]
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")},
+        "FOREIGN_URL": url,
+        "FOREIGN_ENVIRONMENT": str(place),
+        "FOREIGN_SCRATCH": scratch,
+        "HOME": scratch,
+    }
+    errors = WORK / f"{driver.stem}.stderr"
+    with errors.open("w") as stderr, subprocess.Popen(
+        ["timeout", str(seconds), *command, *columns],
+        stdout=subprocess.PIPE, stderr=stderr, stdin=subprocess.DEVNULL, env=environment, text=True, cwd=scratch,
+    ) as process:  # fmt: skip
+        for line in process.stdout:
+            if line.startswith('{"column"'):
+                yield json.loads(line)
+
+
+def is_installed(place: Path) -> bool:
+    return (place / "bin" / "python").exists() or (place / "node_modules").exists()
+
+
+def install(client: dict, place: Path) -> None:
+    """Install the packages of a client from the public registries into its own folder."""
+    if "npm" in client:
+        place.mkdir(parents=True, exist_ok=True)
+        (place / "package.json").write_text('{"private": true}')
+        command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *client["npm"]]
+        subprocess.run(command, cwd=place, check=False)
+        return
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
+    command = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", *client["packages"]]
+    if subprocess.run(command, check=False).returncode:
+        print(f"could not install {client['name']}", file=sys.stderr)
+        (place / "bin" / "python").unlink()
+
+
+def version(client: dict, place: Path) -> str:
+    """Return the version of the client's first package as installed."""
+    if "npm" in client:
+        name = re.sub(r"(?<=.)@.*", "", client["npm"][0])
+        return json.loads((place / "node_modules" / name / "package.json").read_text())["version"]
+    name = re.split(r"[\[<>=]", client["packages"][0])[0]
+    ask = f"import importlib.metadata as m; print(m.version({name!r}))"
+    command = [str(place / "bin" / "python"), "-c", ask]
+    return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()
+
+
+def table(results: dict, head: bool = True) -> str:
+    """Lay the results out: a row per client, feature and wire; a column per mode."""
+    rows = (
+        ["| client | version | feature | wire | whole | streamed |", "|---|---|---|---|---|---|"]
+        if head
+        else []
+    )
+    for name, result in results.items():
+        pairs = list(dict.fromkeys(column.rsplit(":", 1)[0] for column in result["cells"]))
+        for pair in pairs:
+            feature, wire = pair.split(":")
+            whole, streamed = (result["cells"].get(f"{pair}:{mode}", "-") for mode in ("whole", "stream"))
+            rows.append(f"| {name} | {result['version']} | {feature} | {wire} | {whole} | {streamed} |")
+    return "\n".join(rows)
+
+
+def summary(results: dict) -> str:
+    cells = [cell for result in results.values() for cell in result["cells"].values()]
+    good, missing = cells.count("ok"), cells.count("not installed")
+    return f"{len(results)} clients, {len(cells)} cells: {good} ok, {len(cells) - good - missing} not, {missing} not installed."
+
+
+def first_line(text: str) -> str:
+    return " ".join(text.split()).replace("|", "/")[:240]
+
+
+def write_page(text: str) -> None:
+    """Put the table between its marks in the page of oracles."""
+    begin, end = "<!-- begin foreign clients -->", "<!-- end foreign clients -->"
+    before, rest = PAGE.read_text().split(begin)
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,54 @@
+// The same task for clients in JavaScript; see task.py.
+
+export const URL_ = process.env.FOREIGN_URL ?? "http://127.0.0.1:8090";
+export const KEY = "sim";
+const TOOLS =
+  '!say Let me look.\n!call look {"city": "Oslo"}\n!call look {"city": "Rome"}\n!then\n!call look {"city": "Bonn"}\n!then\n!say Rome it is.';
+const ANSWER = '{"city": "Rome", "sunny": true}';
+export const SCRIPTS = {
+  tools: TOOLS,
+  chats: TOOLS,
+  thinking: `!think I should look at two of them first.\n${TOOLS}`,
+  shape: `!call look {"city": "Oslo"}\n!then\n!say ${ANSWER}`,
+  "only-shape": `!say ${ANSWER}`,
+};
+const MODELS = {
+  messages: "claude-sonnet-5-5",
+  responses: "gpt-6.1-sol",
+  chat: "gpt-5.4",
+  gemini: "gemini-3.8-flash",
+  converse: "global.anthropic.claude-sonnet-5-5",
+};
+const THINKING_MODELS = {
+  messages: "claude-sonnet-4-5",
+  converse: "global.anthropic.claude-sonnet-4-5-20250929-v1:0",
+};
+export const modelFor = (feature, wire) => (feature === "thinking" && THINKING_MODELS[wire]) || MODELS[wire];
+export const PARAMETERS = {
+  type: "object",
+  properties: { city: { type: "string" } },
+  required: ["city"],
+  additionalProperties: false,
+};
+const looked = [];
+
+export function look({ city }) {
+  looked.push(city);
+  return `${city} is fine`;
+}
+
+export async function runColumns(run) {
+  for (const column of process.argv.slice(2)) {
+    const [feature, wire, mode] = column.split(":");
+    looked.length = 0;
+    let report;
+    try {
+      const answer = await run(feature, wire, mode === "stream");
+      report = { column, looked: [...looked].sort(), answer };
+    } catch (error) {
+      report = { column, error: `${error.name}: ${error.message}` };
+    }
+    console.log(JSON.stringify(report));
+  }
+  process.exit(0);
+}
