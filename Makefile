@@ -7,7 +7,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format bench footprint docs lock wheel oracles clean help
+.PHONY: demo test check format bench footprint docs lock wheel oracles foreign clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
@@ -17,6 +17,7 @@ help:
 	@echo "make footprint  packages, size and import time beside the peers"
 	@echo "make docs       generate the pages that come from tables"
 	@echo "make oracles    vendors' SDKs and other agent libraries against the simulator (installs them)"
+	@echo "make foreign    other people's clients and servers, each in its own environment (installs them)"
 	@echo "make lock       resolve the lock file anew"
 	@echo "make wheel      build, install in an empty environment, and try it"
 
@@ -68,6 +69,10 @@ oracles:
 	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check -e ".[oracles]"
 	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check --no-deps litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py tests/test_model_table.py
+
+foreign: $(READY)
+	-$(BIN)/python bench/foreign/run.py --install --write
+	-$(BIN)/python bench/foreign/servers.py --install --write
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work

@@ -218,9 +218,9 @@ def first_line(text: str) -> str:
     return " ".join(text.split()).replace("|", "/")[:240]
 
 
-def write_page(text: str) -> None:
+def write_page(text: str, section: str = "foreign clients") -> None:
     """Put the table between its marks in the page of oracles."""
-    begin, end = "<!-- begin foreign clients -->", "<!-- end foreign clients -->"
+    begin, end = f"<!-- begin {section} -->", f"<!-- end {section} -->"
     before, rest = PAGE.read_text().split(begin)
     PAGE.write_text(f"{before}{begin}\n\n{text}\n\n{end}{rest.split(end)[1]}")
 
