@@ -79,7 +79,7 @@ class Answer(msgspec.Struct):
 
 async def drive(model, column: str, scripted: bool, streamed: bool) -> str:
     """Hold one conversation; return `ok`, or in one line what was wrong."""
-    feature, route = column.split(" ")[0].split(":")
+    feature, route = column.split(" ", maxsplit=1)[0].split(":")
     looked: list[City] = []
 
     def look(city: City) -> str:
