@@ -192,7 +192,16 @@ def essence(reply):
     return replace(reply, id="", stop_detail="", parts=parts)
 
 
-UNSENT = ("padding", "audio_content", "parsed", "provider_metadata", "executed_tools", "token_id", "channel")
+UNSENT = (
+    "annotations",
+    "padding",
+    "audio_content",
+    "parsed",
+    "provider_metadata",
+    "executed_tools",
+    "token_id",
+    "channel",
+)
 
 
 def test_recorded_messages_survive_being_sent_back():
