@@ -464,10 +464,10 @@ def test_ids_are_the_providers_where_they_are_legal_and_new():
         results(answer("c7", "7"), answer("c8", "8")),
     )
     called = {item["call_id"]: item for item in items if item["type"] == "function_call"}
-    assert list(called) == ["call_1", "c2", "c3", "c4", "c5", "c6", "c8", "c8_7"]
+    assert list(called) == ["call_1", "c2", "c3", long, "c5", "c6", "c8", "c8_7"]
     answers = [(item["call_id"], item["output"]) for item in items if item["type"] == "function_call_output"]
     assert answers == [
-        ("c5", "5"), ("c4", "4"), ("c3", "3"), ("c2", "2"), ("call_1", "1"),
+        ("c5", "5"), (long, "4"), ("c3", "3"), ("c2", "2"), ("call_1", "1"),
         ("c6", "6"), ("c8", "7"), ("c8_7", "8"),
     ]  # fmt: skip
 

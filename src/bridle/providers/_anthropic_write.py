@@ -36,6 +36,7 @@ from ._anthropic_blocks import (
     switched_at,
     with_references,
 )
+from ._home import ECHOED_ID
 from ._json import dumps, loads
 from ._kept import CONTINUE, KeptMessages, Turn
 
@@ -219,7 +220,7 @@ class MessageWriter:
             case ToolResult(call_id=call_id):
                 return self._sent.get(call_id) or _legal(call_id)
             case ToolCall(id=call_id, wire_id=wire_id):
-                offered = wire_id if own and _LEGAL_ID.fullmatch(wire_id) else ""
+                offered = wire_id if own and ECHOED_ID.fullmatch(wire_id) else ""
                 chosen = offered if offered and offered not in self._used else _legal(call_id)
                 while chosen in self._used:
                     chosen += "_"

@@ -13,6 +13,9 @@ import re
 from ..values.errors import MisuseError
 from ..values.model import Endpoint, Origin
 
+ECHOED_ID = re.compile(r"[!-~]+")
+"""Ids that go back unchanged to the endpoint that gave them: gateways keep state in ids of any length."""
+
 
 def is_own(
     origin: Origin | None, family: str, endpoint: Endpoint | None, *, sealed_by: str = "", model_id: str = ""

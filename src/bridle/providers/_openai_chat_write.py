@@ -24,7 +24,7 @@ from msgspec import Raw
 from ..values.message import Message, Stop
 from ..values.model import Endpoint
 from ..values.parts import Media, Opaque, Outcome, Part, Reasoning, Text, ToolCall, ToolResult
-from ._home import fits, is_own
+from ._home import ECHOED_ID, fits, is_own
 from ._json import dumps, mended
 from ._kept import Turn
 from ._openai_chat_alternate import NOTED, Alternation
@@ -33,7 +33,6 @@ from ._openai_chat_content import Block, block_of, left_out, native_in, native_o
 from ._openai_chat_dialect import FAMILY, Dialect
 from ._openai_chat_message import joined, members_of, message_of
 
-_OWN_ID = re.compile(r"[!-~]{1,256}")
 _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -193,7 +192,7 @@ class MessageWriter:
 
     def _id(self, call: ToolCall, *, own: bool) -> str:
         length = self._dialect.id_length
-        offered = call.wire_id if own and _OWN_ID.fullmatch(call.wire_id) else ""
+        offered = call.wire_id if own and ECHOED_ID.fullmatch(call.wire_id) else ""
         if length is not None and not (len(offered) == length and _FIXED_ID.fullmatch(offered)):
             offered = ""
         ours = _ILLEGAL_IN_ID.sub("_", call.id) or "_"

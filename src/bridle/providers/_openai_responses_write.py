@@ -28,7 +28,7 @@ from ..values.model import Endpoint, ReasoningPolicy
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
 from ..values.value import Value
-from ._home import is_own
+from ._home import ECHOED_ID, is_own
 from ._json import dumps, loads, raw
 from ._kept import KeptMessages, Turn
 from ._openai_responses_content import OPAQUE_CONTENT, Block, content_of, is_blank
@@ -265,7 +265,7 @@ class ItemWriter:
         return {"type": kind, "call_id": id_, "output": NEVER_ANSWERED}
 
     def _call_id(self, call: ToolCall, *, own: bool) -> str:
-        offered = call.wire_id if own and _LEGAL_ID.fullmatch(call.wire_id) else ""
+        offered = call.wire_id if own and ECHOED_ID.fullmatch(call.wire_id) else ""
         chosen = offered if offered and offered not in self._used else _legal(call.id)
         while chosen in self._used:
             chosen = chosen[: ID_LENGTH_MAX - len(tail := f"_{len(self._used)}")] + tail
