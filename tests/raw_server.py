@@ -10,6 +10,7 @@ from bridle.providers import load
 from bridle.run.line import Line, locate
 from bridle.sim.simulator import Simulator
 from bridle.transports.inprocess import InProcessTransport
+from bridle.values.errors import Failure, ProviderError
 
 JSON = (("content-type", "application/json"),)
 EVENTS = (("content-type", "text/event-stream"),)
@@ -17,7 +18,7 @@ EVENTS = (("content-type", "text/event-stream"),)
 
 class RawServer:
     def __init__(self, model, *answers):
-        """`answers` are bodies (objects), lists of events, or (status, object)."""
+        """`answers` are bodies (objects), lists of events, (status, object), or failures to raise."""
         self.model = locate(model)
         self.answers = list(answers)
         self.sent = []
@@ -31,6 +32,8 @@ class RawServer:
         await self.simulator.answer(outgoing)
         self.sent.append(json.loads(outgoing.body))
         said = self.answers.pop(0)
+        if isinstance(said, Failure):
+            raise ProviderError(said)
         status, said = said if isinstance(said, tuple) else (200, said)
         if isinstance(said, list):
             frames = tuple(f"data: {json.dumps(event)}\n\n".encode() for event in said)

@@ -64,7 +64,7 @@ def execute(options: argparse.Namespace) -> int:
     seen = asyncio.run(_read(options))
     calls = [each.call for each in seen]
     if options.session and not options.by:
-        told, lines = _calls_told(options.session, calls), [*_table(calls), *_ending(summed(calls))]
+        told, lines = _calls_told(options.session, calls), [*_table(calls), *_ending(calls)]
     else:
         table, whole = rows(seen, options.by or "session"), _row("total", seen)
         told, lines = {"rows": table, "total": whole}, _rates([*table, whole])
@@ -170,10 +170,10 @@ def _bar(call: CacheCall) -> str:
     return "█" * read + "▒" * missed + "·" * (BAR_WIDTH - read - missed)
 
 
-def _ending(total: CacheSum) -> list[str]:
+def _ending(calls: Sequence[CacheCall]) -> list[str]:
+    total = summed(calls)
     if not total.calls:
         return []
-    rate = "nothing could be read" if total.hit_rate is None else f"hit rate {total.hit_rate:.1%}"
     lost = dollars(None if total.usd is None else float(total.usd))
     missed = f" · {total.missed:,} missed, {lost}" if total.missed else ""
     told = [
@@ -181,4 +181,12 @@ def _ending(total: CacheSum) -> list[str]:
         for verdict, what in VERDICTS.items()
         if verdict in total.verdicts
     ]
-    return ["", f"{rate} · {total.read:,} of {total.expected:,} tokens read{missed}", *told]
+    return ["", f"{_rate_told(calls, total)}{missed}", *told]
+
+
+def _rate_told(calls: Sequence[CacheCall], total: CacheSum) -> str:
+    if total.hit_rate is not None:
+        return f"hit rate {total.hit_rate:.1%} · {total.read:,} of {total.expected:,} tokens read"
+    if read := sum(call.read for call in calls):
+        return f"{read:,} of {sum(call.prompt for call in calls):,} tokens read, none of them expected"
+    return "nothing could be read"

@@ -109,7 +109,7 @@ def _patience(state: State) -> Wait | GivenUp:
         run.failure,
         run.tries,
         chance=run.chance,
-        answered=state.replies > 0,
+        answered=state.replies > 0 or run.reached,
         again=run.refusals.count(run.failure.kind) > 1,
         rests=run.rests,
         left_seconds=None if until is None else until - state.now,

@@ -257,6 +257,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     run = replace(
         run,
         failure=event.failure,
+        reached=run.reached or _has_answered(event),
         blamed=blamed,
         squeeze=run.squeeze if blamed else overflowed(state, event.failure),
         chance=event.chance,
@@ -270,6 +271,12 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
     run = replace(run, spent=paid.run.spent)
     return replace(state, run=run, total=paid.total)
+
+
+def _has_answered(event: e.ModelFailed) -> bool:
+    """Whether this failure shows that there is a server: it sent a status, or broke off what it had begun."""
+    failure = event.failure
+    return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial)
 
 
 def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:

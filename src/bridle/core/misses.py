@@ -123,7 +123,8 @@ def _verdict(state: State, hits: Hits, out: Sent, reply: Reply) -> tuple[Verdict
     if before.usage.incomplete or not before.usage.prompt:
         return "unreported", "the call before it was not counted", 0
     least = abilities.cache_minimum_tokens
-    if before.usage.prompt < least:
+    # What was read shows that the minimum is lower than the table says.
+    if before.usage.prompt < least and not usage.cache_read:
         return "minimum", f"{before.usage.prompt:,} of at least {least:,} tokens", 0
     step = abilities.cache_step_tokens or 1
     expected = min(before.usage.prompt, usage.prompt) // step * step

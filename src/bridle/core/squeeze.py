@@ -12,6 +12,8 @@ class Squeeze(Value):
     """The provider has refused the prompt as too long, whatever the estimate says."""
     said: str = ""
     """How it said so."""
+    window_tokens: int | None = None
+    """The window it named in saying so."""
     failed: int = 0
     """How many tries in a row did not help."""
     tried_tokens: int = 0

@@ -48,6 +48,8 @@ class Run(Value):
     inner: Spent = Spent()
     """What runs inside its tools have spent, beside that."""
     subruns: tuple[Subrun, ...] = ()
+    reached: bool = False
+    """A model of this run has sent something, if only the beginning of a reply or an error."""
     crowded: str = ""
     """What is used of a budget shared with others, when it is so much that the model is to be told."""
     capped: Literal["", "own", "shared"] = ""

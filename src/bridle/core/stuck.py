@@ -32,10 +32,13 @@ def stuck(state: State) -> End:
     many = "1 try was" if squeeze.failed == 1 else f"{squeeze.failed} tries were"
     tries = f"; {many} in vain" if squeeze.failed else ""
     said = f" (the provider says: {squeeze.said})" if squeeze.said else ""
+    window = squeeze.window_tokens or state.settings.window_tokens
     reason = REASON.format(
         said=said,
-        window=state.settings.window_tokens,
-        filled=filled(state),
+        window=window,
+        filled=max(window + 1, state.prompt_tokens - state.slack_tokens)
+        if squeeze.overflow
+        else filled(state),
         tries=tries,
         parts=told,
         advice=ADVICE,

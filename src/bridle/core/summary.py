@@ -113,9 +113,10 @@ def overflowed(state: State, failure: Failure) -> Squeeze:
     squeeze, kind = state.run.squeeze, failure.kind
     if (kind != "context" and kind != "too_large") or state.settings.compaction is None:
         return squeeze
+    told = replace(squeeze, overflow=kind, said=failure.message, window_tokens=failure.window_tokens)
     if squeeze.asked:
-        return replace(squeeze, overflow=kind, said=failure.message, pieces=squeeze.pieces + 1)
-    return replace(squeeze, overflow=kind, said=failure.message, failed=squeeze.failed + squeeze.fresh)
+        return replace(told, pieces=squeeze.pieces + 1)
+    return replace(told, failed=squeeze.failed + squeeze.fresh)
 
 
 def heard_of(state: State, stop: Stop) -> Squeeze:

@@ -65,6 +65,12 @@ _REASONING_REFUSED = re.compile(
     r"|content\[\]\.thinking.{0,40} must be passed back",
     re.IGNORECASE | re.DOTALL,
 )
+_UNKNOWN_MODEL = re.compile(
+    r"invalid model(?: name| id|:)|(?:unknown|no such|unrecognized) model\b|model identifier is invalid"
+    r"|\bmodel:? [\"'`]?[\w./:@-]+[\"'`]? (?:does not exist|(?:was |is )?not found|is not a valid model)"
+    r"|is not a valid model(?: id)?\b|no endpoints found for",
+    re.IGNORECASE,
+)
 Wordings = Mapping[FailureKind, Callable[[str], object]]
 SPENT_STATUSES = frozenset({402, 429})
 """Only here do words about money mean that there is none left."""
@@ -88,6 +94,8 @@ def refusal(
         envelope = None
     failure = read_error(find_error(envelope) or {"message": unexplained(status, headers, body)}, status)
     wait = retry_after_seconds(headers)
+    if failure.kind == "invalid" and is_unknown_model(failure.message):
+        failure = replace(failure, kind="not_found")
     return replace(
         failure,
         status=status,
@@ -135,6 +143,11 @@ def reworded(kind: FailureKind, wordings: Wordings, message: str) -> FailureKind
 def is_overflow(message: str) -> bool:
     """Whether these words say that the conversation is longer than the model can read."""
     return bool(_OVERFLOW.search(message)) and not _NO_OVERFLOW.search(message)
+
+
+def is_unknown_model(message: str) -> bool:
+    """Whether these words say that there is no such model: gateways report it as a bad request."""
+    return bool(_UNKNOWN_MODEL.search(message))
 
 
 def is_about_reasoning(message: str) -> bool:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..ports.codec import Decoder, Kept
 from ..ports.transport import Outgoing
+from ..providers.overflows import window_in
 from ..values.delta import Delta
 from ..values.errors import Failure, ProviderError
 from ..values.event import Spot
@@ -90,7 +91,8 @@ class Exchange:
 
     def _safe(self, failure: Failure) -> Failure:
         message, code = self._without_key(failure.message), self._without_key(failure.code)
-        return replace(failure, message=message, code=code)
+        window = window_in(message) if failure.kind == "context" else None
+        return replace(failure, message=message, code=code, window_tokens=window)
 
     def _without_key(self, words: str) -> str:
         for _, value in (*self._line.headers, *self._signature):

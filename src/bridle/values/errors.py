@@ -57,6 +57,8 @@ class Failure(Value):
     """What the provider asked for, if it did."""
     should_retry: bool | None = None
     """The provider's own word on whether to try again; None when it said nothing."""
+    window_tokens: int | None = None
+    """The size of the window, where the provider named it in refusing a prompt as too long."""
 
 
 class BridleError(Exception):
