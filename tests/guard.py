@@ -5,6 +5,7 @@ A test fails in which
 
     something was refused      and it is not marked `@pytest.mark.refusals`; a mark for nothing fails too.
                                `refusals("RULE", …)` allows what these rules refuse, if they do
+    something is untyped       by the vendors' published types, and it is not listed in `UNTYPED`
     something went elsewhere   and it is not listed in `ELSEWHERE`
     a prefix moved             and no event of the session says so
 
@@ -57,6 +58,8 @@ ELSEWHERE = {
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }
 """Tests whose requests no strict simulator hears, and why."""
+UNTYPED = {}
+"""Tests whose requests the vendors' types do not allow, and why."""
 BYTES = {
     "decoding": (
         r"\.decoder\(",
@@ -161,11 +164,15 @@ def closed(item, account):
         told=account.told,
         untold=len(account.moves),
     )
+    untyped = [] if mark is not None or place in UNTYPED else list(account.untyped)
+    _TOTALS.update(typed=0 if mark is not None else len(account.bodies), untyped=len(untyped))
     in_vain = mark is not None and not mark.args and not account.refusals
-    return list(judged(account, unasked, in_vain=in_vain, listed=place in ELSEWHERE))
+    return list(judged(account, unasked, untyped, in_vain=in_vain, listed=place in ELSEWHERE))
 
 
-def judged(account, unasked, *, in_vain, listed):
+def judged(account, unasked, untyped, *, in_vain, listed):
+    if untyped:
+        yield f"{len(untyped)} requests are not what the vendor's types say: {shown(untyped)}"
     if unasked:
         yield f"the simulated provider refused {len(unasked)} requests: {shown(unasked)}"
     if in_vain:
@@ -197,7 +204,11 @@ def pytest_testnodedown(node, error):
 def pytest_terminal_summary(terminalreporter):
     terminalreporter.write_line(
         "strict everywhere: {heard:,} requests to the simulator, {meant:,} refusals asked for, {unasked:,} unasked;"
-        " {compared:,} prefixes compared, {told:,} moves told, {untold:,} untold".format_map(
-            {name: _TOTALS[name] for name in ("heard", "meant", "unasked", "compared", "told", "untold")}
+        " {compared:,} prefixes compared, {told:,} moves told, {untold:,} untold;"
+        " {typed:,} requests judged by the vendors' types, {untyped:,} wrong".format_map(
+            {
+                name: _TOTALS[name]
+                for name in ("typed", "untyped", "heard", "meant", "unasked", "compared", "told", "untold")
+            }
         )
     )

@@ -26,7 +26,15 @@ import typing_extensions
 
 TABLE = Path(__file__).with_name("vendor_shapes.json")
 PACKAGES = ("anthropic", "openai", "google-genai", "botocore")
-PLAIN = {str: "str", int: "int", float: "num", bool: "bool", object: "any", typing.Any: "any", type(None): "null"}
+PLAIN = {
+    str: "str",
+    int: "int",
+    float: "num",
+    bool: "bool",
+    object: "any",
+    typing.Any: "any",
+    type(None): "null",
+}
 LISTS = (list, tuple, set, collections.abc.Iterable, collections.abc.Sequence)
 FILES = (typing.IO, os.PathLike)
 MAPS = (dict, collections.abc.Mapping)
@@ -139,7 +147,7 @@ class Python:
             for member, hint in typing_extensions.get_type_hints(kind, include_extras=True).items():
                 alias = noted(hint, "alias") or member
                 if not alias.startswith(HEADER):
-                    place = required if member in kind.__required_keys__ else optional
+                    place = required if is_required(kind, member, hint) else optional
                     place[alias] = self.node(hint)
             more = getattr(kind, "__extra_items__", None)
             open_to = "any" if more is object else None
@@ -172,6 +180,14 @@ def plain_type(kind):
             kind = typing.get_args(kind)[0]
         else:
             return kind
+
+
+def is_required(kind, member, hint):
+    """Annotations may be text when the class is made, so `Required` is looked for in what they mean."""
+    said = typing.get_origin(hint)
+    if said in (typing_extensions.Required, typing_extensions.NotRequired):
+        return said is typing_extensions.Required
+    return member in kind.__required_keys__
 
 
 def noted(hint, what):
@@ -234,7 +250,11 @@ class Genai:
     parents: typing.ClassVar = {}
 
     def inner(self, value):
-        names = [each.func.id for each in ast.walk(value) if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)]
+        names = [
+            each.func.id
+            for each in ast.walk(value)
+            if isinstance(each, ast.Call) and isinstance(each.func, ast.Name)
+        ]
         return next((name for name in names if name in self.converters), None)
 
     def node(self, converter, annotation):
@@ -319,7 +339,11 @@ def anthropic_roots(table):
 def openai_roots(table):
     from openai.types import chat, responses
     from openai.types.chat import completion_create_params as chat_create
-    from openai.types.responses import input_token_count_params, response_compact_params, response_create_params
+    from openai.types.responses import (
+        input_token_count_params,
+        response_compact_params,
+        response_create_params,
+    )
 
     request, reply = Python(table, "o", models=False), Python(table, "o", models=True)
     return {
@@ -370,9 +394,14 @@ def derive():
 
 def write(derived):
     """JSON, one shape a line, so that a new version of a package is a readable difference."""
-    lines = [f'"versions":{json.dumps(derived["versions"])},', f'"roots":{json.dumps(derived["roots"])},', '"shapes":{']
+    lines = [
+        f'"versions":{json.dumps(derived["versions"])},',
+        f'"roots":{json.dumps(derived["roots"])},',
+        '"shapes":{',
+    ]
     rows = [
-        f"{json.dumps(name)}:{json.dumps(shape, separators=(',', ':'))}" for name, shape in derived["shapes"].items()
+        f"{json.dumps(name)}:{json.dumps(shape, separators=(',', ':'))}"
+        for name, shape in derived["shapes"].items()
     ]
     return "\n".join(["{", *lines, ",\n".join(rows), "}}", ""])
 
@@ -380,7 +409,9 @@ def write(derived):
 def main():
     text = write(derive())
     if "--check" in sys.argv:
-        sys.exit(TABLE.read_text() != text and f"{TABLE.name} is not what the packages say: run {sys.argv[0]}")
+        sys.exit(
+            TABLE.read_text() != text and f"{TABLE.name} is not what the packages say: run {sys.argv[0]}"
+        )
     TABLE.write_text(text)
     print(f"{TABLE.name}: {len(text):,} characters")
 

@@ -110,7 +110,10 @@ def openai_responses(body):
         yield "previous_response_id with conversation"
     items = body.get("input") if isinstance(body.get("input"), list) else []
     continued = body.get("previous_response_id") or body.get("conversation")
-    for call, output in (("function_call", "function_call_output"), ("custom_tool_call", "custom_tool_call_output")):
+    for call, output in (
+        ("function_call", "function_call_output"),
+        ("custom_tool_call", "custom_tool_call_output"),
+    ):
         calls = [item["call_id"] for item in items if item.get("type") == call]
         outputs = [item["call_id"] for item in items if item.get("type") == output]
         if repeated(outputs) or repeated(calls):
@@ -204,7 +207,9 @@ def gemini_pairs(contents):
             yield "a function response turn must come immediately after a function call turn"
         if asked and len(responses) != len(asked):
             yield "as many function responses as function calls"
-        if [call["name"] for call in asked] != [each["name"] for each in responses] and len(asked) == len(responses):
+        if [call["name"] for call in asked] != [each["name"] for each in responses] and len(asked) == len(
+            responses
+        ):
             yield "function responses are named as their calls"
         if calls and (before is None or before[0] != "user"):
             yield "a function call turn must come after a user turn or a function response turn"
@@ -235,7 +240,9 @@ def bedrock_converse(body):
         yield "a conversation must start with a user message"
     if uses_tools and "toolConfig" not in body:
         yield "toolConfig is missing where the history has calls"
-    names = [tool["toolSpec"]["name"] for tool in body.get("toolConfig", {}).get("tools", []) if "toolSpec" in tool]
+    names = [
+        tool["toolSpec"]["name"] for tool in body.get("toolConfig", {}).get("tools", []) if "toolSpec" in tool
+    ]
     if repeated(names):
         yield "tool names must be unique"
 

@@ -6,7 +6,8 @@ simulator answers.  `DRAWN` counts what was drawn, so that a table can show what
 
 import json
 import random
-from collections import Counter, namedtuple
+from collections import Counter
+from typing import NamedTuple
 
 from pydantic import BaseModel
 
@@ -22,9 +23,15 @@ PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAW
 PDF = "JVBERi0xLjQKMSAwIG9iajw8Pj5lbmRvYmoKdHJhaWxlcjw8Pj4KJSVFT0YK"
 WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
 MP4 = "AAAAGGZ0eXBpc29tAAAAAGlzb21tcDQx"
-ELSEWHERE = ("azure", "azure-chat", "anthropic-bedrock", "anthropic-vertex", "anthropic-vertex-region", "anthropic-foundry")
+ELSEWHERE = (
+    "azure",
+    "azure-chat",
+    "anthropic-bedrock",
+    "anthropic-vertex",
+    "anthropic-vertex-region",
+    "anthropic-foundry",
+)
 """Endpoints of the same wires at addresses that are not known before they are configured."""
-Sent = namedtuple("Sent", "url betas body seed")
 HOSTED = {
     "anthropic": ("web_search", '{"type":"web_search_20260209","name":"web_search","max_uses":2}'),
     "openai_responses": ("web_search", '{"type":"web_search"}'),
@@ -44,7 +51,9 @@ EXTRAS = {
     ),
     "openai_chat": (Extra(name="seed", json="7"), Extra(name="user", json='"u1"')),
     "gemini": (
-        Extra(name="safetySettings", json='[{"category":"HARM_CATEGORY_HARASSMENT","threshold":"BLOCK_NONE"}]'),
+        Extra(
+            name="safetySettings", json='[{"category":"HARM_CATEGORY_HARASSMENT","threshold":"BLOCK_NONE"}]'
+        ),
     ),
     "bedrock_converse": (
         Extra(name="requestMetadata", json='{"job":"a"}'),
@@ -65,7 +74,10 @@ ODD_SCHEMA = {
 HISTORIES = {
     "anthropic": [
         {"role": "user", "content": "Look."},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "x"}}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "toolu_1", "name": "look", "input": {"at": "x"}}],
+        },
         {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "toolu_1", "content": "fine"}]},
         {"role": "assistant", "content": [{"type": "text", "text": "It is fine."}]},
     ],
@@ -74,9 +86,19 @@ HISTORIES = {
         {"role": "user", "content": "Hello"},
         {"role": "assistant", "content": "Hello."},
     ],
-    "gemini": [{"role": "user", "parts": [{"text": "Hello"}]}, {"role": "model", "parts": [{"text": "Hello."}]}],
+    "gemini": [
+        {"role": "user", "parts": [{"text": "Hello"}]},
+        {"role": "model", "parts": [{"text": "Hello."}]},
+    ],
 }
 DRAWN = Counter()
+
+
+class Sent(NamedTuple):
+    url: str
+    betas: str
+    body: bytes
+    seed: int
 
 
 class City(BaseModel):
@@ -118,7 +140,9 @@ class HostedTool:
 
 
 def models():
-    return [model for model in known() if model.endpoint.name not in ELSEWHERE and not model.endpoint.simulated]
+    return [
+        model for model in known() if model.endpoint.name not in ELSEWHERE and not model.endpoint.simulated
+    ]
 
 
 class Scenario:
@@ -127,6 +151,7 @@ class Scenario:
         self.provider = ProviderSim(clock=self.clock, seed=seed)
         self.store = MemoryStore()
         every = models()
+        self.chain = self.drew("chain", 0.1)
         self.models = [every[seed % len(every)], *self.chance.choices(every, k=2)]
 
     def drew(self, what, chance):
@@ -200,13 +225,13 @@ class Scenario:
             "tool_choice": self.choice(tools),
             "thinking": self.thinking(),
             "sampling": self.sampling(),
+            "chain": self.chain,
         }
         optional = {
             "output": (City, Trip, dict[str, int], list[str]),
             "max_tokens": (1, 900, 5_000, 60_000),
             "cache_ttl": ("5m", "1h"),
             "cache_by": ("agent", "tenant"),
-            "chain": (True,),
             "cache_by_name": (True,),
             "compaction": (None, Compaction(at=0.5, to=0.3)),
             "context_tokens": (3_000,),
@@ -260,7 +285,13 @@ class Scenario:
                 lines.append("!say I look.")
             for _ in range(chance.choice((1, 1, 2))):
                 name, given = chance.choice(
-                    (("look", {"at": "door"}), ("shoot", {}), ("fail", {"why": "no"}), ("odd", {"path": "/"}), ("ghost", {}))
+                    (
+                        ("look", {"at": "door"}),
+                        ("shoot", {}),
+                        ("fail", {"why": "no"}),
+                        ("odd", {"path": "/"}),
+                        ("ghost", {}),
+                    )
                 )
                 lines.append(f"!call {name} {json.dumps(given)}")
             lines.append("!then")

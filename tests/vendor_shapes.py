@@ -15,9 +15,10 @@ the type of all others where others are allowed, and whether exactly one member 
 import base64
 import json
 import re
-from collections import namedtuple
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import jsonschema_rs
 
@@ -34,10 +35,13 @@ PLAIN_SCHEMAS = {
     "any": {},
     "b64": {"type": "string", "pattern": BASE64},
 }
-Violation = namedtuple("Violation", "kind place told")
-"""`place` has no indexes, so that equal violations fall together."""
-Addition = namedtuple("Addition", "root shape member node why when")
-"""A member of a shape that may also be `node`, for bodies of which `when` is true; `why` names the source."""
+ADDED_SHAPES = {
+    "x.DocumentUrl": {
+        "req": {"type": ["=", "document_url"], "document_url": "str"},
+        "opt": {"document_name": "str"},
+    }
+}
+"""Shapes that only additions name."""
 TYPES = {
     "str": lambda value: isinstance(value, str),
     "int": lambda value: isinstance(value, int) and not isinstance(value, bool),
@@ -46,6 +50,26 @@ TYPES = {
     "null": lambda value: value is None,
     "any": lambda value: True,
 }
+
+
+class Violation(NamedTuple):
+    kind: str
+    place: str
+    """Without indexes, so that equal violations fall together."""
+    told: str
+
+
+class Addition(NamedTuple):
+    """A member that may also be `node` in bodies of which `when` is true."""
+
+    root: str
+    shape: str
+    member: str
+    node: object
+    """None: the member may be missing."""
+    why: str
+    """With its source."""
+    when: Callable[[dict], bool]
 
 
 @cache
@@ -57,13 +81,9 @@ class Shapes:
     """The types, with members that are documented and that the published types lack (`Addition`)."""
 
     def __init__(self, additions=()):
-        self.roots, self.shapes = loaded()["roots"], dict(loaded()["shapes"])
+        self.roots, self.shapes = loaded()["roots"], {**loaded()["shapes"], **ADDED_SHAPES}
         for each in additions:
-            said = self.shapes[each.shape]
-            known = said.get("req", {}).get(each.member) or said.get("opt", {}).get(each.member)
-            part = "req" if each.member in said.get("req", {}) else "opt"
-            node = ["|", known, each.node] if known else each.node
-            self.shapes[each.shape] = {**said, part: {**said.get(part, {}), each.member: node}}
+            self.shapes[each.shape] = widened(self.shapes[each.shape], each.member, each.node)
         self.validators, self.tags = {}, {}
 
     def shape(self, name):
@@ -98,7 +118,9 @@ class Shapes:
                 return self.of_shape(node, value, place)
             if node == "b64":
                 return [] if is_base64(value) else [Violation("not base64", place, short(value))]
-            return [] if TYPES[node](value) else [Violation("wrong type", place, f"{short(value)} is no {node}")]
+            return (
+                [] if TYPES[node](value) else [Violation("wrong type", place, f"{short(value)} is no {node}")]
+            )
         kind, *inner = node
         match kind:
             case "=":
@@ -111,7 +133,9 @@ class Shapes:
             case "{}":
                 if not isinstance(value, dict):
                     return [Violation("wrong type", place, f"{short(value)} is no object")]
-                return [wrong for each in value.values() for wrong in self.of_node(inner[0], each, f"{place}.*")]
+                return [
+                    wrong for each in value.values() for wrong in self.of_node(inner[0], each, f"{place}.*")
+                ]
         return self.of_union(inner, value, place)
 
     def of_shape(self, name, value, place):
@@ -120,7 +144,9 @@ class Shapes:
         said = self.shape(name)
         required, optional, more = said.get("req", {}), said.get("opt", {}), said.get("more")
         found = [
-            Violation("missing member", f"{place}.{member}", name) for member in required if member not in value
+            Violation("missing member", f"{place}.{member}", name)
+            for member in required
+            if member not in value
         ]
         for member, each in value.items():
             node, inside = required.get(member) or optional.get(member) or more, f"{place}.{member}"
@@ -145,7 +171,9 @@ class Shapes:
         """Whether a value has the outer form of a node, and the literals that tell alternatives apart."""
         if isinstance(node, list):
             forms = {"[]": list, "{}": dict}
-            return isinstance(value, forms[node[0]]) if node[0] in forms else not isinstance(value, (list, dict))
+            return (
+                isinstance(value, forms[node[0]]) if node[0] in forms else not isinstance(value, (list, dict))
+            )
         if node.startswith("#"):
             return isinstance(value, dict) and all(
                 member not in value or value[member] in literals for member, literals in self.tags_of(node)
@@ -163,6 +191,19 @@ class Shapes:
                 if isinstance(node, list) and node[0] == "=" and member in TAGS
             ]
         return self.tags[name]
+
+
+def widened(said, member, node):
+    """A shape with a member that may also be `node`; without a node, with one that may be missing."""
+    required, optional = dict(said.get("req", {})), dict(said.get("opt", {}))
+    if node is None:
+        optional[member] = required.pop(member)
+    else:
+        place = required if member in required else optional
+        known = place.get(member)
+        both = [*known, node] if known and known[0] == "|" else ["|", known, node]
+        place[member] = both if known else node
+    return {**said, "req": required, "opt": optional}
 
 
 def schema_name(name):
@@ -233,7 +274,10 @@ class Maker:
                 count = 0 if depth > self.depth_max else self.chance.choice((0, 1, 1, 2))
                 return [self.make(inner[0], place, depth + 1) for _ in range(count)]
             case "{}":
-                return {f"k{n}": self.make(inner[0], f"{place}.*", depth + 1) for n in range(self.chance.randrange(2))}
+                return {
+                    f"k{n}": self.make(inner[0], f"{place}.*", depth + 1)
+                    for n in range(self.chance.randrange(2))
+                }
             case "|":
                 return self.make(self.chance.choice(self.shallow(inner, depth)), place, depth + 1)
         raise ValueError(node)

@@ -1,6 +1,6 @@
 """Judges the requests we send by the vendors' published types and by the combinations their documents forbid.
 
-    judge(url, body)    what is wrong with a request 
+    judge(url, body)    what is wrong with a request
 
 The types are in `vendor_shapes.json`.  What types cannot say is in `vendor_rules.py`.
 """
@@ -16,6 +16,7 @@ from vendor_shapes import Addition, Shapes, Violation
 PATHS = (
     (r"/v1/messages/count_tokens$", "anthropic count"),
     (r"/v1/messages$", "anthropic"),
+    (r":(rawPredict|streamRawPredict)$", "anthropic"),
     (r"/responses/compact$", "openai_responses compact"),
     (r"/responses/input_tokens$", "openai_responses count"),
     (r"/responses$", "openai_responses"),
@@ -36,10 +37,20 @@ def always(body):
 
 def is_other_vendor(body):
     """A server that speaks OpenAI's format and is not OpenAI: its models have other names."""
-    return not re.match(r"gpt-|o\d", body.get("model", ""))
+    return not re.match(r"gpt-|o\d", str(body.get("model")))
 
 
 ECHOED = "DeepSeek, Kimi, GLM, MiniMax, OpenRouter and local servers want reasoning back under these names."
+
+
+def is_on_vertex(body):
+    return "anthropic_version" in body
+
+
+VERTEX = "On Vertex the model is in the path and the version in the body, as the vendor's own Vertex client sends it."
+MISTRAL_CONTENT = [
+    "[]", ["|", "#o.ChatCompletionContentPartTextParam", "#o.ChatCompletionContentPartImageParam", "#x.DocumentUrl"]
+]  # fmt: skip
 ADDITIONS = (
     Addition(
         "gemini", "g.Part", "thoughtSignature", ["=", "skip_thought_signature_validator"],
@@ -61,6 +72,25 @@ ADDITIONS = (
             ("reasoning_split", "bool", "MiniMax: reasoning is kept apart from the answer."),
             ("tool_choice", ["=", "any"], "Mistral's word for required."),
         )
+    ),
+    Addition(
+        "openai_chat", "o.ChatCompletionToolMessageParam", "content",
+        MISTRAL_CONTENT,
+        "Mistral takes pictures and documents in results.", is_other_vendor,
+    ),
+    Addition(
+        "openai_chat", "o.ChatCompletionUserMessageParam", "content",
+        MISTRAL_CONTENT,
+        "Mistral takes documents as document_url.", is_other_vendor,
+    ),
+    *(
+        Addition("anthropic", f"a.MessageCreateParams{kind}", member, node, VERTEX, is_on_vertex)
+        for kind in ("NonStreaming", "Streaming", "NonStreaming~2", "Streaming~2")
+        for member, node in (("anthropic_version", "str"), ("model", None))
+    ),
+    Addition(
+        "openai_responses", "o.ResponseOutputMessageParam", "id", None,
+        "Replies that were not stored, or are sent where they are not known, go without ids; Codex sends none.", always,
     ),
     Addition(
         "openai_responses", "o.Message", "id", "str",
@@ -114,4 +144,7 @@ def judge(url, raw, betas=None, counted=None):
         return [Violation("not JSON", "", str(error))]
     if found := type_violations(name, body, betas, counted):
         return found
-    return [Violation("forbidden combination", "", told) for told in broken_rules(name.removesuffix(" stream"), body)]
+    return [
+        Violation("forbidden combination", "", told)
+        for told in broken_rules(name.removesuffix(" stream"), body)
+    ]

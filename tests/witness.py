@@ -1,10 +1,11 @@
 """Who was asked what, in every test and in every program that a test starts.
 
 Bridle raises Python's audit events for whatever it records, sends, hears as a simulator, and refuses.  Here
-they are listened to and three things are judged, by means that share nothing with what is judged:
+they are listened to and four things are judged, by means that share nothing with what is judged:
 
     sent elsewhere   a request that no strict simulator heard
     refused          a request that the simulated provider turned away
+    untyped          a request that the vendor's published types do not allow (vendor_types.py)
     moved            a request that does not begin as the last one of its session did, to the byte, and
                      nothing in the session's log says so (`SAID`).  A summary is asked for aside
                      (`ModelAsked.summary_of`): of how much of it is up to the harness, and the
@@ -21,6 +22,7 @@ from collections import Counter
 import msgspec
 
 from listening import short
+from vendor_types import judge
 
 LISTS = ("messages", "input", "contents")
 HEAD = ("model", "tools", "system", "instructions", "systemInstruction", "cachedContent")
@@ -42,13 +44,20 @@ class Account:
     def __init__(self):
         self.asked, self.heard = Counter(), Counter()
         self.where = {}
-        self.refusals, self.moves = [], []
+        self.refusals, self.moves, self.bodies = [], [], {}
         self.compared = self.told = self.chained = 0
         self._logs = {}
         self._open = {}
 
     def take(self, kind, *told):
         getattr(self, f"_{kind}")(*told)
+
+    @property
+    def untyped(self):
+        """Requests that are not what the vendors' types say, each with what is wrong; every body is judged once."""
+        for name, body in self.bodies.items():
+            if wrong := judge(self.where[name], body):
+                yield f"{self.where[name]} {'; '.join(map(str, wrong[:2]))}"
 
     @property
     def elsewhere(self):
@@ -68,6 +77,7 @@ class Account:
         name = hash(body)
         self.asked[name] += 1
         self.where[name] = url
+        self.bodies[name] = body
         log, aside = self._open.get(digest, (None, ""))
         if log not in self._logs or aside == "elsewhere" or (aside and url.endswith(BARE)):
             return
