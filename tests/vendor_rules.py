@@ -6,6 +6,7 @@ takes a body and yields sentences.
 
 import re
 from collections import Counter
+from itertools import pairwise
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 CALL_ID_MAX = 64
@@ -234,7 +235,7 @@ def bedrock_converse(body):
         open_calls = calls
     if open_calls:
         yield f"calls {open_calls} are not answered"
-    if any(one["role"] == other["role"] for one, other in zip(messages, messages[1:], strict=False)):
+    if any(one["role"] == other["role"] for one, other in pairwise(messages)):
         yield "roles must alternate"
     if messages and messages[0]["role"] != "user":
         yield "a conversation must start with a user message"
