@@ -238,7 +238,7 @@ async def refusal(family, status, body, key):
         transport=InProcessTransport(answer),
         headers=(("authorization", f"Bearer {key}"),),
     )
-    exchange = Exchange(line, request, line.codec.keep(), stream=False)
+    exchange = Exchange(line, request, line.codec.keep(), stream=False, now=lambda: 0.0)
     with pytest.raises(ProviderError) as caught:
         await exchange.ask(lambda delta: None, 0.0)
     return caught.value.failure.message

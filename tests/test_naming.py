@@ -20,13 +20,14 @@ def test_a_name_is_what_was_given_or_made_of_what_the_agent_is_for():
     assert made not in map(agent_name, others)
 
 
-def test_a_key_keeps_agents_and_tenants_apart_and_sessions_together():
+def test_a_key_keeps_agents_apart_and_tenants_where_that_is_asked_for():
     key = cache_key(AGENT, "acme", "s1")
-    assert key == cache_key(AGENT, "acme", "s2")
-    assert key != cache_key(AGENT, "globex", "s1")
+    assert key == cache_key(AGENT, "globex", "s2"), "tenants share the common prefix"
     assert key != cache_key(replace(AGENT, name="scout"), "acme", "s1")
-    shared = replace(AGENT, cache_by="agent")
-    assert cache_key(shared, "acme", "s1") == cache_key(shared, "globex", "s2")
+    apart = replace(AGENT, cache_by="tenant")
+    key = cache_key(apart, "acme", "s1")
+    assert key == cache_key(apart, "acme", "s2")
+    assert key != cache_key(apart, "globex", "s1")
     assert "acme" not in key, "who the tenants are is not told"
     assert cache_key(replace(AGENT, name="scout"), "", "s").startswith("scout-")
 

@@ -12,6 +12,7 @@ from ..run.approving import approval_id
 from ..values import event as e
 from ..values.cached import CacheDegraded, PrefixMoved, PromptDropped, PromptKept
 from ..values.errors import MisuseError
+from ..values.latency import Latency
 from ..values.memory import MemoryLoaded, NoteRemoved, NoteWritten
 from ..values.parts import Media, Text, ToolCall
 from ..values.pooled import Amount, Carried, Reserved, Settled
@@ -107,7 +108,8 @@ class Telling:
         match record.event:
             case e.Configured(settings=settings):
                 tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
-                return [("settings", f"{settings.model.name}, {tools}")]
+                skipped = [("skipped", reason) for _, reason in settings.skipped]
+                return [("settings", f"{settings.model.name}, {tools}"), *skipped]
             case e.Prompted(parts=parts):
                 return [("you", _words(parts))]
             case e.Imported(messages=messages, repairs=repairs):
@@ -133,10 +135,10 @@ class Telling:
                 return self._asking(question)
             case e.ModelReplied() as answer:
                 return self._answered(answer)
-            case e.ModelFailed(failure=failure, discarded=discarded):
+            case e.ModelFailed(failure=failure, discarded=discarded, latency=latency):
                 early = f"{', '.join(discarded)}: started early, for nothing"
                 void = [("discarded", early)] if discarded else []
-                return [("failed", f"{failure.kind}: {failure.message}"), *void]
+                return [("failed", f"{failure.kind}: {failure.message}{took(latency)}"), *void]
             case e.ModelSwitched(model=model, why=why):
                 return [("switch", f"to {model.name}: {why}")]
             case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
@@ -172,7 +174,7 @@ class Telling:
     def _answered(self, event: e.ModelReplied) -> list[tuple[str, str]]:
         reply = event.reply
         cost = dollars(None if event.usd is None else float(event.usd))
-        paid = ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}")
+        paid = ("usage", f"{counts(reply.usage)} · {cost} · {reply.stop}{took(event.latency)}")
         if event.summary_of:
             return [("summary", brief(reply.text)), paid]
         self._calls = {call.id: call for call in reply.calls}
@@ -269,6 +271,15 @@ def _about_money(event: Money) -> list[tuple[str, str]]:
             return [("settled", f"{id_} {_amount(amount)}" + (f" ({how})" if how else ""))]
         case Carried(spent=spent, open=open_):
             return [("carried", f"{_amount(spent)} spent, {plural(len(open_), 'call')} open")]
+
+
+def took(latency: Latency | None) -> str:
+    """How long a model call took, and how long its first word."""
+    if latency is None:
+        return ""
+    points = (("first byte", latency.first_byte), ("first token", latency.first_token))
+    reached = [f"{name} after {duration(at)}" for name, at in points if at is not None]
+    return f" · {', '.join([*reached, f'in all {duration(latency.total)}'])}"
 
 
 def _notices(state: State) -> dict[float, list[tuple[str, str]]]:

@@ -5,6 +5,7 @@ Rule 1: a run stays with the model it is with, which holds its cache and its rea
 Rule 2: it goes on with the first model of the chain that it has not done with.  What the conversation must
         lose on the way is decided as for any other change of models (handoff.py), in the log.
 Rule 3: the next prompt begins with the first model of the chain whose endpoint is well (`begun_with`).
+        A model whose key is missing is skipped, and the settings in the log say so.
 Rule 4: a failure that would follow the request anywhere is not carried round (`elsewhere` in verdicts.py).
 
 Prices, limits, room and the way to ask for a shape are facts of a model and change with it.
@@ -29,7 +30,7 @@ def next_model(state: State) -> Model | None:
     failure, current = state.run.failure, state.settings.model
     if failure is None or not FAILURES[failure.kind].elsewhere:
         return None
-    done = {current.seat, *(seat for seat, _ in state.run.left)}
+    done = {current.seat, *(seat for seat, _ in (*state.run.left, *state.settings.skipped))}
     fresh = (model for model in state.settings.models if model.seat not in done)
     return next((model for model in fresh if _may_help(model, current, failure)), None)
 
@@ -59,13 +60,15 @@ def with_model(settings: Settings, model: Model) -> Settings:
 
 def begun_with(settings: Settings, healthy: Callable[[Model], bool]) -> Settings:
     """The settings a prompt begins with; where nobody is well, the one that is wanted most is tried."""
-    model = next((model for model in settings.models if healthy(model)), settings.model)
+    without_key = {seat for seat, _ in settings.skipped}
+    askable = [model for model in settings.models if model.seat not in without_key] or [settings.model]
+    model = next((model for model in askable if healthy(model)), askable[0])
     return settings if model == settings.model else with_model(settings, model)
 
 
 def story(state: State, why: str) -> str:
     """Why the run failed, with those it tried before the last."""
-    before = [f"{seat}: {reason}" for seat, reason in state.run.left]
+    before = [f"{seat}: {reason}" for seat, reason in (*state.settings.skipped, *state.run.left)]
     return "; ".join([*before, f"{state.settings.model.seat}: {why}"]) if before else why
 
 

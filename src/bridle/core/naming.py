@@ -5,12 +5,12 @@ tools.  So it is the same in every process and in logs that were written before 
 better description of a tool does not make it another agent; other instructions do.
 
 A provider that takes a key keeps prompts under different keys apart, and sends what has the same key and the
-same beginning to the same machine until there is too much of it.  So the key is the agent's and the tenant's:
-no tenant reads, or is billed for, what another one had kept, all sessions of one share the agent's
-prefix, and it never changes within a session unless the tenant does.  Who would rather have tenants read
-the prefix they share makes it the agent's alone (`Settings.cache_by`).  An agent so busy that calls spill
-over to other machines can be cut into lots of sessions (`Settings.cache_shards`); each writes the prefix for
-itself.  Only a digest goes out: who the tenants are is nobody else's business.
+same beginning to the same machine until there is too much of it.  The key is the agent's: its sessions
+share the prefix that they have in common, tools and instructions, whichever tenant they belong to.  What a
+tenant alone has is read by nobody else, because a prompt is found only by its exact beginning.  With
+`cache_by="tenant"` the key is the tenant's too, and tenants are accounted apart.  An agent so busy that calls
+spill over to other machines can be cut into lots of sessions (`Settings.cache_shards`); each writes the
+prefix for itself.  Only a digest goes out: who the tenants are is nobody else's business.
 """
 
 import re

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Generic, Unpack
 
 import msgspec
+from msgspec.structs import replace
 
 from ..core.limits import together
 from ..core.state import State
@@ -296,6 +297,7 @@ class Agent(Desk, Branching, Generic[T]):
     ) -> Conversation:
         """A session in this agent's hands, with nothing done about it yet."""
         lines = self._lineup.lines(self._clock, self._deadlines)
+        settings = replace(self._settings, skipped=self._lineup.skipped)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)
         choose = self._choose
 
@@ -319,7 +321,7 @@ class Agent(Desk, Branching, Generic[T]):
 
         return Conversation(
             session=session,
-            settings=lambda: beginning(self._settings, lines, self._clock.now()),
+            settings=lambda: beginning(settings, lines, self._clock.now()),
             hold=lambda: self.store.hold(session),
             drivers=driver,
         )

@@ -114,7 +114,8 @@ class Conversation:
     def _going_on(self, state: State) -> Settings:
         """A run that was cut off goes on with the model of the chain that it was with."""
         settings, model = self.settings(), state.settings.model
-        under_way = state.phase is not Phase.RESTING and model in settings.models
+        askable = model in settings.models and model.seat not in dict(settings.skipped)
+        under_way = state.phase is not Phase.RESTING and askable
         return with_model(settings, model) if under_way else settings
 
     async def _configure(self, driver: Driver, settings: Settings) -> None:
@@ -139,7 +140,7 @@ class Conversation:
 
     async def _close(self, driver: Driver) -> None:
         """Record the end of a cancelled run; by a fresh driver if this one died with a write under way."""
-        partial, usage, usd = driver.partial, driver.usage, driver.usd
+        partial, usage, usd, latency = driver.partial, driver.usage, driver.usd, driver.latency
         for _ in range(CLOSING_TRIES):
             try:
                 if driver.broken:
@@ -154,6 +155,7 @@ class Conversation:
                     usage=usage,
                     usd=usd,
                     discarded=driver.discarded,
+                    latency=latency,
                 )
                 await driver.record(end)
             except Conflict:

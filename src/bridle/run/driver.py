@@ -51,6 +51,7 @@ from ..tools.search import SearchTools
 from ..values import event as e
 from ..values.delta import CallReady, Delta
 from ..values.errors import Failure, ProviderError
+from ..values.latency import Latency
 from ..values.message import Reply
 from ..values.record import GENESIS, seal
 from ..values.request import Request, ToolChoice
@@ -139,6 +140,11 @@ class Driver:
     @property
     def usd(self) -> Decimal | None:
         return self._cost(self.usage)
+
+    @property
+    def latency(self) -> Latency | None:
+        """How long that reply has taken."""
+        return self._exchange.latency if self._exchange else None
 
     @property
     def discarded(self) -> tuple[str, ...]:
@@ -256,7 +262,8 @@ class Driver:
             if refusal(self.state):
                 return
         await self._hands.ahead.discard()
-        exchange = Exchange(line, request, self._kept[line.model.seat], stream=self._stream)
+        kept = self._kept[line.model.seat]
+        exchange = Exchange(line, request, kept, stream=self._stream, now=self._clock.now)
         notes = (*notes, *self._remarks(line, request))
         await self.record(
             e.ModelAsked(
@@ -290,7 +297,7 @@ class Driver:
             await self._failed(exchange, TIME_IS_UP)
         else:
             passage.succeeded()
-            await self._replied(reply, suspicion(request, reply.usage), aside)
+            await self._replied(exchange, reply, suspicion(request, reply.usage), aside)
 
     async def _is_refused(self, choice: ToolChoice | None) -> bool:
         """Record what is asked for and not sent; whether that ends the run."""
@@ -306,7 +313,7 @@ class Driver:
         self._remarked.add(asked)
         return tuple(note for note in line.codec.remarks(request) if note not in self.state.run.noted)
 
-    async def _replied(self, reply: Reply, suspected: str, aside: str) -> None:
+    async def _replied(self, exchange: Exchange, reply: Reply, suspected: str, aside: str) -> None:
         usd, self._exchange = self._cost(reply.usage), None
         if suspected:
             LOG.warning("session %s: %s", self.session, suspected)
@@ -319,6 +326,7 @@ class Driver:
                 claims=() if aside else self._hands.claims(reply),
                 suspicion=suspected,
                 summary_of=aside,
+                latency=exchange.latency,
             )
         )
         if degraded := alarm(self.state):
@@ -336,6 +344,7 @@ class Driver:
                 usd=usd,
                 discarded=await self._hands.ahead.discard(),
                 chance=self._chance(),
+                latency=exchange.latency,
             )
         )
 

@@ -4,13 +4,15 @@ Given are one model or several in order of preference, each by name, as a value,
 has already laid.  What is given wrong is said before anything is sent.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..core.fallback import begun_with
 from ..ports.clock import Clock
+from ..providers.catalogue import key
 from ..transports.deadlines import Deadlines
-from ..values.errors import MisuseError
+from ..values.errors import MissingKey, MisuseError
 from ..values.model import Model
 from ..values.settings import Settings
 from ..values.usage import Budget
@@ -34,10 +36,31 @@ class Lineup:
         return self.models if len(self.models) > 1 else ()
 
     def lines(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, Line]:
+        """The lines there are, by seat.  Of a chain, a model without a key has none; see `skipped`."""
+        without = {seat for seat, _ in self.skipped}
         return {
             model.seat: self.laid.get(model.seat) or connect(model, clock=clock, deadlines=deadlines)
             for model in (*self.models, *self.beside)
+            if model.seat not in without
         }
+
+    @property
+    def skipped(self) -> tuple[tuple[str, str], ...]:
+        """Models of the chain whose key is missing, with the reason; raises `MissingKey` when all are."""
+        found = [(model, reason) for model in self.rest if (reason := self._missing_key(model))]
+        if found and len(found) == len(self.models):
+            listed = "; ".join(reason for _, reason in found)
+            raise MissingKey(f"no model of the chain has a key: {listed}")
+        return tuple((model.seat, reason) for model, reason in found)
+
+    def _missing_key(self, model: Model) -> str:
+        if model.seat in self.laid:
+            return ""
+        try:
+            key(model, os.environ)
+        except MissingKey as error:
+            return str(error)
+        return ""
 
     def check_price(self, budget: Budget | None, pool: Pool, now: float) -> None:
         shared = (budget.session, budget.tenant) if budget is not None else ()
@@ -67,5 +90,5 @@ def lineup_of(
 
 
 def beginning(settings: Settings, lines: dict[str, Line], now: float) -> Settings:
-    """The settings a prompt begins with: those of the first model whose endpoint is well."""
+    """The settings a prompt begins with: those of the first model with a key whose endpoint is well."""
     return begun_with(settings, lambda model: lines[model.seat].breakers.healthy(model, now))

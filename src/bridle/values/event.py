@@ -25,6 +25,7 @@ from .cached import PrefixMoved as PrefixMoved
 from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
 from .errors import Failure, FailureKind
+from .latency import Latency
 from .lineage import Forked as Forked
 from .lost import Repaired as Repaired
 from .lost import Unknown as Unknown
@@ -150,6 +151,7 @@ class ModelReplied(Quiet, tag="model_replied"):
     """Why the model has probably not read all of the prompt."""
     summary_of: str = ""
     """As the question says: this is no part of the conversation."""
+    latency: Latency | None = None
 
 
 class ModelFailed(Quiet, tag="model_failed"):
@@ -165,6 +167,8 @@ class ModelFailed(Quiet, tag="model_failed"):
     """Tools that were started early, for a reply that never came: whatever they brought is not used."""
     chance: float = 1.0
     """A number from 0 to 1, drawn when it failed: the wait before the next attempt is made of it."""
+    latency: Latency | None = None
+    """None when nothing was sent."""
 
 
 class ModelSwitched(Quiet, tag="model_switched"):
@@ -246,6 +250,8 @@ class RunEnded(Quiet, tag="run_ended"):
     usd: Decimal | None = None
     discarded: tuple[str, ...] = ()
     """Tools that were started early, for that reply."""
+    latency: Latency | None = None
+    """Of a model call that the end of the run cut off."""
 
 
 Event = (

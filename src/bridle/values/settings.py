@@ -52,6 +52,8 @@ class Settings(Value):
     """Who is asked; of a chain, the one whose turn it is."""
     models: tuple[Model, ...] = ()
     """The chain, in order of preference; empty when there is one model and no other."""
+    skipped: tuple[tuple[str, str], ...] = ()
+    """Models of the chain that cannot be asked here, by seat, each with the reason: a key is missing."""
     name: str = ""
     """What the agent is called where sessions are added up; empty for a name made of what it is for."""
     instructions: str = ""
@@ -79,7 +81,7 @@ class Settings(Value):
     chain: bool = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
-    cache_by: CacheBy = "tenant"
+    cache_by: CacheBy = "agent"
     cache_shards: int = 1
     """In how many lots the sessions of a tenant are kept apart, where one lot has too many calls a minute."""
     cache_by_name: bool = False

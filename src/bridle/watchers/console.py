@@ -59,6 +59,9 @@ class Console:
 
     def _event(self, event: e.Event, at: float) -> None:
         match event:
+            case e.Configured(settings=settings) if settings.skipped:
+                for _, reason in settings.skipped:
+                    self.note(f"· skipped: {brief(reason)}", "yellow")
             case e.ModelAsked(notes=notes):
                 self._streamed = False
                 for note in notes:

@@ -1,0 +1,91 @@
+"""A wrong key or model says what to change; a chain passes over models without a key."""
+
+import asyncio
+
+import pytest
+
+from bridle import Agent, MissingKey
+from bridle.providers import load
+from bridle.run.line import Line, locate
+from bridle.sim.simulator import Simulator
+from bridle.stores.memory import MemoryStore
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.event import Configured, ModelAsked
+
+VENDORS = {
+    "anthropic:claude-sonnet-5-5": "$ANTHROPIC_API_KEY",
+    "openai:gpt-6.1-sol": "$OPENAI_API_KEY",
+    "openai-chat:gpt-6.1-sol": "$OPENAI_API_KEY",
+    "gemini:gemini-3.8-flash": "$GEMINI_API_KEY",
+    "bedrock:global.anthropic.claude-sonnet-5-5": "$AWS_BEARER_TOKEN_BEDROCK",
+}
+
+
+def refused(model, status):
+    """The reason a run ends with when this provider answers so."""
+    located = locate(model)
+    transport = InProcessTransport(Simulator().answer)
+    line = Line(model=located, codec=load(located.endpoint.family), transport=transport)
+    result = Agent(line, store=MemoryStore()).run_sync(f"!error {status}")
+    assert result.stop == "failed"
+    return result.reason
+
+
+@pytest.mark.parametrize("model", VENDORS)
+def test_a_refused_key_names_the_variable(model):
+    reason = refused(model, 401)
+    assert VENDORS[model] in reason
+    assert model in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.parametrize("model", VENDORS)
+def test_an_unknown_model_names_the_string(model):
+    reason = refused(model, 404)
+    assert f"check the model string '{model}'" in reason
+    assert "\n" not in reason
+
+
+@pytest.mark.refusals
+def test_a_model_at_another_address_names_the_address_too():
+    assert "http://127.0.0.1:9/v1" in refused("local:some-model@http://127.0.0.1:9/v1", 404)
+
+
+@pytest.fixture
+def no_keys(monkeypatch):
+    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+CHAIN = ["anthropic:claude-sonnet-5-5", "sim:", "openai:gpt-6.1-sol"]
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_chain_skips_models_without_a_key_and_the_log_says_so():
+    store = MemoryStore()
+    result = Agent(CHAIN, store=store).run_sync("!say hello", session="s")
+    assert (result.stop, result.text) == ("done", "hello")
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    settings = next(event.settings for event in events if isinstance(event, Configured))
+    assert settings.model.endpoint.simulated
+    assert [seat for seat, _ in settings.skipped] == [CHAIN[0], CHAIN[2]]
+    assert "ANTHROPIC_API_KEY" in settings.skipped[0][1]
+    assert sum(isinstance(event, ModelAsked) for event in events) == 1
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_failure_does_not_switch_to_a_model_without_a_key():
+    result = Agent(["sim:", "openai:gpt-6.1-sol"]).run_sync("!error 401\n!error 401")
+    assert result.stop == "failed"
+    assert "OPENAI_API_KEY" in result.reason, "the reason says what was passed over"
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_chain_without_any_key_is_one_line():
+    with pytest.raises(MissingKey) as caught:
+        Agent([CHAIN[0], CHAIN[2]]).run_sync("hello")
+    told = str(caught.value)
+    assert told.startswith("no model of the chain has a key: ")
+    assert "ANTHROPIC_API_KEY" in told
+    assert "OPENAI_API_KEY" in told
+    assert "\n" not in told
