@@ -5,7 +5,7 @@ import io
 
 import pytest
 
-from bridle import Agent, Memory, Verdict, tool
+from bridle import Agent, Verdict, tool
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls
@@ -149,12 +149,11 @@ def test_tools_that_are_none_are_one_line(given):
         Agent("sim:", tools=given)
 
 
-@pytest.mark.parametrize("name", ["read_result", "remember", "forget"])
-def test_a_tool_that_would_hide_one_of_ours_is_refused(name):
-    @tool(name=name, effect="read")
+def test_a_tool_that_would_hide_one_of_ours_is_refused():
+    @tool(name="read_result", effect="read")
     def mine() -> str:
         """Mine."""
         return ""
 
-    with pytest.raises(BadTool, match=f"tool `{name}`: Bridle has a tool of that name"):
-        Agent("sim:", tools=[mine], memory=Memory())
+    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool of that name"):
+        Agent("sim:", tools=[mine])

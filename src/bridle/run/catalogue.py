@@ -48,14 +48,18 @@ def lay_out(
 ) -> Layout:
     """`answer` is the name of the answer's type, where it has one."""
     notes = (REMEMBER, FORGET) if memory is not None and memory.tools else ()
-    for spec in (*BUILT_IN, *notes):
+    for spec in BUILT_IN:
         if spec.name in tools:
             raise BadTool(
                 f"tool `{spec.name}`: Bridle has a tool of that name, which yours would hide;"
                 " give yours another name with @tool(name=…)"
             )
     ours = tuple(spec for spec in BUILT_IN if spec.name != answer)
-    specs = (*(tool.spec for tool in tools.values()), *(spec for spec in notes if spec.name != answer))
+    # Notes may be kept otherwise: the agent's own tool of the name of one of these takes its place.
+    specs = (
+        *(tool.spec for tool in tools.values()),
+        *(spec for spec in notes if spec.name not in (*tools, answer)),
+    )
     if len(specs) <= limits.shown_max and tools_tokens(specs) <= limits.tokens_max:
         return Layout(tools, specs, ours)
     if NAME in tools:

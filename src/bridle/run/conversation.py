@@ -47,7 +47,7 @@ class Conversation:
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
-            self._check_new(driver.state, new)
+            self._check_new(new, begun=driver.begun)
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await self._configure(driver, self.settings())
@@ -72,13 +72,13 @@ class Conversation:
             await driver.record(Resumed(budget=budget))
             return await self._drive(driver)
 
-    def _check_new(self, state: State, new: bool | None) -> None:  # noqa: FBT001
-        if new is False and state.phase is Phase.NEW:
+    def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
+        if new is False and not begun:
             raise SessionNotFound(
                 f"there is no session {self.session!r} in this store; leave session= out to start one,"
                 " or give a new one a name of your own"
             )
-        if new is True and state.phase is not Phase.NEW:
+        if new is True and begun:
             raise MisuseError(
                 f"session {self.session!r} has begun already; leave new=True out to go on there"
             )

@@ -122,6 +122,11 @@ class Driver:
         self.answer = self._hands.answer
 
     @property
+    def begun(self) -> bool:
+        """Whether the session has a log; a fork has one from its first record on."""
+        return self._length > 0
+
+    @property
     def broken(self) -> bool:
         return self._broken is not None
 
