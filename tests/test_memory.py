@@ -648,7 +648,7 @@ def test_a_run_from_the_command_line_remembers(store_path, capsys):
     assert main(["run", "!say hello", "--memory", "--tenant", "acme", "--json"]) == 0
     later = json.loads(capsys.readouterr().out)["session"]
     assert main(["show", later]) == 0
-    assert "1 notes from here on: the session began" in capsys.readouterr().out
+    assert "1 note from here on: the session began" in capsys.readouterr().out
     assert main(["show", session]) == 0
     assert "0 notes from here on" in capsys.readouterr().out
     assert main(["show", "notes:acme"]) == 0
