@@ -3,6 +3,7 @@
 import pytest
 
 from bridle import Agent, MisuseError, export_history, import_history, tool
+from bridle.run.line import locate
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.values.event import Imported
@@ -144,3 +145,106 @@ def test_imported_calls_never_share_an_id_with_later_ones(family):
     assert len(ids) == 4
     assert len(set(ids)) == 4, ids
     assert sorted(ids) == sorted(each.call_id for message in result.messages for each in message.results)
+
+
+# ── lists in another form than the vendor's that was named ──────────────────
+
+CHAT = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What is 2 + 3?"},
+    {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [
+            {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": '{"a":2,"b":3}'}}
+        ],
+    },
+    {"role": "tool", "tool_call_id": "call_1", "content": "5"},
+    {"role": "assistant", "content": "5"},
+]
+
+
+def moved_to(family):
+    """The same conversation as each family lists it, with its system prompt where the list holds one."""
+    if family == "openai_chat":
+        return CHAT
+    messages = import_history("openai_chat", CHAT).messages
+    return export_history(family, messages)
+
+
+@pytest.mark.parametrize("listed", FAMILIES)
+@pytest.mark.parametrize("named", ["openai", "openai-chat", "anthropic", "gemini", "bedrock"])
+def test_a_list_is_read_in_the_form_it_has_whatever_vendor_is_named(listed, named):
+    history = import_history(named, moved_to(listed))
+    assert history.family == listed
+    calls = [(call.name, call.arguments.replace(" ", "")) for m in history.messages for call in m.calls]
+    assert calls == [("add", '{"a":2,"b":3}')]
+    assert [result.text for m in history.messages for result in m.results] == ["5"]
+    assert [m.text for m in history.messages if m.text] == ["What is 2 + 3?", "5"]
+    told = [repair for repair in history.repairs if f"has the form of {listed}" in repair]
+    own = locate(f"{named}:=any", environ={}).endpoint.family == listed
+    assert bool(told) is not own
+
+
+@pytest.mark.parametrize("named", ["openai", "openai-chat", "anthropic", "gemini", "bedrock"])
+def test_plain_words_can_be_moved_from_anybody(named):
+    plain = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]
+    assert [m.text for m in import_history(named, plain).messages] == ["hi", "hello"]
+
+
+@pytest.mark.parametrize("named", ["openai", "openai-chat"])
+def test_the_system_prompt_is_kept_and_in_force(named):
+    history = import_history(named, CHAT)
+    assert history.instructions == "Be brief."
+    line = scripted("unused", "unused", "five", "six", model="sim:")
+    agent = Agent(line, store=MemoryStore())
+    first = agent.run_sync("Once more?", session="s", history=history)
+    agent.run_sync("And again?", session="s")
+    assert [[text.text for text in asked.system] for asked in line.script.requests] == [["Be brief."]] * 2
+    assert first.text == "five"
+
+
+def test_a_system_prompt_that_gives_way_to_the_agents_own_is_told():
+    import asyncio
+
+    store = MemoryStore()
+    line = scripted("unused", "unused", "five", model="sim:")
+    history = import_history("openai", CHAT)
+    Agent(line, store=store, instructions="Be kind.").run_sync("Go on.", session="s", history=history)
+    assert [text.text for text in line.script.requests[0].system] == ["Be kind."]
+    (event,) = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, Imported)]
+    assert event.instructions == "Be brief."
+    assert any("system prompt is not sent" in repair for repair in event.repairs)
+    assert any("has the form of openai_chat" in repair for repair in event.repairs)
+
+
+@pytest.mark.parametrize(
+    ("vendor", "body"),
+    [
+        ("anthropic", {"system": "Be brief.", "messages": ANTHROPIC}),
+        ("openai", {"instructions": "Be brief.", "input": [{"role": "user", "content": "What is 2 + 3?"}]}),
+        (
+            "gemini",
+            {
+                "systemInstruction": {"parts": [{"text": "Be brief."}]},
+                "contents": [{"role": "user", "parts": [{"text": "What is 2 + 3?"}]}],
+            },
+        ),
+    ],
+)
+def test_a_whole_request_may_be_given(vendor, body):
+    history = import_history(vendor, body)
+    assert history.instructions == "Be brief."
+    assert history.messages[0].text == "What is 2 + 3?"
+
+
+def test_what_no_other_wire_reads_is_listed():
+    found = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    history = import_history("openai", [{"role": "user", "content": "Search."}, found])
+    assert any("'web_search_call' in message 2" in repair for repair in history.repairs)
+
+
+def test_an_item_of_another_form_among_others_is_listed():
+    mixed = [*moved_to("openai_responses"), *CHAT[1:4]]
+    history = import_history("openai", mixed)
+    assert [repair for repair in history.repairs if "has the form of openai_chat" in repair]

@@ -103,7 +103,7 @@ def _front(settings: Settings) -> tuple[object, ...]:
 
 
 def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
-    after = state
+    after = replace(state, imported_instructions=event.instructions)
     for message in (replace(message, provenance="import") for message in event.messages):
         after = prompted(after, message) if message.role == "user" else said(after, message)
     return after

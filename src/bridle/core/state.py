@@ -143,6 +143,8 @@ class State(Value):
     """How many messages there were when each of them was shown."""
     wholes: tuple[Whole, ...] = ()
     """The results of which only an excerpt is in the transcript: what may be read from the store."""
+    imported_instructions: str = ""
+    """The system prompt of the history this session began with."""
     looked: bool = False
     """Whether the tools that the session's first words are about were looked for."""
     owed: tuple[str, ...] = ()

@@ -77,6 +77,10 @@ class Codec(Protocol):
         """The member of a request's body that lists the conversation."""
         ...
 
+    def recognizes(self, item: object) -> bool:
+        """Whether an item of a conversation has a form that only this family lists."""
+        ...
+
     def keep(self) -> Kept:
         """A fresh memory of encoded messages, for one conversation."""
         ...

@@ -9,10 +9,17 @@ A codec only translates.  It opens no connection, reads no clock, knows no key, 
 
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import cast
 
 from ..ports.codec import Codec
 from ..values.errors import MisuseError
+
+
+def families() -> tuple[str, ...]:
+    """The wire families there are, by name."""
+    found = (module.name for module in iter_modules(__path__) if not module.name.startswith("_"))
+    return tuple(sorted(name for name in found if hasattr(import_module(f"{__name__}.{name}"), "CODEC")))
 
 
 def load(family: str) -> Codec:

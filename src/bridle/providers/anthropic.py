@@ -46,6 +46,7 @@ from ._anthropic_write import KeptLine, Manner
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, raw
 from ._kept import DIGEST_BYTES
+from ._listed_form import Signs
 from ._marks import system_ttls, tools_ttl
 from ._operators import placed
 from ._shell import json_headers, kept_here
@@ -72,6 +73,12 @@ class Dialect(Value):
 
 
 DIALECT = Dialect()
+SIGNS = Signs(
+    content_types=frozenset(
+        {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
+    )
+)
+"""What only lists of this wire have."""
 
 
 class AnthropicCodec:
@@ -82,6 +89,9 @@ class AnthropicCodec:
     @property
     def listed(self) -> str:
         return "messages"
+
+    def recognizes(self, item: object) -> bool:
+        return SIGNS.fit(item)
 
     def keep(self) -> KeptLine:
         return KeptLine()

@@ -42,6 +42,7 @@ from ._bedrock_converse_tools import ANSWER_SCHEMA, SCHEMA, cache_point, tool_co
 from ._bedrock_converse_write import KeptLine
 from ._json import dumps, is_object, mended, raw
 from ._kept import DIGEST_BYTES
+from ._listed_form import Signs
 from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._operators import placed
@@ -51,6 +52,12 @@ from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
 
 _SPOKEN_FOR = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
+SIGNS = Signs(
+    content_members=frozenset(
+        {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"}
+    )
+)
+"""What only lists of this wire have."""
 
 
 class BedrockConverseCodec:
@@ -61,6 +68,9 @@ class BedrockConverseCodec:
     @property
     def listed(self) -> str:
         return "messages"
+
+    def recognizes(self, item: object) -> bool:
+        return SIGNS.fit(item)
 
     def keep(self) -> KeptLine:
         return KeptLine()

@@ -45,6 +45,7 @@ from ._gemini_write import DIALECT, MessageWriter, answered, continuation
 from ._home import fits
 from ._json import dumps, is_object, raw
 from ._kept import DIGEST_BYTES, KeptForModel
+from ._listed_form import Signs
 from ._remarks import Carries, unsent_settings
 from ._shell import json_headers, kept_here
 from ._tool_schema import reason_unfit, restoring, schema_remarks, sendable
@@ -60,6 +61,8 @@ _BUDGETS = {"disabled": 0, "adaptive": -1}
 """Modes of thinking that this wire has a number for."""
 _SHOWN = {"summarized": True, "omitted": False}
 """Whether the thoughts are to be sent along."""
+SIGNS = Signs(members=frozenset({"parts"}), roles=frozenset({"model"}))
+"""What only lists of this wire have."""
 
 
 class GeminiCodec:
@@ -70,6 +73,9 @@ class GeminiCodec:
     @property
     def listed(self) -> str:
         return "contents"
+
+    def recognizes(self, item: object) -> bool:
+        return SIGNS.fit(item)
 
     def keep(self) -> KeptForModel:
         return KeptForModel(MessageWriter)

@@ -35,6 +35,7 @@ from ..values.request import Mark, OutputSpec, Request
 from ._dialect import spoken_at
 from ._json import dumps, loads
 from ._kept import KeptForModel
+from ._listed_form import Signs
 from ._marks import system_ttls, tools_ttl
 from ._names import SHORT
 from ._openai_chat_content import Block, block_of
@@ -54,6 +55,12 @@ from ._tool_schema import reason_unfit, restoring, schema_remarks
 
 PATH = "/chat/completions"
 _PROTOCOL = Dialect()
+SIGNS = Signs(
+    members=frozenset({"tool_calls", "tool_call_id", "function_call"}),
+    roles=frozenset({"tool", "function"}),
+    content_types=frozenset({"image_url", "input_audio", "file", "video_url"}),
+)
+"""What only lists of this wire have."""
 
 
 class OpenAIChatCodec:
@@ -71,6 +78,9 @@ class OpenAIChatCodec:
     @property
     def listed(self) -> str:
         return "messages"
+
+    def recognizes(self, item: object) -> bool:
+        return SIGNS.fit(item)
 
     def keep(self) -> KeptForModel:
         return KeptForModel(lambda place, name: MessageWriter(place, name, self._dialect(place)))

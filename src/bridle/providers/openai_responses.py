@@ -41,6 +41,7 @@ from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
 from ._json import dumps, is_object, loads, mended, raw
+from ._listed_form import Signs
 from ._marks import system_ttls
 from ._names import SHORT
 from ._openai_prompts import OPTIONS, UNKEPT, kept_by, message_points, takes_points
@@ -87,6 +88,23 @@ class Dialect(Value):
 
 
 PLAIN = Dialect()
+SIGNS = Signs(
+    types=frozenset(
+        {
+            "message",
+            "function_call",
+            "function_call_output",
+            "reasoning",
+            "item_reference",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "web_search_call",
+            "compaction",
+        }
+    ),
+    content_types=frozenset({"input_text", "output_text", "input_image", "input_file"}),
+)
+"""What only lists of this wire have."""
 
 
 class ResponsesCodec:
@@ -100,6 +118,9 @@ class ResponsesCodec:
     @property
     def listed(self) -> str:
         return "input"
+
+    def recognizes(self, item: object) -> bool:
+        return SIGNS.fit(item)
 
     def keep(self) -> KeptItems:
         return KeptItems()

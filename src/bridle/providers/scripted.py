@@ -55,6 +55,9 @@ class ScriptedCodec:
     def listed(self) -> str:
         return "messages"
 
+    def recognizes(self, item: object) -> bool:
+        return False
+
     def keep(self) -> KeptMessages:
         return KeptMessages(_writer)
 

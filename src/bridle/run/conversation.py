@@ -10,6 +10,8 @@ from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from ..core.fallback import with_model
 from ..core.handoff import rename_imported_calls
 from ..core.state import Phase, State
@@ -27,6 +29,7 @@ from .undoing import undo
 
 FINISHED = ("done", "refused")
 ABANDONED = "the run before was left unfinished"
+OWN_INSTRUCTIONS = "the imported system prompt is not sent: the agent has instructions of its own"
 CANCELLED = "cancelled by the caller"
 CLOSING_TRIES = 5
 
@@ -50,7 +53,8 @@ class Conversation:
             self._check_new(new, begun=driver.begun)
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
-            await self._configure(driver, self.settings())
+            begins = history.instructions if history is not None else ""
+            await self._configure(driver, self.settings(), begins)
             if history is not None:
                 await self._import(driver, history)
             await driver.record(prompted)
@@ -108,8 +112,11 @@ class Conversation:
             raise MisuseError(
                 f"session {self.session!r} has begun already; a history can only begin a new one"
             )
-        messages = rename_imported_calls(history.messages)
-        await driver.record(Imported(messages=messages, repairs=history.repairs))
+        messages, told = rename_imported_calls(history.messages), history.instructions
+        repairs, own = history.repairs, driver.state.settings.instructions
+        if told and own != told:
+            repairs = (*repairs, OWN_INSTRUCTIONS)
+        await driver.record(Imported(messages=messages, repairs=repairs, instructions=told))
 
     def _going_on(self, state: State) -> Settings:
         """A run that was cut off goes on with the model of the chain that it was with."""
@@ -118,7 +125,11 @@ class Conversation:
         under_way = state.phase is not Phase.RESTING and askable
         return with_model(settings, model) if under_way else settings
 
-    async def _configure(self, driver: Driver, settings: Settings) -> None:
+    async def _configure(self, driver: Driver, settings: Settings, imported: str = "") -> None:
+        """`imported`: the system prompt of a history that is about to begin this session."""
+        told = imported or driver.state.imported_instructions
+        if told and not settings.instructions:
+            settings = replace(settings, instructions=told)
         if driver.state.phase is Phase.NEW:
             await driver.record(Configured(settings=settings, session=self.session))
         elif driver.state.settings != settings:

@@ -5,41 +5,117 @@
     export_history("vendor", result.messages)         ours -> their list
 
 The first word is a vendor or a wire family.  Reasoning and ids that only a vendor can read go
-back to that vendor, so naming it is worth more than naming the family.  A conversation is
-translated by the family's codec, like any request: there is no second road.
+back to that vendor, so naming it is worth more than naming the family.  A list in the form of another
+family is read in that form.  A conversation is translated by the family's codec, like any request: there
+is no second road.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from ..core.handoff import fitted, legal
+from ..ports.codec import Codec
 from ..ports.tool import Json
-from ..providers import load
+from ..providers import families, load
 from ..values.errors import MisuseError, ProviderError, UnknownModel
 from ..values.message import Message
 from ..values.model import Endpoint, Model
+from ..values.parts import Opaque, Text
 from ..values.request import Request
 from ..values.result import History
 from .line import locate
 
 ANY_MODEL = "any-model"
+Listed = Sequence[Mapping[str, Json]]
 
 
-def import_history(source: str, messages: Sequence[Mapping[str, Json]]) -> History:
-    """A list of messages (or items, or contents) as the vendor's API takes it; raises `MisuseError`."""
+def import_history(source: str, messages: Listed | Mapping[str, Json]) -> History:
+    """A list of messages (or items, or contents) as the vendor's API takes it; raises `MisuseError`.
+
+    The whole body of a request may be given instead: on some wires the system prompt is beside the list.
+    What could not be kept, and what had to be put right, is in `History.repairs`.
+    """
     endpoint = _endpoint(source)
-    codec = load(endpoint.family)
+    named = load(endpoint.family)
+    items = _items(messages, named)
+    form, request = _read(source, endpoint, named, items, messages)
+    if form is not named:
+        endpoint = _endpoint_of(form)
+    head, rest = _split_instructions(request.messages)
+    told, repairs = legal(_owned(message, endpoint) for message in rest)
+    notes = [*_explain_form(form, named, items), *repairs, *_explain_unread(told, form)]
+    instructions = "\n\n".join((*(text.text for text in request.system), *head))
+    return History(messages=told, instructions=instructions, repairs=tuple(notes), family=form.family)
+
+
+def _items(messages: Listed | Mapping[str, Json], codec: Codec) -> Sequence[object]:
+    if not isinstance(messages, Mapping):
+        return messages
+    listed = messages.get(codec.listed)
+    lists = (value for value in messages.values() if isinstance(value, list))
+    return listed if isinstance(listed, list) else max(lists, key=len, default=[])
+
+
+def _read(
+    source: str, endpoint: Endpoint, named: Codec, items: Sequence[object], given: Listed | Mapping[str, Json]
+) -> tuple[Codec, Request]:
+    """The family in whose form the list is, and what it says.
+
+    It is the one that was named unless only another's signs are there.  A list without any signs is plain
+    words: then any family that can read it will do."""
+    others = [load(family) for family in families() if family != named.family]
+    signs = {codec.family: sum(map(codec.recognizes, items)) for codec in (named, *others)}
+    best = max(others, key=lambda codec: signs[codec.family])
+    if signs[named.family] or not signs[best.family]:
+        try:
+            return named, _read_as(named, endpoint, given)
+        except (ProviderError, TypeError, ValueError) as error:
+            why = MisuseError(f"this is no conversation as {source} lists it: {error}")
+        others = others if not any(signs.values()) else []
+    else:
+        why, others = MisuseError(f"this is no conversation as {source} lists it"), [best]
+    for codec in others:
+        try:
+            return codec, _read_as(codec, _endpoint_of(codec), given)
+        except (ProviderError, TypeError, ValueError):
+            continue  # not this family's either: the error of the one that was named is told
+    raise why
+
+
+def _read_as(codec: Codec, endpoint: Endpoint, given: Listed | Mapping[str, Json]) -> Request:
     frame = codec.encode(Request(model=Model(id=ANY_MODEL, endpoint=endpoint)))
-    body = {**json.loads(frame.body), codec.listed: list(messages)}
-    try:
-        request = codec.read(replace(frame, body=json.dumps(body).encode()))
-    except (ProviderError, TypeError, ValueError) as error:
-        raise MisuseError(f"this is no conversation as {source} lists it: {error}") from error
-    told, repairs = legal(_owned(message, endpoint) for message in request.messages)
-    instructions = "\n\n".join(text.text for text in request.system)
-    return History(messages=told, instructions=instructions, repairs=repairs)
+    members = given if isinstance(given, Mapping) else {codec.listed: list(given)}
+    return codec.read(replace(frame, body=json.dumps({**json.loads(frame.body), **members}).encode()))
+
+
+def _split_instructions(messages: Sequence[Message]) -> tuple[tuple[str, ...], Sequence[Message]]:
+    """The system messages at the head of the list, in words, and what follows them."""
+    count = 0
+    while count < len(messages) and _is_instruction(messages[count]):
+        count += 1
+    return tuple(message.text for message in messages[:count]), messages[count:]
+
+
+def _is_instruction(message: Message) -> bool:
+    return message.role == "system" and all(isinstance(part, Text) for part in message.parts)
+
+
+def _explain_form(form: Codec, named: Codec, items: Sequence[object]) -> Iterator[str]:
+    if form is not named:
+        yield f"the list has the form of {form.family}, not of {named.family}, and was read in that form"
+    others = [load(family) for family in families() if family != form.family]
+    for number, item in enumerate(items, 1):
+        if not form.recognizes(item) and (of := next((c for c in others if c.recognizes(item)), None)):
+            yield f"item {number} has the form of {of.family}; {form.family} does not read all of it"
+
+
+def _explain_unread(messages: Sequence[Message], form: Codec) -> Iterator[str]:
+    for number, message in enumerate(messages, 1):
+        for part in message.parts:
+            if isinstance(part, Opaque) and not part.text:
+                yield f"{part.kind!r} in message {number} is kept for {form.family}; no other wire reads it"
 
 
 def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
@@ -62,6 +138,10 @@ def _endpoint(name: str) -> Endpoint:
     except UnknownModel:
         family = name.replace("-", "_")
         return Endpoint(name=family, family=load(family).family)
+
+
+def _endpoint_of(codec: Codec) -> Endpoint:
+    return Endpoint(name=codec.family, family=codec.family)
 
 
 def _owned(message: Message, endpoint: Endpoint) -> Message:

@@ -83,7 +83,9 @@ class Imported(Quiet, tag="imported"):
 
     messages: tuple[Message, ...]
     repairs: tuple[str, ...] = ()
-    """What had to be put right in it, one sentence each."""
+    """What had to be put right in it and what could not be kept, one sentence each."""
+    instructions: str = ""
+    """Its system prompt: in force while the agent has no instructions of its own."""
 
 
 class ToolsShown(Quiet, tag="tools_shown"):

@@ -52,7 +52,9 @@ class History:
     instructions: str = ""
     """The system prompt, where the list held one."""
     repairs: tuple[str, ...] = ()
-    """What had to be put right, one sentence each."""
+    """What had to be put right and what could not be kept, one sentence each."""
+    family: str = ""
+    """The wire family in whose form it was listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
