@@ -252,6 +252,7 @@ MODEL_RULES = (
         says=MODEL_SAYS + "This model does not support effort level 'minimal'.",
         also=(
             (to(replace(NEWEST, thinking=()), asked(outputConfig={"effort": "minimal"})), ""),
+            (to(None, asked(outputConfig={"effort": "minimal"})), ""),
             (
                 to(replace(NEWEST, efforts=()), asked(outputConfig={"effort": "low"})),
                 MODEL_SAYS + "This model does not support effort level 'low'.",

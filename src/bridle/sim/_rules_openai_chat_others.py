@@ -33,6 +33,7 @@ from ._rules_openai_shape import (
 from ._rules_reading import (
     Block,
     field,
+    listed,
     mapping,
     to,
 )
@@ -60,6 +61,22 @@ def _forced_while_thinking(request: Asked) -> Found | None:
     if not able or not able.thinking or mapping(field(request, "thinking")).get("type") == "disabled":
         return None
     return {} if choice == "required" or mapping(choice) else None
+
+
+def _stops(request: Asked) -> list[str]:
+    given = field(request, "stop")
+    return [given] if isinstance(given, str) else [word for word in listed(given) if isinstance(word, str)]
+
+
+def _many_stops(request: Asked) -> Found | None:
+    most = request.abilities.stop_sequences_max if request.abilities else None
+    return {"most": most} if most is not None and len(_stops(request)) > most else None
+
+
+def _long_stop(request: Asked) -> Found | None:
+    most = request.abilities.stop_bytes_max if request.abilities else None
+    too_long = most is not None and any(len(word.encode()) > most for word in _stops(request))
+    return {"most": most} if too_long else None
 
 
 def _unknown_model(request: Asked) -> Found | None:
@@ -128,7 +145,37 @@ _ARGUMENTS = (
     " object string (or an object), got invalid JSON."
 )
 
+_STOPPED = replace(REASONS, stop_sequences_max=2, stop_bytes_max=4)
+
 ECHO_RULES = (
+    rule(
+        "stops-most",
+        _many_stops,
+        "Invalid request: at most {most} stop sequences are supported",
+        evidence="K",
+        models="with a limit",
+        passes=to(_STOPPED, asked(stop=["a", "b"])),
+        offends=to(_STOPPED, asked(stop=["a", "b", "c"])),
+        says="Invalid request: at most 2 stop sequences are supported",
+        also=((to(REASONS, asked(stop=["a", "b", "c"])), ""), (to(_STOPPED, asked(stop="abcd")), "")),
+    ),
+    rule(
+        "stop-length",
+        _long_stop,
+        "Invalid request: a stop sequence must be at most {most} bytes long",
+        evidence="K",
+        models="with a limit",
+        passes=to(_STOPPED, asked(stop=["abcd"])),
+        offends=to(_STOPPED, asked(stop=["a", "abcde"])),
+        says="Invalid request: a stop sequence must be at most 4 bytes long",
+        also=(
+            (to(REASONS, asked(stop=["abcde"])), ""),
+            (
+                to(_STOPPED, asked(stop="aäää")),
+                "Invalid request: a stop sequence must be at most 4 bytes long",
+            ),
+        ),
+    ),
     rule(
         "echo",
         _forgotten,

@@ -97,6 +97,13 @@ def _logprobs(request: Asked) -> Found | None:
     return {} if reasons(request) and isinstance(wanted, int) and wanted > 0 else None
 
 
+def _too_much_output(request: Asked) -> Found | None:
+    able, wanted = request.abilities, field(request, "max_output_tokens")
+    if able is None or not isinstance(wanted, int) or wanted <= able.output_tokens:
+        return None
+    return {"wanted": wanted, "most": able.output_tokens}
+
+
 def _no_effort(request: Asked) -> Found | None:
     return {} if effort(request) and request.abilities and not request.abilities.efforts else None
 
@@ -239,6 +246,20 @@ MODEL_RULES = (
         offends=asked(top_logprobs=1),
         code="unsupported_parameter",
         also=((asked(top_logprobs=0), ""), (asked(top_logprobs=2, reasoning={"effort": "none"}), "")),
+    ),
+    rule(
+        "output-most",
+        _too_much_output,
+        "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {most}, but got"
+        " {wanted} instead.",
+        param="max_output_tokens",
+        evidence="K",
+        passes=asked(max_output_tokens=128_000),
+        offends=asked(max_output_tokens=128_001),
+        says="Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got"
+        " 128001 instead.",
+        code="integer_above_max_value",
+        also=((to(None, asked(max_output_tokens=128_001)), ""),),
     ),
     rule(
         "effort-model",
