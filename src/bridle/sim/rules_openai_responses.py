@@ -17,6 +17,7 @@ from ._rules_openai_responses_media import MEDIA_RULES
 from ._rules_openai_responses_settings import SETTING_RULES
 from ._rules_openai_responses_shape import (
     PLAIN,
+    REASONS,
     SHAPES,
     asked,
     call,
@@ -99,7 +100,7 @@ def _logprobs(request: Asked) -> Found | None:
 
 def _too_much_output(request: Asked) -> Found | None:
     able, wanted = request.abilities, field(request, "max_output_tokens")
-    if able is None or not isinstance(wanted, int) or wanted <= able.output_tokens:
+    if able is None or not able.output_limited or not isinstance(wanted, int) or wanted <= able.output_tokens:
         return None
     return {"wanted": wanted, "most": able.output_tokens}
 
@@ -114,6 +115,8 @@ def _bad_effort(request: Asked) -> Found | None:
         return None
     return {"effort": wanted, "model": field(request, "model"), "efforts": listing(able.efforts)}
 
+
+_LIMITED = replace(REASONS, output_limited=True)
 
 ENVELOPE_RULES = (
     rule(
@@ -254,12 +257,16 @@ MODEL_RULES = (
         " {wanted} instead.",
         param="max_output_tokens",
         evidence="K",
-        passes=asked(max_output_tokens=128_000),
-        offends=asked(max_output_tokens=128_001),
+        models="with a known limit",
+        passes=to(_LIMITED, asked(max_output_tokens=128_000)),
+        offends=to(_LIMITED, asked(max_output_tokens=128_001)),
         says="Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got"
         " 128001 instead.",
         code="integer_above_max_value",
-        also=((to(None, asked(max_output_tokens=128_001)), ""),),
+        also=(
+            (to(None, asked(max_output_tokens=128_001)), ""),
+            (to(REASONS, asked(max_output_tokens=128_001)), ""),
+        ),
     ),
     rule(
         "effort-model",
