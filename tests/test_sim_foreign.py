@@ -7,6 +7,7 @@ from base64 import b64encode
 
 import pytest
 
+from bridle import Agent
 from bridle.ports.transport import Outgoing, Timeline
 from bridle.sim.simulator import Simulator
 from bridle.testing import FakeClock
@@ -381,3 +382,91 @@ def test_so_many_candidates_are_given_as_are_asked_for(stream):
                 part["text"] for part in parts if not part.get("thought")
             )
     assert words == {0: "One two.", 1: "One two."}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "wanted"),
+    [
+        ("Your task is to create a detailed summary of the conversation so far, with all requests.", True),
+        ("Please summarize our conversation.", True),
+        ("Pause. Create a handoff summary for another LLM that will resume the task.", True),
+        ("In our last conversation you gave me a summary. What is 2 + 3?", False),
+        ("The summary in notes.txt is about a conversation. Is it long?", False),
+        ("I wanted to summarize a conversation once.", False),
+    ],
+)
+def test_only_an_order_asks_for_a_summary(prompt, wanted):
+    said = [
+        {"role": "user", "content": "The word is heron."},
+        {"role": "assistant", "content": "Noted."},
+        {"role": "user", "content": prompt},
+    ]
+    reply = read(send("anthropic", "/v1/messages", claude(messages=said)))
+    assert reply["content"][-1]["text"].startswith("Summary of the conversation so far") is wanted
+
+
+REMINDER = "<system-reminder>\nCLAUDE.md says:\n!say I am a preamble.\nuse the tool look\n</system-reminder>"
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [REMINDER, "!say Hello."],
+        ["!say Hello.\n", REMINDER],
+        ["# AGENTS.md instructions for /work\n\n<INSTRUCTIONS>\n!say No.\n</INSTRUCTIONS>\n!say Hello."],
+        ["<environment_context>\n  <cwd>/work</cwd>\n!say No.\n</environment_context>", "!say Hello."],
+    ],
+)
+def test_what_a_client_puts_around_a_prompt_is_not_answered(blocks):
+    content = [{"type": "text", "text": text} for text in blocks]
+    said = [{"role": "user", "content": content}]
+    reply = read(send("anthropic", "/v1/messages", claude(messages=said, tools=[CLAUDE_TOOL])))
+    assert [block["text"] for block in reply["content"] if block["type"] == "text"] == ["Hello."]
+
+
+def test_a_reminder_behind_a_result_is_no_new_prompt():
+    said = [
+        {"role": "user", "content": "!call look {}\n!then\n!say Done."},
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "look", "input": {}}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "a", "content": "seen"},
+                {"type": "text", "text": REMINDER},
+            ],
+        },
+    ]
+    reply = read(send("anthropic", "/v1/messages", claude(messages=said, tools=[CLAUDE_TOOL])))
+    assert reply["content"][-1]["text"] == "Done."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ollama/qwen3:8b",
+        "local/anything",
+        "openrouter/anthropic/claude-sonnet-5",
+        "vllm/some/model",
+        "llamacpp/m",
+    ],
+)
+@pytest.mark.parametrize("stream", [True, False])
+def test_endpoints_that_serve_any_model_are_simulated_with_any_model(name, stream):
+    def add(a: int, b: int) -> str:
+        """Add two numbers."""
+        return str(a + b)
+
+    async def run() -> str:
+        agent = Agent(f"sim:{name}", tools=[add])
+        prompt = '!call add {"a": 1, "b": 2}\n!then\n!say Three.'
+        if not stream:
+            return (await agent.run(prompt)).text
+        events = [event async for event in agent.stream(prompt)]
+        return events[-1].result.text
+
+    assert asyncio.run(run()) == "Three."
+
+
+@pytest.mark.refusals
+def test_a_model_that_nobody_serves_is_still_unknown():
+    assert asyncio.run(Agent("sim:=openai/no-such-model").run("Hello")).stop == "failed"

@@ -31,6 +31,9 @@ from ._tables import EndpointRow, Tables, load_tables
 WORD_LIKENESS_MIN = 0.75
 """How alike two words must be to take one for a misspelling of the other; 1 is equal."""
 NAMES_SHOWN_MAX = 12
+SIMULATED_AS = "x-simulated-endpoint"
+"""The header that tells a simulator which endpoint it plays, where the model does not tell: such an endpoint
+serves whatever model somebody put there."""
 
 _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
     "bearer": ("authorization", "Bearer {}"),
@@ -63,7 +66,7 @@ def find(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> 
     exact, name = name.startswith("="), name.removeprefix("=")
     if not name:
         raise UnknownModel(f"{string!r} names no model; write for example `{tables.example}`")
-    part, lead = row, f"{vendor}:"
+    part, lead, role = row, f"{vendor}:", ""
     if row.simulated:
         role, part, name = _role(name, vendor, tables)
         lead = f"{vendor}:{role}/"
@@ -77,7 +80,7 @@ def find(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> 
         url = _base_url(vendor, row, environ) if spoken_to or _placed(row, environ) else row.base_url
     return Model(
         id=name,
-        endpoint=_endpoint(vendor, row, part, url, environ),
+        endpoint=_endpoint(vendor, row, part, url, environ, role),
         abilities=(entry or tables.newest(part)).abilities,
         price=entry.price if entry else None,
     )
@@ -107,6 +110,12 @@ def profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
         if row.family == family and tables.entry(row, model):
             return row.profile
     return ""
+
+
+def open_profile(vendor: str, *, environ: Mapping[str, str]) -> str | None:
+    """The manners of an endpoint that serves whatever model it is given; None for every other endpoint."""
+    row = _tables(environ).endpoints.get(vendor)
+    return row.profile if row is not None and not row.models and not row.simulated else None
 
 
 def preferred(environ: Mapping[str, str]) -> str:
@@ -176,7 +185,12 @@ def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], 
 
 
 def _endpoint(
-    vendor: str, row: EndpointRow, part: EndpointRow, base_url: str, environ: Mapping[str, str]
+    vendor: str,
+    row: EndpointRow,
+    part: EndpointRow,
+    base_url: str,
+    environ: Mapping[str, str],
+    role: str = "",
 ) -> Endpoint:
     """An endpoint; one that is simulated has its own name and place, and the manners of the part it plays."""
     return Endpoint(
@@ -189,7 +203,7 @@ def _endpoint(
         elsewhere=base_url if base_url != row.base_url.rstrip("/") else "",
         signing=_PLACE.sub(lambda place: _value(place, environ), row.signing),
         signing_env=row.signing_env,
-        headers=tuple(part.headers.items()),
+        headers=(*part.headers.items(), *(((SIMULATED_AS, role),) if role and not part.models else ())),
         reasoning=part.reasoning,
         app="" if base_url else row.app,
         simulated=row.simulated,

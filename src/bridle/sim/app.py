@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from ..ports.codec import Codec, HttpReply, HttpRequest
 from ..ports.transport import Outgoing
 from ..providers import load
-from ..providers.catalogue import find, known
+from ..providers.catalogue import SIMULATED_AS, find, known, open_profile
 from ..values.errors import Failure, MisuseError, ProviderError, UnknownModel
 from ..values.message import Reply
 from ..values.model import Abilities, Model
@@ -80,11 +80,13 @@ def hear(outgoing: Outgoing) -> Heard:
     path = urlsplit(outgoing.url).path
     model = _model(path, body) if isinstance(request, Failure) else request.model.id
     tables = os.environ.get(TABLES, "")
-    abilities = _abilities(codec.family, model, tables)
+    headers = _headers(outgoing.headers)
+    played = headers.get(SIMULATED_AS, "")
+    abilities = _abilities(codec.family, model, tables, played)
     prompt = prompt_of(codec.family, body, abilities)
     asked = Asked(
         path=path,
-        headers=_headers(outgoing.headers),
+        headers=headers,
         body=body,
         size=len(outgoing.body),
         malformed=malformed,
@@ -97,7 +99,7 @@ def hear(outgoing: Outgoing) -> Heard:
     offers: Mapping[str, Offer] = {}
     if isinstance(request, Request):
         request, offers = list_callable(codec.family, join_fragments(codec.family, request))
-    manners = profile_of(codec.family, model, tables)
+    manners = profile_of(codec.family, model, tables, played)
     return Heard(codec=codec, asked=asked, request=request, manners=manners, offers=offers, prompt=prompt)
 
 
@@ -197,9 +199,14 @@ def _families(tables: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _abilities(family: str, model: str, tables: str) -> Abilities | None:
-    """Facts about a model; None when it is not in the tables, under its name or a dated one."""
+def _abilities(family: str, model: str, tables: str, played: str) -> Abilities | None:
+    """Facts about a model; None when it is not in the tables, under its name or a dated one.
+
+    `played` is an endpoint that serves any model.
+    """
     environ = {TABLES: tables}
+    if played and model and open_profile(played, environ=environ) is not None:
+        return find(f"{SCHEME}:={played}/{model}", environ=environ).abilities
     try:
         found = find(f"{SCHEME}:={family}/{model}", environ=environ)
     except UnknownModel:

@@ -10,6 +10,7 @@ simulator may name others.
 
 from functools import lru_cache
 
+from ..providers.catalogue import open_profile
 from ..providers.catalogue import profile as profile_in_tables
 from ..values.value import Value
 
@@ -41,9 +42,12 @@ class Profile(Value):
 
 
 @lru_cache(maxsize=256)
-def profile_of(family: str, model: str, tables: str = "") -> str:
+def profile_of(family: str, model: str, tables: str = "", played: str = "") -> str:
     """The manners of whoever serves this model in this wire; the first party's when nothing else is said.
 
-    `tables` is a file laid over the built-in tables.
+    `tables` is a file laid over the built-in tables.  `played` is an endpoint that serves any model.
     """
-    return profile_in_tables(family, model, environ={"BRIDLE_MODELS": tables}) or FIRST_PARTY
+    environ = {"BRIDLE_MODELS": tables}
+    if played and (manners := open_profile(played, environ=environ)) is not None:
+        return manners or FIRST_PARTY
+    return profile_in_tables(family, model, environ=environ) or FIRST_PARTY

@@ -22,8 +22,17 @@ WORDS_SHOWN = 100
 EARLIER_SHOWN = 1_000
 SAID = "user: "
 FIRST_SHOWN, LAST_SHOWN = 4, 12
-ASKED = re.compile(r"(?is)conversation.*\bsummar|\bsummar.*conversation")
-"""Said by whoever wants the conversation in few words."""
+ASKED = re.compile(
+    r"""(?ix)
+    (?: (?:^|[.!?:;\n])\s* | \b(?:please|then|now|and|you\s+(?:must|should|to)|task\s+is\s+to)\s+ )
+    (?: summari[sz]e\b
+      | (?:create|write|give|make|produce|provide|generate|draft|prepare)\b [^.!?\n]{0,60}? \bsummary\b )
+    [^.!?\n]{0,80}? \b(?:conversation|session|chat|dialog(?:ue)?|discussion|transcript|another\s+llm)\b
+    | \bconversation\b .* \banswer\s+with\s+the\s+summary\b
+    """,
+    re.DOTALL,
+)
+"""A request for the conversation in few words, as an order; that both words are said is none."""
 
 
 def recap(request: Request) -> str:

@@ -16,6 +16,7 @@ from ..values.parts import Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
 from ..values.value import Value
 from .place import is_reply, script_at, since, told_in
+from .preambles import strip_preambles
 
 
 class Answer(Value):
@@ -107,7 +108,8 @@ def _prompt_at(messages: Sequence[Message]) -> int:
 
 
 def _words(message: Message) -> str:
-    return "\n".join(part.text for part in message.parts if isinstance(part, Text))
+    """What a person said in a message, without what the client put around it."""
+    return strip_preambles("\n".join(part.text for part in message.parts if isinstance(part, Text)))
 
 
 def _history(messages: Sequence[Message]) -> str:
