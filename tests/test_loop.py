@@ -156,6 +156,8 @@ ONE_OF_EACH = (
     e.ApprovalAnswered(call_id="c", binding="b", answer="approve"),
     e.CompensationStarted(call_id="c", name="undo", key="k"),
     e.CompensationFinished(call_id="c", attempt=1, result=ToolResult(call_id="c")),
+    e.ConversationOpened(name="conv_1", seat="m"),
+    e.ConversationDropped(name="conv_1", seat="m", why=""),
     e.Nudged(why="", words=""),
     e.RunEnded(stop="done"),
     SubrunStarted(call_id="c", session="s"),

@@ -129,6 +129,10 @@ class Telling:
                 return [cache_line(cached)]
             case e.RequestAdjusted(what=what):
                 return [("not sent", each) for each in what]
+            case e.ConversationOpened(name=name):
+                return [("state", f"the provider keeps the conversation as {name}")]
+            case e.ConversationDropped(name=name, why=why):
+                return [("state", f"everything is sent{f', {name} is left' if name else ''}: {why}")]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._taken_over()]
             case e.ModelAsked() as question:

@@ -15,6 +15,7 @@ from .budget import exhausted
 from .catalogue import to_be_shown
 from .compaction import SummaryWanted, compaction
 from .context import assemble
+from .conversation_object import conversation_wanted
 from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
 from .gathering import gathering_wanted
@@ -67,6 +68,9 @@ def ask_or_end(state: State) -> Effect:
         return shorter
     request, notes = (shorter.request, ()) if shorter else assemble(state)
     if shorter is None:
+        conversing = conversation_wanted(state)
+        if conversing is not None:
+            return conversing
         keeping = storing(state, request)
         if keeping is not None:
             return keeping

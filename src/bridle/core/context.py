@@ -18,6 +18,7 @@ from ..values.settings import Settings
 from .boundary import offered, withheld_tools
 from .budget import room
 from .catalogue import laid_out
+from .held_conversation import HeldConversation
 from .marking import marks_of
 from .naming import cache_key
 from .settling import settle
@@ -34,6 +35,7 @@ def assemble(
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
     wish = settle(among, _choice(state, choice or tool_choice_of(state)), unproven=_is_unproven(state))
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
+    held = _held_conversation(state)
     request = Request(
         model=settings.model,
         system=system_of(state),
@@ -47,9 +49,10 @@ def assemble(
         sampling=wish.sampling,
         marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))),
         cache_key=cache_key(settings, state.run.tenant, state.session),
-        compared_to=_reply_before(state) if _explains(settings.model) else "",
-        chained=settings.chain,
-        chained_to=_chained_to(state),
+        compared_to=reply_before(state) if _explains(settings.model) else "",
+        chained=settings.chain is True or held is not None,
+        conversation=held.name if held else "",
+        chained_to=held.reply_id if held else _chained_to(state),
         extras=wish.extras,
     )
     notes = (*wish.notes, *_note_allowance(wish.thinking, request.thinking))
@@ -163,10 +166,17 @@ def _note_allowance(wanted: Thinking | None, sent: Thinking | None) -> tuple[str
 
 def _chained_to(state: State) -> str:
     """The newest reply of this very endpoint: it has everything up to there, if it keeps things at all."""
-    return "" if not state.settings.chain or state.run.unchained else _reply_before(state)
+    return "" if state.settings.chain is not True or state.run.unchained else reply_before(state)
 
 
-def _reply_before(state: State) -> str:
+def _held_conversation(state: State) -> HeldConversation | None:
+    """The conversation object that the next request is added to."""
+    held, settings = state.conversation, state.settings
+    usable = held is not None and held.name and held.seat == settings.model.seat and not held.trouble
+    return held if usable and settings.chain == "conversation" else None
+
+
+def reply_before(state: State) -> str:
     """What this very endpoint calls the reply before, if that was its own and on the same wire."""
     endpoint = state.settings.model.endpoint
     for message in reversed(state.view):

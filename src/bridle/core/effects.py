@@ -222,6 +222,28 @@ class DropPrompt(Value):
         return f"drop:{self.kept.name}"
 
 
+class OpenConversation(Value):
+    """Have the provider make a conversation object."""
+
+    seat: str
+
+    @property
+    def name(self) -> str:
+        return f"converse:{self.seat}"
+
+
+class DropConversation(Value):
+    """Use a conversation object no more."""
+
+    conversation: str
+    seat: str
+    why: str
+
+    @property
+    def name(self) -> str:
+        return f"part:{self.conversation}"
+
+
 class End(Value):
     stop: RunStop
     reason: str = ""
@@ -248,5 +270,7 @@ Effect = (
     | SwitchModel
     | KeepPrompt
     | DropPrompt
+    | OpenConversation
+    | DropConversation
     | End
 )

@@ -27,6 +27,8 @@ NOT_HERE = (
 
 
 def forked(state: State, event: Forked, at: float, proof: str) -> State:
+    # The provider's conversation object goes on growing with the session that this one has left.
+    state = replace(state, conversation=None)
     run = replace(state.run, done=tuple(item for item in state.run.done if item.state == "done"))
     if not any(item.result is None for item in state.calls):
         return replace(state, run=run)

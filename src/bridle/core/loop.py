@@ -39,6 +39,13 @@ from .calls import (
     tools_shown,
 )
 from .compaction import compacted
+from .conversation_object import (
+    CONVERSING,
+    conversation_answered,
+    conversation_failed,
+    conversation_sent,
+    conversation_tried_again,
+)
 from .dispatch import effects_for, opened
 from .effects import Effect, End
 from .fallback import switched
@@ -123,7 +130,8 @@ def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     turn, notice = begun(state, event.parts), undone_notice(state)
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
     earlier = state.earlier_seconds + state.run.seconds
-    asking = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier)
+    conversation = conversation_tried_again(state)
+    asking = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier, conversation=conversation)
     return prompted(_noticed(asking, notice, at) if notice else asking, message)
 
 
@@ -163,7 +171,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
         for item in state.calls
     )
-    taken = replace(state, run=run, calls=calls)
+    taken = replace(state, run=run, calls=calls, conversation=conversation_tried_again(state))
     if state.phase is Phase.WAITING:
         return replace(taken, phase=Phase.ACTING)
     if state.phase is not Phase.RESTING:
@@ -195,7 +203,13 @@ def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     )
     hits = sent(state, event, at)
     return replace(
-        state, phase=Phase.ASKING, run=run, proof=proof, asked=asked_now(state, event.tool_choice), hits=hits
+        state,
+        phase=Phase.ASKING,
+        run=run,
+        proof=proof,
+        asked=asked_now(state, event.tool_choice),
+        hits=hits,
+        conversation=conversation_sent(state, event),
     )
 
 
@@ -232,6 +246,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         total=plus(state.total, usage, event.usd, steps=1),
         replies=state.replies + 1,
         hits=answered(state, reply),
+        conversation=conversation_answered(state, reply),
         **counted(state, reply),
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
@@ -270,7 +285,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     )
     paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
     run = replace(run, spent=paid.run.spent)
-    return replace(state, run=run, total=paid.total)
+    return replace(state, run=run, total=paid.total, conversation=conversation_failed(state, event))
 
 
 def _has_answered(event: e.ModelFailed) -> bool:
@@ -369,6 +384,7 @@ TRANSITIONS: dict[tuple[Phase, type], Handler] = {
     (Phase.WAITING, e.RunEnded): _ended,
     **REMEMBERED,
     **CACHED,
+    **CONVERSING,
     **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
     **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},
     **{(phase, e.Forked): forked for phase in Phase},

@@ -19,6 +19,7 @@ from ..values.value import Value
 from ..values.whole import Whole
 from .asked import Asked
 from .fitting import Unfit
+from .held_conversation import HeldConversation
 from .hits import Hits
 from .notebook import Notebook
 from .opencall import OpenCall
@@ -156,6 +157,8 @@ class State(Value):
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
     hits: Hits = Hits()
+    conversation: HeldConversation | None = None
+    """The provider's conversation object, where one is used."""
     named: PromptKept | PromptDropped | None = None
     asked: Asked | None = None
     """None before the first request, and when it is known already that the next one begins otherwise."""

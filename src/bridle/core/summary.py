@@ -85,7 +85,9 @@ def request_for(state: State, messages: tuple[Message, ...]) -> Request:
     model = summariser(state)
     words = (Text(text=ASK + matter(state)),)
     question = Message(role="user", parts=words, at=state.now, provenance="harness")
-    asked = state
+    # What is asked aside must not be added to a conversation object.
+    aside = replace(state.settings, chain=state.settings.chain is True)
+    asked = replace(state, settings=aside)
     if model.seat != state.settings.model.seat:
         asked = replace(asked_now_by(state, model.seat), run=replace(state.run, reasoning=""))
         view, _, _ = seen(state.transcript.messages, state.recorded, model)

@@ -1,9 +1,9 @@
 """Effects that are nothing but a line in the log: the event each of them comes to."""
 
 from ..values import event as e
-from .effects import ChangeView, Compact, Nudge, SeekApproval, SwitchModel
+from .effects import ChangeView, Compact, DropConversation, Nudge, SeekApproval, SwitchModel
 
-Written = ChangeView | Compact | Nudge | SeekApproval | SwitchModel
+Written = ChangeView | Compact | DropConversation | Nudge | SeekApproval | SwitchModel
 
 
 def event_of(effect: Written) -> e.Event:
@@ -18,5 +18,7 @@ def event_of(effect: Written) -> e.Event:
             return e.ViewChanged(changes=changes, why=why, seat=seat)
         case SwitchModel(model=model, why=why):
             return e.ModelSwitched(model=model, why=why)
+        case DropConversation(conversation=name, seat=seat, why=why):
+            return e.ConversationDropped(name=name, seat=seat, why=why)
         case Compact(event=event):
             return event

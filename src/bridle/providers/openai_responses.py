@@ -11,7 +11,9 @@ Three ways to keep a conversation, one stateless call:
   - With the extra `previous_response_id` only what came after the reply of that id is sent; the provider
     holds the rest.  A parent nobody here has heard of (a conversation begun elsewhere) holds all that went
     before the first message.
-  - With the extra `conversation` only what came after this endpoint's last reply is sent.
+  - With a conversation object (`Request.conversation`, made by `open_conversation`) only what came after the
+    newest reply in it is sent; an empty one is sent everything.  With the extra `conversation`, which names
+    one of the caller's own, only what came after this endpoint's last reply is sent.
 
 A conversation that is to be made short goes to a path of its own, without tools and without anything that
 shapes an answer.  What comes back is a list of items, sent as it came instead of what it was made of.
@@ -46,6 +48,7 @@ from ._marks import system_ttls
 from ._names import SHORT
 from ._openai_prompts import OPTIONS, UNKEPT, kept_by, message_points, takes_points
 from ._openai_responses_content import Block
+from ._openai_responses_conversation import open_conversation, opened_conversation
 from ._openai_responses_decode import ResponsesDecoder
 from ._openai_responses_failures import speak_failure
 from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, NAMES, SCHEMA, legal_name
@@ -132,9 +135,9 @@ class ResponsesCodec:
             request = replace(request, tools=(), marks=(), compared_to="", stream=False)
         extras = _extras(request)
         stored = _stored(extras)
-        held = any(name in extras for name in STATEFUL)
         # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
-        lost = request.chained and not held
+        lost = request.chained and not (request.chained_to or _has_conversation(request))
+        held = any(name in extras for name in STATEFUL) and not lost
         dialect = spoken_at(request.model.endpoint, self._dialect)
         manner = Manner(
             reasoning=_policy(request.model.endpoint.reasoning, held=stored and not lost),
@@ -168,6 +171,12 @@ class ResponsesCodec:
 
     def reason_unfit(self, output: OutputSpec, model: Model) -> str:
         return reason_unfit(output, ANSWER_SCHEMA)
+
+    def open_conversation(self, model: Model) -> HttpRequest:
+        return open_conversation(model)
+
+    def opened_conversation(self, status: int, headers: Mapping[str, str], body: bytes) -> str:
+        return opened_conversation(status, headers, body)
 
     def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred)
@@ -230,8 +239,11 @@ def _tool(spec: ToolSpec) -> Block | Raw:
 
 def _extras(request: Request) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    if request.chained and "conversation" not in {extra.name for extra in request.extras}:
+    if request.chained and not _has_conversation(request):
         given["store"] = True
+    if request.conversation and not _has_conversation(request):
+        given["conversation"] = request.conversation
+    elif request.chained and not _has_conversation(request):
         given["previous_response_id"] = request.chained_to or None
     for extra in request.extras:
         if extra.name in _SPOKEN_FOR:
@@ -243,6 +255,11 @@ def _extras(request: Request) -> dict[str, Any]:
         except ValueError as error:
             raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
     return {name: value for name, value in given.items() if value is not None}
+
+
+def _has_conversation(request: Request) -> bool:
+    """Whether the caller names a conversation object, which then goes before one of ours."""
+    return any(extra.name == "conversation" for extra in request.extras)
 
 
 def _stored(extras: Mapping[str, Any]) -> bool:
@@ -261,9 +278,10 @@ def _start(request: Request, extras: Mapping[str, Any]) -> int:
     named = [name for name in STATEFUL if name in extras]
     if len(named) > 1:
         raise MisuseError(f"{' and '.join(named)} exclude each other: remove one of these extras")
-    if not named:
+    own = bool(request.conversation) and not _has_conversation(request)
+    if not named or (own and not request.chained_to):
         return 0
-    parent = extras.get("previous_response_id")
+    parent = request.chained_to if own else extras.get("previous_response_id")
     for place in range(len(request.messages) - 1, -1, -1):
         message = request.messages[place]
         here = message.origin is not None and message.origin.endpoint == request.model.endpoint.home

@@ -30,6 +30,7 @@ from ..core.effects import (
     Gather,
     KeepPrompt,
     LoadMemory,
+    OpenConversation,
     ProbeTool,
     RunTool,
     SeekApproval,
@@ -60,6 +61,7 @@ from .approving import Approver
 from .asking import Exchange
 from .audience import Audience
 from .breakers import Passage
+from .conversation_objects import open_conversation
 from .gathering import Gatherer
 from .hands import Hands
 from .hearing import CallIds
@@ -230,6 +232,8 @@ class Driver:
                 await self._recall.perform(effect)
             case KeepPrompt() | DropPrompt():
                 await store_prompt(effect, self._lines, self.state, self._clock, self.record, self._purses)
+            case OpenConversation(seat=seat):
+                await self.record(await open_conversation(self._lines[seat], self._clock.now()))
             case End(stop=stop, reason=reason):
                 # A refused reply may have started tools too.
                 discarded = await self._hands.ahead.discard()
@@ -284,6 +288,7 @@ class Driver:
                 reserved=held.reservation,
                 marks=request.marks,
                 kept_as=request.kept_as,
+                conversation=request.conversation,
                 summary_of=aside,
                 seat="" if line.model.seat == self.state.settings.model.seat else line.model.seat,
                 native=request.compacts,

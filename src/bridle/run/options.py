@@ -11,6 +11,7 @@ from typing import TypedDict
 from msgspec.structs import replace
 
 from ..values.compaction import Compaction
+from ..values.conversation_object import StateStrategy
 from ..values.errors import MisuseError
 from ..values.memory import Memory
 from ..values.request import Thinking
@@ -35,8 +36,9 @@ class Options(TypedDict, total=False):
     """How long a question to a person stays open; None for as long as it takes."""
     result_characters: int | None
     """Of a longer tool result the model gets an excerpt and a way to read the rest; None for all of it."""
-    chain: bool
-    """Let a provider that can keep the conversation, so that only what is new is sent."""
+    chain: StateStrategy
+    """Let a provider that can keep the conversation, so that only what is new is sent: True refers to the
+    reply before, `"conversation"` uses a conversation object."""
     cache_ttl: CacheTtl
     """How long prompts are to be kept at least, where a provider lets one say; `auto` goes by the pauses."""
     cache_by: CacheBy

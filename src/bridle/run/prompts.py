@@ -12,12 +12,12 @@ from ..core.storing import storage_usd
 from ..ports.clock import Clock
 from ..ports.codec import HttpRequest
 from ..ports.prompts import Named, PromptKeeping
-from ..ports.transport import Outgoing
 from ..values.cached import PromptDropped, PromptKept
 from ..values.errors import ProviderError
 from ..values.event import Event
 from .line import Line
 from .reserving import Purses
+from .sending import send
 
 Write = Callable[[Event], Awaitable[None]]
 SHARED = "a shared budget sets nothing aside for storage"
@@ -84,15 +84,4 @@ def _dropped(effect: KeepPrompt | DropPrompt, line: Line, why: str) -> PromptDro
 
 
 async def _sent(codec: PromptKeeping, line: Line, wanted: HttpRequest, now: float) -> Named:
-    outgoing = Outgoing(
-        method=wanted.method,
-        url=line.model.endpoint.base_url.rstrip("/") + wanted.path,
-        headers=(*wanted.headers, *line.headers),
-        body=wanted.body,
-    )
-    if line.sign is not None:
-        signed = (*outgoing.headers, *line.sign(outgoing, now))
-        outgoing = Outgoing(method=outgoing.method, url=outgoing.url, headers=signed, body=outgoing.body)
-    async with line.transport.open(outgoing) as answer:
-        body = b"".join([chunk async for chunk in answer.chunks()])
-        return codec.named(answer.status, answer.headers, body)
+    return codec.named(*await send(line, wanted, now))

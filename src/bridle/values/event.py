@@ -24,6 +24,9 @@ from .cached import CacheEvent
 from .cached import PrefixMoved as PrefixMoved
 from .compensation import CompensationFinished as CompensationFinished
 from .compensation import CompensationStarted as CompensationStarted
+from .conversation_object import ConversationDropped as ConversationDropped
+from .conversation_object import ConversationEvent
+from .conversation_object import ConversationOpened as ConversationOpened
 from .errors import Failure, FailureKind
 from .latency import Latency
 from .lineage import Forked as Forked
@@ -134,6 +137,8 @@ class ModelAsked(Quiet, tag="model_asked"):
     marks: tuple[Mark, ...] = ()
     """Up to where the provider was asked to keep the prompt, and for how long."""
     kept_as: str = ""
+    conversation: str = ""
+    """The provider's conversation object that the request and its reply are added to."""
     summary_of: str = ""
     """The last message of those that a summary is asked for; empty when the conversation is to go on."""
     seat: str = ""
@@ -269,6 +274,7 @@ Event = (
     | Compacted
     | ToolsShown
     | CacheEvent
+    | ConversationEvent
     | Resumed
     | RequestAdjusted
     | ModelAsked

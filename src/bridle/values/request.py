@@ -135,6 +135,8 @@ class Request(Value):
     stream: bool = True
     chained: bool = False
     """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""
+    conversation: str = ""
+    """The provider's conversation object to add this to; it holds everything up to `chained_to`."""
     chained_to: str = ""
     """The provider's id of the reply up to which it has everything; empty to send it all."""
     compacts: bool = False

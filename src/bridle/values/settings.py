@@ -7,6 +7,7 @@ that a log tells on its own what was asked of whom and with which tools.
 from typing import Literal
 
 from .compaction import Compaction
+from .conversation_object import StateStrategy
 from .memory import Memory
 from .model import Abilities, Endpoint, Model, Ttl
 from .policy import Policy
@@ -78,7 +79,7 @@ class Settings(Value):
     tools_at_once_max: int = TOOLS_AT_ONCE_DEFAULT
     result_characters: int | None = RESULT_CHARACTERS_DEFAULT
     """The most words of one tool result that are sent; None for all of them, however many."""
-    chain: bool = False
+    chain: StateStrategy = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
     cache_by: CacheBy = "agent"
