@@ -67,7 +67,7 @@ BYTES = {
         gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py test_anthropic_summary.py
         test_bedrock_converse_decode.py test_bedrock_converse_failures.py
         test_bedrock_converse_quirks.py test_codecs.py test_costs.py test_eventstream.py
-        test_failures.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
+        test_failures.py test_foreign_thoughts.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
         test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
         test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
         test_missing_fields.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py

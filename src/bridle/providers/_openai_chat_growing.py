@@ -13,11 +13,13 @@ from ..values.parts import ToolCall
 from ._json import mended
 from ._openai_chat_content import Block, word
 from ._openai_chat_growing_calls import GrowingCalls
-from ._openai_chat_thoughts import DETAILS, FIELDS, ThinkTags
+from ._openai_chat_thoughts import BLOCKS, DETAILS, FIELDS, ThinkTags, blocks_in, without_echo
 
 _PIECEWISE = frozenset({"text", "summary", "data"})
 """Members of a detail that come in pieces."""
-_KNOWN = frozenset({"role", "content", "refusal", "audio", "tool_calls", "function_call", DETAILS, *FIELDS})
+_KNOWN = frozenset(
+    {"role", "content", "refusal", "audio", "tool_calls", "function_call", BLOCKS, DETAILS, *FIELDS}
+)
 
 
 class _Run:
@@ -42,6 +44,8 @@ class GrowingMessage:
         self._runs: list[_Run] = []
         self._thoughts: dict[str, list[str]] = {}
         self._details: list[tuple[Block, dict[str, list[str]]]] = []
+        self._blocks: list[tuple[Block, list[str]]] = []
+        """Blocks of another wire: their members, and their words in pieces."""
         self._refusal: list[str] = []
         self._sound: Block = {}
         self._spoken: dict[str, list[str]] = {"data": [], "transcript": []}
@@ -60,6 +64,8 @@ class GrowingMessage:
             if isinstance(thought := delta.get(name), str):
                 deltas += self.think(name, thought)
         deltas += self._take_details(delta.get(DETAILS))
+        for block in blocks_in(delta):
+            deltas += self._take_thinking(block)
         content = delta.get("content")
         if isinstance(content, str):
             deltas += self.say(content)
@@ -77,8 +83,8 @@ class GrowingMessage:
             for call, said in self._legacy.take([{"index": 0, "function": legacy}]):
                 deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=said))
         for name, value in delta.items():
-            if name not in _KNOWN and value is not None:
-                self._more[name] = _folded(self._more.get(name), value)
+            if name not in _KNOWN and (kept := without_echo(name, value)) is not None:
+                self._more[name] = _folded(self._more.get(name), kept)
         return deltas
 
     def _followed(self) -> list[Delta]:
@@ -135,7 +141,8 @@ class GrowingMessage:
 
     @property
     def is_empty(self) -> bool:
-        return not (self._runs or self._thoughts or self._details or self._refusal or self._calls.calls)
+        thoughts = self._thoughts or self._details or self._blocks
+        return not (self._runs or thoughts or self._refusal or self._calls.calls)
 
     @property
     def is_whole(self) -> bool:
@@ -150,6 +157,11 @@ class GrowingMessage:
             message[DETAILS] = [
                 {**members, **{name: "".join(said) for name, said in pieces.items()}}
                 for members, pieces in self._details
+            ]
+        if self._blocks:
+            message[BLOCKS] = [
+                {**members, "thinking": "".join(pieces)} if members.get("type") == "thinking" else members
+                for members, pieces in self._blocks
             ]
         if self._refusal:
             message["refusal"] = "".join(self._refusal)
@@ -206,6 +218,20 @@ class GrowingMessage:
                 elif value or name not in members:
                     members[name] = value
         return deltas
+
+    def _take_thinking(self, block: Block) -> list[Delta]:
+        """A fragment belongs to the block before it, unless that has its signature or another index."""
+        fragment = {name: value for name, value in block.items() if name != "thinking" and value is not None}
+        members = self._blocks[-1][0] if self._blocks else {}
+        kinds = {members.get("type"), block.get("type")}
+        ended = members.get("signature") or members.get("index") != block.get("index")
+        if kinds != {"thinking"} or ended:
+            self._blocks.append(({}, []))
+        members, pieces = self._blocks[-1]
+        members.update(fragment)
+        thought = word(block.get("thinking"))
+        pieces.append(thought)
+        return self._show_thought(BLOCKS, thought)
 
     def _detail_for(self, detail: Block) -> tuple[Block, dict[str, list[str]]]:
         """Pieces of one detail share its type and index; only some servers give each an id."""

@@ -32,6 +32,7 @@ from ._openai_chat_content import (
 )
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_thoughts import (
+    BLOCKS,
     DETAILS,
     FIELDS,
     chunk_of,
@@ -40,9 +41,21 @@ from ._openai_chat_thoughts import (
     tagged,
     thoughts_of,
     untagged,
+    without_echo,
 )
 
-_TAKEN = {"role", "content", "refusal", "images", "audio", "tool_calls", "function_call", DETAILS, *FIELDS}
+_TAKEN = {
+    "role",
+    "content",
+    "refusal",
+    "images",
+    "audio",
+    "tool_calls",
+    "function_call",
+    BLOCKS,
+    DETAILS,
+    *FIELDS,
+}
 _NOISE = {"index", "padding", "token_id", "channel", "parsed", "audio_content", "provider_metadata"}
 """Members that say nothing: filling, echoes of other members, notes on routing."""
 _EMPTY: tuple[object, ...] = (None, "", [], {})
@@ -91,7 +104,8 @@ def content_parts(content: object, dialect: Dialect) -> list[Part]:
 
 def beside(message: Block, taken: set[str]) -> Block:
     """The members nobody has a place for and that say something."""
-    return {name: value for name, value in message.items() if name not in taken and value not in _EMPTY}
+    told = ((name, without_echo(name, value)) for name, value in message.items() if name not in taken)
+    return {name: value for name, value in told if value not in _EMPTY}
 
 
 def with_members(parts: Sequence[Part], fields: Block, member: str = "message") -> list[Part]:

@@ -21,7 +21,7 @@ from ._openai_chat_content import Block, native_in
 from ._openai_chat_dialect import Dialect
 from ._openai_chat_ends import wire_reason, wire_usage
 from ._openai_chat_message import message_of
-from ._openai_chat_thoughts import DETAILS, FIELDS
+from ._openai_chat_thoughts import BLOCKS, DETAILS, FIELDS
 from ._terms import wire_tier
 
 _WORDS = re.compile(r"\s*\S+|\s+")
@@ -105,13 +105,13 @@ def _as_called(call: ToolCall, wire: Block) -> Block:
 
 def _deltas(message: Block) -> Iterator[Block]:
     yield {"role": "assistant", "content": ""}
-    details = message.get(DETAILS)
+    lists = {name: message[name] for name in (DETAILS, BLOCKS) if name in message}
     repeated = [name for name in FIELDS if message.get(name)]
-    if details is None:
+    if not lists:
         for words in _WORDS.findall(message[repeated[0]]) if repeated else ():
             yield dict.fromkeys(repeated, words)
     else:
-        yield {**{name: message[name] for name in repeated}, DETAILS: details}
+        yield {**{name: message[name] for name in repeated}, **lists}
     content = message["content"]
     if isinstance(content, str):
         yield from ({"content": words} for words in _WORDS.findall(content))
@@ -121,7 +121,7 @@ def _deltas(message: Block) -> Iterator[Block]:
         yield from ({"refusal": words} for words in _WORDS.findall(refusal))
     for index, call in enumerate(message.get("tool_calls", ())):
         yield from _call_deltas(index, call)
-    told = {"role", "content", "refusal", "tool_calls", DETAILS, *FIELDS}
+    told = {"role", "content", "refusal", "tool_calls", BLOCKS, DETAILS, *FIELDS}
     if more := {name: value for name, value in message.items() if name not in told}:
         yield more
 

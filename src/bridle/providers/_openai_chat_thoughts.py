@@ -1,14 +1,16 @@
 """Reasoning on Chat Completions, which never got a place of its own, and our `Reasoning`, both ways.
 
-Servers put it in four places, and want it back where it was:
+Servers put it in five places, and want it back where it was:
 
   - a member of the message, `reasoning_content` or `reasoning` (some fill both with the same words)
   - `reasoning_details`, a list that also carries signatures and encrypted reasoning; usually one of the
     members above repeats its words
+  - `thinking_blocks`, a list in which gateways hand on the signed blocks of another wire; in a stream they
+    come in fragments, and a signature ends a block
   - parts of type `thinking` in a list of content
   - the beginning of the content, between tags; read only where the dialect says so, else it is text
 
-Each place is told by the part's `native` (`fields`, `detail`, `chunk`, `tag`); none at all means
+Each place is told by the part's `native` (`fields`, `detail`, `block`, `chunk`, `tag`); none at all means
 `reasoning_content`.  Words, signatures and encrypted data are in the part itself and nowhere else.
 """
 
@@ -25,6 +27,9 @@ from ._openai_chat_content import Block, native_in, native_of, word
 FIELDS = ("reasoning_content", "reasoning")
 FIELD_DEFAULT = FIELDS[0]
 DETAILS = "reasoning_details"
+BLOCKS = "thinking_blocks"
+ECHOED_IN = "provider_specific_fields"
+"""Where gateways repeat what they hand on; some put the blocks there alone."""
 _WORDS_IN = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _ENCRYPTED = "reasoning.encrypted"
 _OPENING, _CLOSING = "<think>", "</think>"
@@ -35,7 +40,7 @@ def thoughts_of(message: Block) -> list[Reasoning]:
     """The reasoning beside a message's content."""
     listed = message.get(DETAILS)
     details = [each for each in listed if isinstance(each, dict) and each] if isinstance(listed, list) else []
-    parts = [_of_detail(detail) for detail in details]
+    parts = [*map(_of_detail, details), *map(_of_block, blocks_in(message))]
     told = "".join(part.text for part in parts)
     fields_by_text: dict[str, list[str]] = {}
     for name in FIELDS:
@@ -52,20 +57,43 @@ def thoughts_of(message: Block) -> list[Reasoning]:
 
 def put_thoughts(message: Block, thoughts: Sequence[Reasoning]) -> None:
     """The same reasoning, put back where it stood beside the content."""
-    details = []
+    details, blocks = [], []
     repeated: list[str] = []
     for thought in thoughts:
         native = native_in(thought)
         if "detail" in native:
             details.append(_detail(thought, native["detail"]))
             repeated += native.get("fields", ())
+        elif "block" in native:
+            blocks.append(_block(thought, native["block"]))
+            repeated += native.get("fields", ())
         elif not in_content(thought):
             for name in native.get("fields", (FIELD_DEFAULT,)):
                 message[name] = message.get(name, "") + mended(thought.text)
-    if details:
-        told = "".join(thought.text for thought in thoughts if "detail" in native_in(thought))
-        message.update((name, mended(told)) for name in repeated)
-        message[DETAILS] = details
+    told = "".join(thought.text for thought in thoughts if _is_listed(thought))
+    message.update((name, mended(told)) for name in repeated)
+    message.update((name, listed) for name, listed in ((DETAILS, details), (BLOCKS, blocks)) if listed)
+
+
+def blocks_in(message: Block) -> list[Block]:
+    """The blocks of another wire that stand beside a message, or beside a piece of one."""
+    listed = message.get(BLOCKS)
+    if not isinstance(listed, list):
+        echoed = message.get(ECHOED_IN)
+        listed = echoed.get(BLOCKS) if isinstance(echoed, dict) else None
+    return [each for each in listed if isinstance(each, dict) and each] if isinstance(listed, list) else []
+
+
+def without_echo(name: str, value: object) -> object:
+    """A member of a message; of what repeats other members, what is left."""
+    if name != ECHOED_IN or not isinstance(value, dict):
+        return value
+    return {inner: each for inner, each in value.items() if inner != BLOCKS and each is not None} or None
+
+
+def _is_listed(thought: Reasoning) -> bool:
+    native = native_in(thought)
+    return "detail" in native or "block" in native
 
 
 def in_content(thought: Reasoning) -> bool:
@@ -114,6 +142,21 @@ def _of_detail(detail: Block) -> Reasoning:
     return Reasoning(
         text=text, signature=signature, redacted=kind == _ENCRYPTED, native=native_of(detail=rest)
     )
+
+
+def _of_block(block: Block) -> Reasoning:
+    redacted = block.get("type") == "redacted_thinking"
+    text, signature = word(block.get("thinking")), word(block.get("data" if redacted else "signature"))
+    held = {"thinking", "data" if redacted else "signature"}
+    rest = {name: value for name, value in block.items() if name not in held and value is not None}
+    return Reasoning(text=text, signature=signature, redacted=redacted, native=native_of(block=rest))
+
+
+def _block(thought: Reasoning, rest: Block) -> Block:
+    if thought.redacted:
+        return {**rest, "data": thought.signature}
+    block = {**rest, "thinking": mended(thought.text)}
+    return {**block, "signature": thought.signature} if thought.signature else block
 
 
 def _detail(thought: Reasoning, rest: Block) -> Block:

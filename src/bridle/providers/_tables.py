@@ -48,6 +48,7 @@ class EndpointRow(Value):
     signing_env: tuple[str, ...] = ()
     headers: dict[str, str] = msgspec.field(default_factory=dict)
     reasoning: ReasoningPolicy = "may_echo"
+    reasoning_elsewhere: ReasoningPolicy | None = None
     dialect: dict[str, object] = msgspec.field(default_factory=dict)
     abilities: dict[str, object] = msgspec.field(default_factory=dict)
     prefixes: tuple[str, ...] = ("",)

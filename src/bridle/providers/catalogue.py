@@ -193,6 +193,7 @@ def _endpoint(
     role: str = "",
 ) -> Endpoint:
     """An endpoint; one that is simulated has its own name and place, and the manners of the part it plays."""
+    elsewhere = base_url if base_url != row.base_url.rstrip("/") else ""
     return Endpoint(
         name=vendor,
         family=part.family,
@@ -200,11 +201,11 @@ def _endpoint(
         auth=row.auth,
         key_env=_held(row.key_env, environ) if row.key_optional else row.key_env,
         base_url_env=row.base_url_env,
-        elsewhere=base_url if base_url != row.base_url.rstrip("/") else "",
+        elsewhere=elsewhere,
         signing=_PLACE.sub(lambda place: _value(place, environ), row.signing),
         signing_env=row.signing_env,
         headers=(*part.headers.items(), *(((SIMULATED_AS, role),) if role and not part.models else ())),
-        reasoning=part.reasoning,
+        reasoning=(part.reasoning_elsewhere if elsewhere else None) or part.reasoning,
         app="" if base_url else row.app,
         simulated=row.simulated,
         dialect=msgspec.json.encode(part.dialect, order="deterministic").decode() if part.dialect else "",

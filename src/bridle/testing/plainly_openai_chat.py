@@ -94,6 +94,7 @@ def _add(message: dict[str, Any], delta: dict[str, Any]) -> None:
     message["reasoning_details"] = [
         *message.get("reasoning_details", []), *listed(delta.get("reasoning_details")),
     ]  # fmt: skip
+    message["thinking_blocks"] = [*message.get("thinking_blocks", []), *listed(delta.get("thinking_blocks"))]
     for name in ("audio", "function_call"):
         if isinstance(piece := delta.get(name), dict):
             held = message.setdefault(name, {})
@@ -135,7 +136,9 @@ def _text(message: dict[str, Any]) -> str:
 
 def _reasoning(message: dict[str, Any]) -> str:
     details = listed(message.get("reasoning_details"))
-    detailed = joined([words(each.get("text")) + words(each.get("summary")) for each in details])
+    blocks = [words(each.get("thinking")) for each in listed(message.get("thinking_blocks"))]
+    told = [words(each.get("text")) + words(each.get("summary")) for each in details]
+    detailed = "".join([joined(told), *blocks])
     plain = dict.fromkeys(words(message.get(name)) for name in _FIELDS)
     thought = [piece for piece in _pieces(message.get("content")) if piece.get("type") == "thinking"]
     inner = [words(each.get("text")) for piece in thought for each in _pieces(piece.get("thinking"))]
