@@ -30,6 +30,7 @@ from ..values.model import Abilities, Model
 from ..values.request import Request
 from ..values.usage import Usage
 from ..values.value import Value
+from .answer_shape import with_answer_shape
 from .brain import decide
 from .client_tools import Offer, form_calls, list_callable
 from .fragments import join_fragments
@@ -132,7 +133,10 @@ def respond(outgoing: Outgoing, brain: Callable[[Request], Reply] = decide, prof
 
 def answer_to(heard: Heard, request: Request, brain: Callable[[Request], T]) -> T | Reply:
     """What the brain decides; a summary is the provider's own doing."""
-    return compacted(heard.codec.family, heard.asked, request) if request.compacts else brain(request)
+    family = heard.codec.family
+    if request.compacts:
+        return compacted(family, heard.asked, request)
+    return brain(with_answer_shape(family, heard.asked.body, request))
 
 
 def _unpacked(outgoing: Outgoing) -> tuple[Outgoing, str]:
