@@ -234,3 +234,27 @@ def test_names_the_wire_does_not_allow_are_changed_alike_everywhere():
     assert [part["functionResponse"]["name"] for part in body["contents"][2]["parts"]] == declared
     forced = sent(ask(user("q"), tools=specs, tool_choice=ToolChoice(mode="tool", name="größe")))
     assert forced["toolConfig"]["functionCallingConfig"]["allowedFunctionNames"] == [declared[2]]
+
+
+SEARCH = ToolSpec(name="googleSearch", native='{"googleSearch":{}}')
+OWN_TOOL = ToolSpec(name="look", parameters='{"type":"object","properties":{}}')
+
+
+@pytest.mark.parametrize(
+    ("tools", "choice", "config"),
+    [
+        ((OWN_TOOL, SEARCH), ToolChoice(), {"includeServerSideToolInvocations": True}),
+        (
+            (SEARCH, OWN_TOOL),
+            ToolChoice(mode="none"),
+            {"functionCallingConfig": {"mode": "NONE"}, "includeServerSideToolInvocations": True},
+        ),
+        ((OWN_TOOL,), ToolChoice(), None),
+        ((SEARCH,), ToolChoice(), None),
+    ],
+)
+def test_hosted_and_own_tools_together_are_asked_for_on_every_turn(tools, choice, config):
+    encoded = CODEC.encode(ask(user("go"), tools=tools, tool_choice=choice))
+    assert json.loads(encoded.body).get("toolConfig") == config
+    again = CODEC.read(encoded)
+    assert (again.extras, again.tool_choice) == ((), choice)

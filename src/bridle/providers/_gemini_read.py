@@ -24,7 +24,7 @@ from ..values.model import Endpoint, Model, Origin
 from ..values.parts import Opaque, Part, Text, ToolCall, ToolResult
 from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 from ._gemini_parts import FAMILY, Block, camel, instruction_of, part_of, word
-from ._gemini_tools import ANSWER_SCHEMA, choice_in, specs_of
+from ._gemini_tools import ANSWER_SCHEMA, SHOWS_HOSTED, choice_in, is_mixed, specs_of
 from ._json import dumps, loads, members
 from ._tool_schema import goes_out_as_it_is
 
@@ -56,11 +56,12 @@ def read(request: HttpRequest) -> Request:
     if isinstance(kept_as, str):
         del extras["cachedContent"]
     config = _Config(body.get("generationConfig"), fields.get("generationConfig", b"{}"))
-    choice = _choice(body.get("toolConfig"), extras)
+    tools = _tools(body.get("tools", []))
+    choice = _choice(body.get("toolConfig"), tools, extras)
     request_read = Request(
         model=Model(id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY)),
         system=_system(body.get("systemInstruction")),
-        tools=_tools(body.get("tools", [])),
+        tools=tools,
         messages=tuple(line.messages),
         tool_choice=choice,
         max_tokens=config.whole("maxOutputTokens"),
@@ -262,7 +263,7 @@ def _tools(tools: object) -> tuple[ToolSpec, ...]:
         raise refused("invalid", f"Invalid value at 'tools': {error}") from None
 
 
-def _choice(config: object, extras: dict[str, bytes]) -> ToolChoice:
+def _choice(config: object, tools: Sequence[ToolSpec], extras: dict[str, bytes]) -> ToolChoice:
     """The choice in a tool configuration; whatever else it says, or says otherwise, is an extra."""
     if not isinstance(config, dict):
         return ToolChoice()
@@ -270,6 +271,8 @@ def _choice(config: object, extras: dict[str, bytes]) -> ToolChoice:
     choice = choice_in(rest.get("functionCallingConfig", {}))
     if choice is not None:
         rest.pop("functionCallingConfig", None)
+    if rest.get(SHOWS_HOSTED) is True and is_mixed(tools):
+        del rest[SHOWS_HOSTED]
     if rest:
         extras["toolConfig"] = dumps(rest)
     return choice or ToolChoice()

@@ -23,6 +23,7 @@ SCHEMA, ANSWER_SCHEMA = "gemini_json", "gemini_json_output"
 """The dialects of JSON Schema that are taken here, for tools and for answers."""
 
 DECLARATIONS = "functionDeclarations"
+SHOWS_HOSTED = "includeServerSideToolInvocations"
 _DECLARATION = frozenset(
     {
         "name",
@@ -55,6 +56,25 @@ def tools_of(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
         elif native.get("type") in _FUNCTION_TYPES:
             declared.append(_declaration(spec))
     return [*([{DECLARATIONS: declared}] if declared else ()), *hosted]
+
+
+def is_mixed(specs: Sequence[ToolSpec]) -> bool:
+    """Whether functions of ours and tools of the provider are offered together."""
+    if all(spec.native is None for spec in specs):
+        return False
+    offered = tools_of(specs)
+    functions = sum(isinstance(tool, dict) and DECLARATIONS in tool for tool in offered)
+    return 0 < functions < len(offered)
+
+
+def config_of(choice: ToolChoice, specs: Sequence[ToolSpec]) -> Block:
+    """How tools are to be used; where both kinds are offered, every turn has to ask for hosted calls."""
+    config: Block = {}
+    if wire := choice_of(choice):
+        config["functionCallingConfig"] = wire
+    if is_mixed(specs):
+        config[SHOWS_HOSTED] = True
+    return config
 
 
 def specs_of(tools: Iterable[Any]) -> tuple[ToolSpec, ...]:

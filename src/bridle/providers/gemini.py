@@ -24,14 +24,13 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-from msgspec import Raw
 
 from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..ports.prompts import Named
 from ..values.errors import Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import Abilities, Model
-from ..values.request import Extra, OutputSpec, Request, Thinking
+from ..values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
 from ._dialect import spoken_at
 from ._gemini_decode import GeminiDecoder
 from ._gemini_failures import speak_failure
@@ -40,7 +39,7 @@ from ._gemini_named import creation, extension, named, removal
 from ._gemini_parts import CONTINUED_BY, FAMILY, Block, instruction_block
 from ._gemini_read import read
 from ._gemini_speak import speak
-from ._gemini_tools import ANSWER_SCHEMA, DECLARATIONS, SCHEMA, choice_of, tools_of
+from ._gemini_tools import ANSWER_SCHEMA, SCHEMA, SHOWS_HOSTED, config_of, is_mixed, tools_of
 from ._gemini_write import DIALECT, MessageWriter, answered, continuation
 from ._home import fits
 from ._json import dumps, is_object, raw
@@ -120,7 +119,10 @@ class GeminiCodec:
         return speak_failure(failure)
 
     def keep_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
-        return creation(_place(request.model.id)[1:], _front(request), seconds, label)
+        front = _front(request)
+        if is_mixed(request.tools):
+            front["toolConfig"] = {SHOWS_HOSTED: True}
+        return creation(_place(request.model.id)[1:], front, seconds, label)
 
     def keep_longer(self, name: str, seconds: float) -> HttpRequest:
         return extension(name, seconds)
@@ -149,7 +151,7 @@ def _front(request: Request) -> Block:
     if system:
         front["systemInstruction"] = {"parts": system}
     if tools := tools_of(request.tools):
-        _check_kinds(request.model, tools)
+        _check_kinds(request.model, request.tools)
         front["tools"] = tools
     return front
 
@@ -159,9 +161,8 @@ def _head(request: Request, *, cached: bool) -> bytes:
     return dumps(head)[:-1] + (b"," if head else b"") + b'"contents":['
 
 
-def _check_kinds(model: Model, tools: Sequence[Block | Raw]) -> None:
-    functions = sum(isinstance(tool, dict) and DECLARATIONS in tool for tool in tools)
-    if 0 < functions < len(tools) and fits(spoken_at(model.endpoint, DIALECT).hosted_alone, model.id):
+def _check_kinds(model: Model, tools: Sequence[ToolSpec]) -> None:
+    if is_mixed(tools) and fits(spoken_at(model.endpoint, DIALECT).hosted_alone, model.id):
         raise MisuseError(
             f"{model.name} takes functions or its provider's own tools, not both in one request:"
             " leave one kind out, or choose a newer model"
@@ -171,8 +172,8 @@ def _check_kinds(model: Model, tools: Sequence[Block | Raw]) -> None:
 def _tail(request: Request, token: str, *, cached: bool) -> bytes:
     """What may differ from one request to the next, in a fixed order."""
     fields: Block = {}
-    if request.tools and not cached and (choice := choice_of(request.tool_choice)):
-        fields["toolConfig"] = {"functionCallingConfig": choice}
+    if request.tools and not cached and (tool_config := config_of(request.tool_choice, request.tools)):
+        fields["toolConfig"] = tool_config
     if config := _generation_config(request):
         fields["generationConfig"] = config
     if token:

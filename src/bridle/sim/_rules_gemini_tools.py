@@ -18,6 +18,7 @@ from ._rules_gemini_shape import (
 )
 from ._rules_reading import (
     Block,
+    mapping,
     to,
 )
 from .rules import Asked, Found
@@ -26,9 +27,10 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
 MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
 NAMING_MODES = ("ANY", "VALIDATED")
 SEARCHES = ("googleSearch", "googleSearchRetrieval", "urlContext", "fileSearch", "googleMaps")
+DECLARED = "functionDeclarations"
 KINDS = (
     *SEARCHES,
-    "functionDeclarations",
+    DECLARED,
     "codeExecution",
     "computerUse",
     "enterpriseWebSearch",
@@ -111,6 +113,15 @@ def _searches_too(request: Asked) -> Found | None:
     return {} if _exclusive(request) and functions and searches else None
 
 
+def _hosted_unshown(request: Asked) -> Found | None:
+    hosted = any(
+        member(item, kind) is not None for item in tools(request) for kind in KINDS if kind != DECLARED
+    )
+    functions = any(True for _ in declarations(request))
+    shown = member(mapping(field(request, "toolConfig")), "includeServerSideToolInvocations") is True
+    return {} if functions and hosted and not shown and not _exclusive(request) else None
+
+
 def _shaped_too(request: Asked) -> Found | None:
     shaped = config(request, "responseMimeType") == "application/json"
     functions = any(True for _ in declarations(request))
@@ -124,6 +135,7 @@ def _cached_too(request: Asked) -> Found | None:
 
 _JSON = {"generationConfig": {"responseMimeType": "application/json"}}
 _SEARCH: Block = {"googleSearch": {}}
+_SHOWN = {"toolConfig": {"includeServerSideToolInvocations": True}}
 
 TOOL_RULES = (
     rule(
@@ -212,9 +224,20 @@ TOOL_RULES = (
         "Tool use with function calling is unsupported",
         evidence="S",
         models="that take functions only by themselves",
-        passes=asked(tools=[tool(), _SEARCH]),
+        passes=asked(tools=[tool(), _SEARCH], **_SHOWN),
         offends=to(BUDGETS, asked(tools=[tool(), _SEARCH])),
         also=((to(BUDGETS, asked(tools=[_SEARCH])), ""),),
+    ),
+    rule(
+        "tools-mixed-shown",
+        _hosted_unshown,
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function"
+        " calling.",
+        evidence="K",
+        models="that take functions beside the provider's own tools",
+        passes=asked(tools=[tool(), _SEARCH], **_SHOWN),
+        offends=asked(tools=[tool(), _SEARCH]),
+        also=((asked(tools=[_SEARCH, {"codeExecution": {}}]), ""),),
     ),
     rule(
         "tools-shaped",
