@@ -393,8 +393,15 @@ def test_a_conversation_that_may_not_end_with_the_model_is_continued(model_name)
     went_on = sent(user("Count"), said, said, user("more"))
     assert [turn["role"] for turn in went_on] == ["user", "assistant", "user"]
     assert CONTINUE not in json.dumps(went_on)
-    paused = replace(said, stop=Stop.PAUSED)
-    assert [turn["role"] for turn in sent(user("Count"), paused)] == ["user", "assistant"]
+    paused = replace(said, stop=Stop.PAUSED, origin=OWN)
+    assert [turn["role"] for turn in sent(user("Count"), paused)] == ["user", "assistant", "user"]
+    searched = Opaque(
+        kind="server_tool_use", native='{"type":"server_tool_use","id":"s","name":"web_search"}'
+    )
+    hosted = replace(paused, parts=(searched, *paused.parts))
+    last = ["user", "assistant"] if model.endpoint.family == "anthropic" else ["user", "assistant", "user"]
+    assert [turn["role"] for turn in sent(user("Count"), hosted)] == last
+    assert [turn["role"] for turn in sent(user("Count"), hosted, paused)] == last
     able = replace(model, abilities=replace(model.abilities, prefill=True))
     assert [turn["role"] for turn in sent(user("Count"), said, able=able)] == ["user", "assistant"]
 

@@ -73,7 +73,7 @@ def sent(model, *messages):
     ("model", "roles"),
     [
         ("anthropic:claude-opus-5", ["user", "system", "assistant", "user"]),
-        ("anthropic:claude-sonnet-5", ["user", "assistant", "user"]),
+        ("anthropic:claude-sonnet-4-6", ["user", "assistant", "user"]),
         ("bedrock:global.anthropic.claude-opus-5", ["user", "assistant", "user"]),
     ],
 )

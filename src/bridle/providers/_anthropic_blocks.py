@@ -51,6 +51,8 @@ _SOURCES: dict[str, set[str]] = {
 
 COMPACTION = "compaction"
 """The block that stands for what was said before it.  Its summary is in words, for whoever cannot take it."""
+FALLBACK = "fallback"
+"""The block where the provider fell back to a second model."""
 _INSTEAD = "block of system"
 """Where the `native` of a text in the system keeps a block that is no text."""
 
@@ -126,7 +128,7 @@ def switched_at(parts: Sequence[Part]) -> int:
 
     What the first model thought and called before that place must be neither run nor sent back.
     """
-    places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == "fallback"]
+    places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == FALLBACK]
     return places[-1] if places else 0
 
 

@@ -28,7 +28,9 @@ from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolR
 from ..values.value import Value
 from ._anthropic_blocks import (
     COMPACTION,
+    FALLBACK,
     FAMILY,
+    KINDS,
     Block,
     block_of,
     is_taken,
@@ -96,6 +98,8 @@ class MessageWriter:
         """Calls that wait for their result, in order."""
         self._role = ""
         """Who spoke last."""
+        self._hosted = False
+        """Whether the model's turn, so far, holds work of the provider's own tools."""
 
     def __call__(self, message: Message) -> Sequence[Turn]:
         own = self._is_own(message.origin)
@@ -134,8 +138,11 @@ class MessageWriter:
         self._open = [*before, *calls]
         owed = b",%b%b]}" % (_OPENINGS["user"], self._lost().data) if self._open else b""
         items = b",".join(block.data for block in written)
-        # What the provider's own tools are in the middle of is continued by sending it back as it is.
-        goes_on = message.stop is Stop.PAUSED or isinstance(message.parts[-1], Opaque)
+        self._hosted = (self._hosted and again) or any(map(_is_hosted, written))
+        # What the provider's own tools are in the middle of is continued by sending it back as it is.  A
+        # reply that was paused in plain words ends like any other: only some models go on from there.
+        paused = message.stop is Stop.PAUSED and self._hosted
+        goes_on = paused or (bool(written) and _is_hosted(written[-1]))
         return Turn(
             opening,
             items,
@@ -228,6 +235,11 @@ class MessageWriter:
                 self._sent[call_id] = chosen
                 return chosen
         return ""
+
+
+def _is_hosted(block: _Written) -> bool:
+    """Whether a block is the provider's own doing; where it fell back to another model is a mark, no work."""
+    return block.kind not in KINDS and block.kind != FALLBACK
 
 
 def _declined(part: Part) -> bool:

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..values.message import Message, Stop
+from ..values.message import Message
 from ..values.model import Endpoint, Model
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
@@ -125,7 +125,7 @@ class MessageWriter:
             _mark_at(written),
             merges=True,
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
-            at_end=b"" if self._prefill or message.stop is Stop.PAUSED else _GO_ON,
+            at_end=b"" if self._prefill else _GO_ON,
         )
         begun, self._begun = self._begun, True
         if before:

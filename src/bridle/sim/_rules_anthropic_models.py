@@ -36,7 +36,7 @@ from .rules import Asked, Found, Rule
 
 SAMPLING = ("temperature", "top_p", "top_k")
 THINKING_TOKENS_MIN = 1024
-GONE_ON_WITH = ("server_tool_use", "compaction")
+GONE_ON_WITH = ("server_tool_use", "mcp_tool_use", "compaction")
 INTERLEAVED = "interleaved-thinking"
 
 
