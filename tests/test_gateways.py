@@ -110,3 +110,13 @@ def test_what_was_read_is_counted_where_nothing_was_expected():
     assert [call.verdict for call in calls] == ["cold", "hit"]
     assert "hit rate 98.8% · 257 of 260 tokens read" in _ending(calls)[1]
     assert _ending([replace(calls[1], expected=0)])[1] == "257 of 290 tokens read, none of them expected"
+
+
+def test_llamacpp_is_asked_for_structured_output_natively():
+    """Its server enforces `response_format` by a grammar."""
+    server = RawServer("sim:llamacpp/qwen3", completion('{"n": 3}'))
+    assert server.model.abilities.structured_output == "native"
+    result = chat_agent(server, output=dict[str, int]).run_sync("count", session="s")
+    assert (result.stop, result.output) == ("done", {"n": 3})
+    assert server.sent[0]["response_format"]["type"] == "json_schema"
+    assert "tools" not in server.sent[0]

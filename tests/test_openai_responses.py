@@ -718,3 +718,11 @@ def test_the_laws_hold_for_it():
     asked = ask(user("Hi"), compacts=True, stream=False)
     requests_are_read_as_written(CODEC, asked, forget)
     check_codec(CODEC, replies=[reply], forget=forget)
+
+
+def test_one_call_at_a_time_holds_for_tools_that_an_item_brought_in():
+    native = '{"type":"additional_tools","role":"developer","tools":[]}'
+    told = replace(user("hi"), role="system", parts=(Opaque(kind="additional_tools", native=native),))
+    one = ToolChoice(parallel=False)
+    assert json.loads(CODEC.encode(ask(told, tool_choice=one)).body)["parallel_tool_calls"] is False
+    assert "parallel_tool_calls" not in json.loads(CODEC.encode(ask(user("hi"), tool_choice=one)).body)

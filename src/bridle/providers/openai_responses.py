@@ -39,6 +39,7 @@ from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
 from ..values.errors import BadTool, Failure, MisuseError
 from ..values.message import Reply
 from ..values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
+from ..values.parts import Opaque
 from ..values.request import OutputSpec, Request, Thinking, ToolSpec
 from ..values.value import Value
 from ._dialect import spoken_at
@@ -301,7 +302,7 @@ def _tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes
         fields.update((name, value) for name, value in chosen.items() if value is not None)
     if request.tools and (choice := _tool_choice(request)) != "auto":
         fields["tool_choice"] = choice
-    if request.tools and not request.tool_choice.parallel:
+    if not request.tool_choice.parallel and _offers_tools(request):
         fields["parallel_tool_calls"] = False
     reasons = bool(abilities.thinking or abilities.efforts)
     if request.thinking and reasons and (reasoning := _reasoning(request.thinking, abilities)):
@@ -333,6 +334,15 @@ def _ending(request: Request, extras: Mapping[str, Any]) -> bytes:
         return b"}"
     options = {_DELIVERY: extras[_DELIVERY]} if _DELIVERY in extras else {}
     return b"," + dumps({"stream": True, **options})[1:]
+
+
+def _offers_tools(request: Request) -> bool:
+    """Whether there is something to call: at the top, or brought in by an item of the conversation."""
+    return bool(request.tools or request.deferred) or any(
+        isinstance(part, Opaque) and part.kind == "additional_tools"
+        for message in request.messages
+        for part in message.parts
+    )
 
 
 def _tool_choice(request: Request) -> str | Block:
