@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bridle import Agent
 from bridle.ports.transport import Outgoing
 from bridle.run.sync import wait_for
 from bridle.sim.simulator import Simulator
@@ -87,3 +88,13 @@ def _texts(value):
                 yield inner
             else:
                 yield from _texts(inner)
+
+
+@pytest.mark.parametrize(
+    "model", ["sim:anthropic/claude-sonnet-5-5", "sim:openai/gpt-6-sol", "sim:gemini/gemini-3.5-flash"]
+)
+def test_with_a_shape_asked_for_a_script_is_played_as_written(model):
+    result = Agent(model, output=SCHEMA).run_sync('!say Not JSON.\n!then\n!say {"city": "Oslo"}')
+    assert result.output == {"city": "Oslo"}
+    said = [message.text for message in result.messages if message.role == "assistant"]
+    assert said == ["Not JSON.", '{"city": "Oslo"}']

@@ -22,6 +22,7 @@ from .validation_words import ANSWER
 NUDGES_MAX = 2
 PAUSES_MAX = 10
 REJECTIONS_MAX = 2
+UNUSABLE = "Your answer cannot be used:"
 ROOM_AGAIN = "The conversation was shortened, so there is room again. Continue where your reply stopped."
 
 
@@ -61,7 +62,7 @@ def _shaped(state: State) -> Effect:
 def _reject(state: State, problem: str) -> Effect:
     if state.run.rejections >= REJECTIONS_MAX:
         return End(stop="failed", reason=f"no answer had the shape asked for; last problem: {problem}")
-    return Nudge(why="output", words=f"Your answer cannot be used: {problem}\nAnswer again, in full.")
+    return Nudge(why="output", words=f"{UNUSABLE} {problem}\nAnswer again, in full.")
 
 
 def _truncated(state: State) -> Effect:

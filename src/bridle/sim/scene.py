@@ -11,10 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from ..core.judging import UNUSABLE
 from ..values.message import Message
 from ..values.parts import Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
 from ..values.value import Value
+from .directives import script_of
 from .place import is_reply, script_at, since, told_in
 from .preambles import strip_preambles
 
@@ -101,10 +103,17 @@ def _ours(tool: ToolSpec) -> bool:
 
 def _prompt_at(messages: Sequence[Message]) -> int:
     """Where a person spoke last; results that a person's message only carries are not a person speaking."""
-    for index in range(len(messages) - 1, -1, -1):
-        if messages[index].role == "user" and _words(messages[index]).strip():
-            return index
-    return -1
+    spoken = [at for at, each in enumerate(messages) if each.role == "user" and _words(each).strip()]
+    if not spoken:
+        return -1
+    asked = [at for at in spoken if not _words(messages[at]).startswith(UNUSABLE)]
+    return asked[-1] if asked and _is_unfinished(messages[asked[-1] :]) else spoken[-1]
+
+
+def _is_unfinished(messages: Sequence[Message]) -> bool:
+    """Whether the first message is a script with replies left; a refused answer does not end it."""
+    script = script_of(_words(messages[0]))
+    return script is not None and sum(map(is_reply, messages[1:])) < len(script.replies)
 
 
 def _words(message: Message) -> str:
