@@ -69,6 +69,8 @@ oracles:
 	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check -e ".[oracles]"
 	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check --no-deps litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py tests/test_model_table.py
+	$(ORACLES)/bin/python tests/make_vendor_shapes.py --check
+	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/test_vendor_types.py tests/test_vendor_replies.py
 
 foreign: $(READY)
 	-$(BIN)/python bench/foreign/run.py --install --write

@@ -263,7 +263,7 @@ class Maker:
     def make(self, node, place="", depth=0):
         for ending, maker in self.fixed.items():
             if place == ending or place.endswith(f".{ending}"):
-                return maker()
+                return maker(node)
         if isinstance(node, str):
             return self.of_shape(node, place, depth) if node.startswith("#") else self.plain(node)
         kind, *inner = node

@@ -47,6 +47,12 @@ def is_on_vertex(body):
     return "anthropic_version" in body
 
 
+COMPACTED = (
+    "Messages that /responses/compact returned carry ids; its guide says to pass its output on as it is."
+)
+WITHOUT_IDS = (
+    "An item that is stored may not be stored again, so it goes without its id; Codex sends no ids at all."
+)
 VERTEX = "On Vertex the model is in the path and the version in the body, as the vendor's own Vertex client sends it."
 MISTRAL_CONTENT = [
     "[]", ["|", "#o.ChatCompletionContentPartTextParam", "#o.ChatCompletionContentPartImageParam", "#x.DocumentUrl"]
@@ -88,13 +94,12 @@ ADDITIONS = (
         for kind in ("NonStreaming", "Streaming", "NonStreaming~2", "Streaming~2")
         for member, node in (("anthropic_version", "str"), ("model", None))
     ),
-    Addition(
-        "openai_responses", "o.ResponseOutputMessageParam", "id", None,
-        "Replies that were not stored, or are sent where they are not known, go without ids; Codex sends none.", always,
+    *(
+        Addition("openai_responses", shape, "id", None, WITHOUT_IDS, always)
+        for shape in ("o.ResponseOutputMessageParam", "o.ResponseReasoningItemParam")
     ),
-    Addition(
-        "openai_responses", "o.Message", "id", "str",
-        "Messages that /responses/compact returned carry ids; its guide says to pass its output on as it is.", always,
+    *(
+        Addition("openai_responses", shape, "id", "str", COMPACTED, always) for shape in ("o.Message", "o.Message~2")
     ),
 )  # fmt: skip
 """What is documented and right although the published types lack it."""

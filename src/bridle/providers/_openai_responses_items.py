@@ -305,4 +305,13 @@ def _going_back(kind: str, members: Mapping[str, Any], *, with_ids: bool) -> Blo
     unwanted = _ONLY_OUT | _ONLY_OUT_OF.get(kind, set())
     if not with_ids and kind not in _IS_ITS_ID:
         unwanted = unwanted | {"id"}
-    return {name: value for name, value in members.items() if name not in unwanted}
+    kept = _without(members, unwanted)
+    if kind == "shell_call_output" and isinstance(pieces := kept.get("output"), list):
+        kept["output"] = [
+            _without(piece, _ONLY_OUT) if isinstance(piece, dict) else piece for piece in pieces
+        ]
+    return kept
+
+
+def _without(block: Mapping[str, Any], unwanted: set[str]) -> Block:
+    return {name: value for name, value in block.items() if name not in unwanted}
