@@ -266,6 +266,7 @@ MODEL_RULES = (
         also=(
             (to(None, asked(max_output_tokens=128_001)), ""),
             (to(REASONS, asked(max_output_tokens=128_001)), ""),
+            (to(_LIMITED, asked()), ""),
         ),
     ),
     rule(
