@@ -40,7 +40,7 @@ def calls_in(parts):
     for part in parts:
         if isinstance(part, ToolCall) and part.name:
             try:
-                given = json.loads(part.arguments)
+                given = json.loads(part.arguments.strip() or "{}")  # no text at all runs as an empty object
             except ValueError:
                 continue
             if isinstance(given, dict):
