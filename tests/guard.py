@@ -44,10 +44,14 @@ JUDGED = (
     "the servers of switch_servers.py hold every request against the simulator's tables and against rules of their"
     " own, and hand out secrets that no simulator has, to find them where they do not belong"
 )
+GATEWAY = "a gateway gave members of its own, and wants them back"
 ELSEWHERE = {
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
     "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
     "test_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
+    "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": RECORDED,
+    "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": RECORDED,
+    "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": RECORDED,
     "test_forensics.py::test_what_the_provider_says_itself_explains_a_miss": MEDDLED,
     "test_keeping.py::test_words_pictures_and_files_go_out_legally": JUDGED,
     "test_marking.py::test_many_tries_in_vain_do_not_lose_what_was_kept": NOBODY,
@@ -58,7 +62,11 @@ ELSEWHERE = {
     "test_switch.py::test_there_and_back_through_a_file_that_is_opened_anew_for_every_prompt": JUDGED,
 }
 """Tests whose requests no strict simulator hears, and why."""
-UNTYPED = {}
+UNTYPED = {
+    "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": GATEWAY,
+    "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": GATEWAY,
+    "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": GATEWAY,
+}
 """Tests whose requests the vendors' types do not allow, and why."""
 BYTES = {
     "decoding": (

@@ -111,7 +111,7 @@ def run(agent, wire, streamed):
         done = subprocess.run(
             command, cwd=folder, input=(folder / STDIN).read_text() if (folder / STDIN).exists() else "", capture_output=True, text=True, timeout=240,
             env={
-                **os.environ, "HOME": name, "IS_SANDBOX": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
+                **os.environ, "HOME": name, "PWD": name, "IS_SANDBOX": "1", "DISABLE_TELEMETRY": "1", "DISABLE_AUTOUPDATER": "1",
                 "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "GEMINI_CLI_TRUST_WORKSPACE": "true",
                 "MSWEA_CONFIGURED": "true", "MSWEA_COST_TRACKING": "ignore_errors", "PI_OFFLINE": "1",
             },

@@ -68,7 +68,12 @@ def run_client(client: dict, asked: argparse.Namespace) -> dict:
     """Run all columns of one client; return its version and a word per column."""
     place = WORK / Path(client.get("environment", client["driver"])).stem
     modes = client.get("modes", ["whole", "stream"])
-    columns = [f"{column}:{mode}" for column in client["columns"] for mode in modes]
+    columns = [
+        f"{column}:{mode}"
+        for column in client["columns"]
+        for mode in modes
+        if f"{column}:{mode}" not in client.get("not", {})
+    ]
     if asked.install and not is_installed(place):
         install(client, place)
     if not is_installed(place):

@@ -7,6 +7,7 @@ import xllamacpp
 
 parameters = xllamacpp.CommonParams()
 parameters.model.path = sys.argv[1]
+parameters.model_alias = {"tiny"}
 parameters.hostnames = ["127.0.0.1"]
 parameters.port = int(sys.argv[2]) if len(sys.argv) > 2 else 0
 parameters.n_ctx = 8192

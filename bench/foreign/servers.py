@@ -24,7 +24,7 @@ from run import RESULTS, WORK, first_line, install, is_installed, running_simula
 
 from bridle import Agent
 from bridle.testing import recording
-from bridle.values.event import ModelAsked
+from bridle.values.event import ModelAsked, ModelFailed
 
 HERE = Path(__file__).parent
 LLAMACPP = {"name": "llama.cpp", "packages": ["xllamacpp", "gguf"]}
@@ -59,9 +59,11 @@ SCRIPT = (
     '!call look {"city": "Oslo"}\n!then\n!say Rome it is.'
 )
 THINKING = "!think I should look at two of them first.\n" + SCRIPT
-SHAPES = {"chat": '!call Answer {"city": "Rome", "sunny": true}'}
-"""The answer of a server that is asked by an output tool; the others are asked in their own form."""
-SHAPE = '!say {"city": "Rome", "sunny": true}'
+SHAPES = {
+    True: '!say {"city": "Rome", "sunny": true}',
+    False: '!call Answer {"city": "Rome", "sunny": true}',
+}
+"""The answer by whether the wire's own form is used; models that our tables do not know are asked by a tool."""
 SCRIPTS = {"tools": SCRIPT, "thinking": THINKING}
 TROUBLE = ("ModelFailed", "ModelSwitched", "ViewChanged", "Repaired", "Nudged")
 """Events that a conversation with a server of good manners does not have."""
@@ -79,7 +81,7 @@ class Answer(msgspec.Struct):
 
 async def drive(model, column: str, scripted: bool, streamed: bool) -> str:
     """Hold one conversation; return `ok`, or in one line what was wrong."""
-    feature, route = column.split(" ", maxsplit=1)[0].split(":")
+    feature = column.split(":", maxsplit=1)[0]
     looked: list[City] = []
 
     def look(city: City) -> str:
@@ -88,7 +90,8 @@ async def drive(model, column: str, scripted: bool, streamed: bool) -> str:
         return f"{city.value} is fine"
 
     if feature == "shape":
-        prompt = SHAPES.get(route, SHAPE) if scripted else "Where is it sunny?"
+        native = model.model.abilities.structured_output == "native"
+        prompt = SHAPES[native] if scripted else "Where is it sunny?"
         return await ask(Agent(model, output=Answer, max_tokens=1000), prompt, streamed, None) or "ok"
     agent = Agent(model, tools=[look], max_tokens=2000)
     prompt = SCRIPTS[feature] if scripted else "Look."
@@ -115,9 +118,16 @@ async def ask(agent: Agent, prompt: str, streamed: bool, answer: str | None, **o
     if answer is None and not isinstance(result.output, Answer):
         return first_line(f"answered {result.output!r}")
     events = [record.event for record in await agent.store.read(result.session)]
-    trouble = [describe(event) for event in events if type(event).__name__ in TROUBLE]
+    trouble = [
+        describe(event) for event in events if type(event).__name__ in TROUBLE and not is_closed(event)
+    ]
     notes = [note for event in events if isinstance(event, ModelAsked) for note in event.notes]
     return first_line("; ".join(dict.fromkeys([*trouble, *notes])))
+
+
+def is_closed(event: object) -> bool:
+    """Whether a kept connection was closed before anything was answered: llama.cpp does so after streams."""
+    return isinstance(event, ModelFailed) and event.failure.kind == "cut" and not event.partial
 
 
 def describe(event: object) -> str:

@@ -11,7 +11,8 @@ in the file $BRIDLE_MODELS may name (_tables.py reads them).  This file knows no
 
 New models appear every day, so an id that is not in the tables is not an error: it gets
 the abilities of the newest of its line (where others' models are served too: neutral
-ones), and no price.  An id that is *almost* in the
+ones), and no price.  At an address that the person gave, it is asked for a shape by a tool:
+llama.cpp's server passes over the native form on two of its three wires.  An id that is *almost* in the
 tables is one, because the alternative is a puzzling refusal from the vendor later.
 """
 
@@ -76,12 +77,16 @@ def find(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> 
             f"no model {name!r} is known, but {near!r} is: write `{lead}{near}`,"
             f" or `{vendor}:={lead.removeprefix(f'{vendor}:')}{name}` if you mean what you wrote"
         )
+    abilities = (entry or tables.newest(part)).abilities
+    if url and entry is None and "structured_output" not in part.abilities:
+        # Some server's own model: it may pass over a shape that its wire has a field for.
+        abilities = msgspec.structs.replace(abilities, structured_output="tool")
     if not url:
         url = _base_url(vendor, row, environ) if spoken_to or _placed(row, environ) else row.base_url
     return Model(
         id=name,
         endpoint=_endpoint(vendor, row, part, url, environ, role),
-        abilities=(entry or tables.newest(part)).abilities,
+        abilities=abilities,
         price=entry.price if entry else None,
     )
 
