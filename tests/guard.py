@@ -50,6 +50,7 @@ ELSEWHERE = {
     "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
     "test_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": RECORDED,
+    "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": RECORDED,
     "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": RECORDED,
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": RECORDED,
     "test_forensics.py::test_what_the_provider_says_itself_explains_a_miss": MEDDLED,
@@ -64,6 +65,7 @@ ELSEWHERE = {
 """Tests whose requests no strict simulator hears, and why."""
 UNTYPED = {
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": GATEWAY,
+    "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": GATEWAY,
     "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": GATEWAY,
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": GATEWAY,
 }

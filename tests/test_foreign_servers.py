@@ -101,6 +101,15 @@ def test_the_ids_of_calls_go_back_unchanged(name, monkeypatch):
     assert [sent.count(f'"{each}"') for each in given] == [2] * len(given)
 
 
+def test_a_thought_that_came_in_fragments_goes_back_as_one(monkeypatch):
+    _, _, requests = hold_conversation("litellm-chat-bedrock", monkeypatch)
+    spoken = next(message for message in requests[-1]["messages"] if message["role"] == "assistant")
+    assert [block["thinking"] for block in spoken["thinking_blocks"]] == [
+        "I should look at two of them first."
+    ]
+    assert spoken["thinking_blocks"][0]["signature"] in (REPLIES / "litellm-chat-bedrock-1.sse").read_text()
+
+
 def test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there(monkeypatch):
     _, _, requests = hold_conversation("litellm-chat-gemini", monkeypatch)
     spoken = next(message for message in requests[-1]["messages"] if message["role"] == "assistant")
