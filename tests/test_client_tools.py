@@ -5,12 +5,14 @@ import json
 
 import pytest
 
+from bridle.ports.codec import HttpRequest
 from bridle.ports.transport import Outgoing
+from bridle.providers import load
 from bridle.providers.catalogue import find
 from bridle.sim.simulator import Simulator
 from bridle.values.message import Message
 from bridle.values.parts import Text, ToolCall, ToolResult
-from bridle.values.request import Request, ToolSpec
+from bridle.values.request import Request, ToolChoice, ToolSpec
 from sim_families import outgoing, put, told
 
 PATCH = {
@@ -160,3 +162,17 @@ def test_our_client_reads_a_free_text_call_and_sends_it_back(name, stream):
     assert b"custom_tool_call_output" in outgoing(again).body or b'"custom":{' in outgoing(again).body
     final = told(again, put(simulator, again))
     assert "".join(part.text for part in final.parts if isinstance(part, Text)) == "Done."
+
+
+def test_a_forced_free_text_tool_is_named_as_what_it_is():
+    model = find("sim:openai_chat/gpt-5.5", environ={})
+    tools = (ToolSpec(name="other"), ToolSpec(name="apply_patch", native=json.dumps(CHAT_PATCH)))
+    asked = Message(role="user", parts=(Text(text="Edit the file."),), id="m1")
+    forced = ToolChoice(mode="tool", name="apply_patch")
+    request = Request(model=model, messages=(asked,), tools=tools, tool_choice=forced, max_tokens=500)
+    sent = outgoing(request)
+    assert json.loads(sent.body)["tool_choice"] == {"type": "custom", "custom": {"name": "apply_patch"}}
+    read = load("openai_chat").read(HttpRequest(path="/v1/chat/completions", body=sent.body, headers=()))
+    assert read.tool_choice == forced
+    reply = told(request, put(Simulator(), request))
+    assert [part.name for part in reply.parts if isinstance(part, ToolCall)] == ["apply_patch"]

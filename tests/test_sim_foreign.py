@@ -470,3 +470,12 @@ def test_endpoints_that_serve_any_model_are_simulated_with_any_model(name, strea
 @pytest.mark.refusals
 def test_a_model_that_nobody_serves_is_still_unknown():
     assert asyncio.run(Agent("sim:=openai/no-such-model").run("Hello")).stop == "failed"
+
+
+def test_models_that_clients_ask_for_by_themselves_are_known():
+    contents = [{"role": "user", "parts": [{"text": "!say Hello."}]}]
+    path = "/v1beta/models/gemini-3.5-flash-lite:generateContent"
+    assert send("gemini", path, {"contents": contents}).status == 200
+    assert send("openai", "/v1/responses", {"model": "gpt-5.4-nano", "input": "!say Hello."}).status == 200
+    about = read(send("openai", "/v1/models/gpt-5.4-nano", method="GET"))
+    assert (about["id"], about["object"], about["owned_by"]) == ("gpt-5.4-nano", "model", "openai")

@@ -64,9 +64,10 @@ class House(Value):
     count: Callable[[Request], int]
 
     def models_of(self, *families: str) -> tuple[Model, ...]:
-        """Each model of these families once, whoever serves it."""
-        theirs = (model for model in self.models if model.endpoint.family in families)
-        return tuple({model.id: model for model in theirs}.values())
+        """Each model of these families once, at the first endpoint that serves it."""
+        theirs = [model for model in self.models if model.endpoint.family in families]
+        first = {model.id: model for model in reversed(theirs)}
+        return tuple(first[name] for name in dict.fromkeys(model.id for model in theirs))
 
 
 class Door(Value):
