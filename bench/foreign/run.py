@@ -220,7 +220,7 @@ def summary(results: dict) -> str:
 
 
 def first_line(text: str) -> str:
-    return " ".join(text.split()).replace("|", "/")[:240]
+    return " ".join(text.split()).replace("|", "/")[:120]
 
 
 def write_page(text: str, section: str = "foreign clients") -> None:
