@@ -23,7 +23,7 @@ def script(tool, arguments) -> str:
     replies = [
         "\n".join(f"!call {tool} {json.dumps(arguments(each))}" for each in batch) for batch in COMMANDS
     ]
-    return "\n!then\n".join([*replies, LAST])
+    return "Note the cities.\n" + "\n!then\n".join([*replies, LAST])  # some put words before the first line
 
 
 def claude(folder, streamed):
