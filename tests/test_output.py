@@ -1,5 +1,6 @@
 """The shape of a final answer, there and back."""
 
+import asyncio
 import json
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypedDict
@@ -9,7 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bridle import Agent
 from bridle.core.validation import Problem, check_arguments
+from bridle.stores.memory import MemoryStore
 from bridle.tools.output import output_type
 from bridle.tools.plain import json_form
 from bridle.values.errors import MisuseError
@@ -143,3 +146,10 @@ def test_what_cannot_be_an_output(wanted, said):
 @given(st.lists(st.integers()))
 def test_any_list_of_integers_comes_back(numbers):
     assert output_type(list[int]).convert(json.loads(json.dumps({"value": numbers}))) == numbers
+
+
+def test_resuming_with_another_type_is_one_clear_line():
+    store = MemoryStore()
+    session = Agent("sim:", output=list[int], store=store).run_sync('!say {"value": [1, 2]}').session
+    with pytest.raises(MisuseError, match="not of this agent's output type"):
+        asyncio.run(Agent("sim:", output=dict[str, int], store=store).resume(session))

@@ -30,6 +30,7 @@ from ..stores import open_store
 from ..tools.collect import collect
 from ..tools.output import OutputType
 from ..transports.deadlines import Deadlines
+from ..values.errors import MisuseError
 from ..values.event import Prompted
 from ..values.message import Prompt
 from ..values.policy import Policy
@@ -338,7 +339,14 @@ class Agent(Desk, Branching, Generic[T]):
         if self._shape is not None:
             output = None
             if run.stop == "done" and run.output is not None:
-                output = self._shape.convert(msgspec.json.decode(run.output))
+                try:
+                    output = self._shape.convert(msgspec.json.decode(run.output))
+                except Exception as error:
+                    # It was checked when it came; a run that ended earlier may have had another type.
+                    raise MisuseError(
+                        f"the answer in session {session!r} is not of this agent's output type ({error});"
+                        " use an agent with the same `output=` as the run that was asked"
+                    ) from error
         return Result(
             text=run.answer,
             output=output,  # type: ignore[arg-type]  # str exactly when no shape was asked for
