@@ -1,15 +1,24 @@
-"""One driver a session: who holds it, and that the dead hold nothing.
+"""Locks that give a session one driver at a time, within a process and between processes.
 
-A second writer would be refused by the store in any case; holding tells the second one,
-instead of breaking the first in the middle of a payment.  Inside a process a set of names
-is enough.  Between processes a lock on one byte of a file beside the log, its place taken
-from the session's name, is: the kernel lets go of it when its process ends, however that
-happens, so a killed run never has to be unlocked.
+The store refuses a second writer in any case.  A lock refuses a second driver earlier, before its
+tools run.  Within a process the locks are a set of names.  Between processes a lock is one byte of a
+file beside the log, at an offset hashed from the session id.  The kernel releases it when the process
+ends, so a killed run needs no unlocking.
 
-Where the platform has no such locks, other processes are not seen; the store's conflict is
-what remains.
+  - A process opens a lock file once, for all its sessions.  The file is known by device and inode,
+    so that two paths of one file are one file.
+  - Locks belong to the open file (OFD locks): another part of the program may open and close the
+    lock file without releasing them, as it would release POSIX locks.
+  - Children do not keep them.  The descriptor is closed on exec, and by a hook in a child made
+    with `fork()`; the child starts without locks.
+  - Two sessions with one offset are told apart in a process.  Between processes the second of them is
+    refused, which is safe; with 56 bits it does not happen in practice.
+
+Where the platform has no OFD locks, POSIX locks are used.  Where the file system has neither, other
+processes are not noticed, and the store's conflict is what remains.
 """
 
+import errno
 import os
 import struct
 import threading
@@ -22,58 +31,184 @@ from types import ModuleType
 
 from ..values.errors import Conflict, Unusable
 
-_lock = threading.Lock()
-_held: set[tuple[str, str]] = set()
+Inode = tuple[int, int]
+"""Device and inode: what a file is, whatever its path."""
+
+_NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
+_OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
+
+
+class _LockFile:
+    """An open lock file of this process, and how many sessions hold each of its bytes."""
+
+    def __init__(self, inode: Inode, descriptor: int) -> None:
+        self.inode = inode
+        self.descriptor = descriptor
+        self.spare_descriptors: list[int] = []
+        """Opened for a file that was open already.  Closing one early could release POSIX locks."""
+        self.holders: dict[int, int] = {}
+
+    def close(self) -> None:
+        for descriptor in (self.descriptor, *self.spare_descriptors):
+            os.close(descriptor)
+
+
+class _Holdings:
+    """All the locks of one process."""
+
+    def __init__(self) -> None:
+        self.mutex = threading.Lock()
+        self._names: set[tuple[str | Inode, str]] = set()
+        self._files: dict[Inode, _LockFile] = {}
+
+    def take(self, log: str, session: str, path: Path | None) -> tuple[_LockFile | None, Inode | str]:
+        with self.mutex:
+            file = self._open_file(path) if path is not None and _locking() is not None else None
+            scope = file.inode if file else log
+            try:
+                if not self._names.isdisjoint({(log, session), (scope, session)}):
+                    raise _taken(session)
+                if file is not None:
+                    _lock_byte(file, session)
+            except BaseException:
+                self._close_unused(file)
+                raise
+            self._names |= {(log, session), (scope, session)}
+            return file, scope
+
+    def release(self, log: str, session: str, file: _LockFile | None, scope: Inode | str) -> None:
+        with self.mutex:
+            self._names -= {(log, session), (scope, session)}
+            if file is not None:
+                _unlock_byte(file, session)
+                self._close_unused(file)
+
+    def close_files(self) -> None:
+        for file in self._files.values():
+            file.close()
+
+    def _open_file(self, path: Path) -> _LockFile:
+        found = self._files.get(_inode(path) or (-1, -1))
+        if found is not None:
+            return found
+        try:
+            descriptor = os.open(path, _OPEN_FLAGS, 0o600)
+        except OSError as error:
+            raise _explain(path, error) from error
+        status = os.fstat(descriptor)
+        inode = status.st_dev, status.st_ino
+        found = self._files.get(inode)
+        if found is not None:
+            found.spare_descriptors.append(descriptor)
+            return found
+        self._files[inode] = file = _LockFile(inode, descriptor)
+        return file
+
+    def _close_unused(self, file: _LockFile | None) -> None:
+        if file is not None and not file.holders:
+            self._files.pop(file.inode).close()
+
+
+_holdings = _Holdings()
 
 
 @contextmanager
 def held(log: str, session: str, path: Path | None = None) -> Iterator[None]:
-    """Hold a session of a log; `path` is the file the locks are in, if other processes may come."""
-    name = (log, session)
-    with _lock:
-        if name in _held:
-            raise _taken(session)
-        _held.add(name)
+    """Hold a session of a log.  `path` is the lock file, if other processes can open the log."""
+    holdings = _holdings
+    file, scope = holdings.take(log, session, path)
     try:
-        with _locked(path, session):
-            yield
-    finally:
-        with _lock:
-            _held.discard(name)
-
-
-@contextmanager
-def _locked(path: Path | None, session: str) -> Iterator[None]:
-    locking = _locking()
-    if path is None or locking is None:
         yield
-        return
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise Unusable(f"{path} cannot be opened: {error.strerror}; check who may write there") from error
-    try:
-        place = int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())
-        wanted = struct.pack("hhqqixxxx", locking.F_WRLCK, os.SEEK_SET, place, 1, 0)
+    finally:
+        # In a child made by fork() the locks are still the parent's.
+        if holdings is _holdings:
+            holdings.release(log, session, file, scope)
+
+
+def _prepare_fork() -> None:
+    """Wait until no file is half opened: the child could not close it."""
+    _holdings.mutex.acquire()
+
+
+def _resume_parent() -> None:
+    _holdings.mutex.release()
+
+
+def _start_without_locks() -> None:
+    global _holdings
+    inherited, _holdings = _holdings, _Holdings()
+    inherited.close_files()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_prepare_fork, after_in_parent=_resume_parent, after_in_child=_start_without_locks
+    )
+
+
+def _lock_byte(file: _LockFile, session: str) -> None:
+    offset = _offset(session)
+    if offset not in file.holders:
         try:
-            locking.fcntl(descriptor, locking.F_OFD_SETLK, wanted)
-        except BlockingIOError:
+            _set_lock(file.descriptor, offset, "F_WRLCK")
+        except (BlockingIOError, PermissionError):
             raise _taken(session) from None
-        except OSError:
-            # A file system without such locks: as on a platform without them.
-            yield
-            return
-        yield
-    finally:
-        os.close(descriptor)
+        except OSError as error:
+            if error.errno not in {errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS}:
+                raise Unusable(
+                    f"session {session!r} cannot be locked: {error.strerror}; free some locks and resume"
+                ) from error
+            # The file system has no locks: as on a platform without them.
+    file.holders[offset] = file.holders.get(offset, 0) + 1
+
+
+def _unlock_byte(file: _LockFile, session: str) -> None:
+    offset = _offset(session)
+    file.holders[offset] -= 1
+    if file.holders[offset]:
+        return
+    del file.holders[offset]
+    if file.holders:  # else the file is closed, which releases the lock as well
+        _set_lock(file.descriptor, offset, "F_UNLCK")
+
+
+def _set_lock(descriptor: int, offset: int, kind: str) -> None:
+    locking = _locking()
+    assert locking is not None
+    if hasattr(locking, "F_OFD_SETLK"):
+        wanted = struct.pack("hhqqixxxx", getattr(locking, kind), os.SEEK_SET, offset, 1, 0)
+        locking.fcntl(descriptor, locking.F_OFD_SETLK, wanted)
+    else:
+        command = locking.LOCK_UN if kind == "F_UNLCK" else locking.LOCK_EX | locking.LOCK_NB
+        locking.lockf(descriptor, command, 1, offset)
 
 
 def _locking() -> ModuleType | None:
     try:
-        module = import_module("fcntl")
+        return import_module("fcntl")
     except ImportError:
         return None
-    return module if hasattr(module, "F_OFD_SETLK") else None
+
+
+def _offset(session: str) -> int:
+    return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())
+
+
+def _inode(path: Path) -> Inode | None:
+    try:
+        status = path.stat(follow_symlinks=False)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _explain(path: Path, error: OSError) -> Unusable:
+    way_out = "check who may write there"
+    if error.errno in _NO_DESCRIPTOR_LEFT:
+        way_out = "close files or raise the limit of open files (ulimit -n)"
+    elif error.errno == errno.ELOOP:
+        way_out = "it is a symbolic link; remove it"
+    return Unusable(f"{path} cannot be opened: {error.strerror}; {way_out}")
 
 
 def _taken(session: str) -> Conflict:

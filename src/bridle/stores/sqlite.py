@@ -31,7 +31,7 @@ from ..values.record import Record
 from . import sqlite_rows as rows
 from .holding import held
 from .refusals import check_name, once_names
-from .sqlite_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, connect, explain, prepare, when_free
+from .sqlite_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, connect, explain, find_file, prepare, when_free
 from .worker import Job, Worker
 
 
@@ -39,7 +39,8 @@ class SqliteStore:
     """May be used from any number of event loops and threads.  Opening makes the file if there is none."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path).absolute()
+        # Symbolic links are followed once, here: locks are kept beside the file itself.
+        self.path = find_file(Path(path))
         prepare(self.path)
         writing = _Link(self.path, POLL_MILLISECONDS)
         reading = _Link(self.path, LOCK_MILLISECONDS)

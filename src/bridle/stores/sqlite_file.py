@@ -8,6 +8,7 @@ a file drops every lock this process has on it, those of another store included.
 """
 
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -69,6 +70,14 @@ _TROUBLES: dict[int, tuple[type[StoreError], str]] = {
 _making = threading.Lock()
 
 
+def find_file(path: Path) -> Path:
+    """The absolute path of the file itself, symbolic links followed."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise Unusable(f"store {path}: its symbolic links lead nowhere; choose another path") from error
+
+
 def prepare(path: Path) -> None:
     """Make the file ready for `connect`, creating it if need be.  Raises `Unusable` when it cannot be."""
     if sqlite3.sqlite_version_info < SQLITE_MIN:
@@ -128,14 +137,25 @@ def file_system(path: Path, mounts: str) -> str:
         fields = line.split(" ")
         if len(fields) < 3:
             continue
-        point = fields[1].replace("\\040", " ")
+        point = _mount_point(fields)
         if len(point) > deepest and path.is_relative_to(point):
             deepest, kind = len(point), fields[2]
     return kind
 
 
+def is_mount_point(path: Path, mounts: str) -> bool:
+    """True if something is mounted exactly there, given the text of Linux' table of mounts."""
+    lines = (line.split(" ") for line in mounts.splitlines())
+    return any(_mount_point(fields) == str(path) for fields in lines if len(fields) >= 3)
+
+
+def _mount_point(fields: list[str]) -> str:
+    # Spaces, tabs, newlines and backslashes are written as three octal digits.
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[1])
+
+
 def _make(path: Path) -> None:
-    _refuse_network(path)
+    _refuse_mounts(path)
     try:
         if path.is_dir():
             raise Unusable(f"store {path}: it is a folder; name a file in it, such as {path / 'log.db'}")
@@ -144,6 +164,7 @@ def _make(path: Path) -> None:
             _make_file(path)
         if not path.is_file():
             raise Unusable(f"store {path}: what has that name is not a file; choose another path")
+        _refuse_second_name(path)
     except OSError as error:
         raise Unusable(
             f"store {path}: no file can be there, {error.strerror}; choose another path"
@@ -183,14 +204,29 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _refuse_network(path: Path) -> None:
+def _refuse_mounts(path: Path) -> None:
     table = Path("/proc/self/mounts")
     if not table.exists():
         return
-    kind = file_system(path.resolve(), table.read_text(errors="replace"))
+    mounts = table.read_text(errors="replace")
+    kind = file_system(path, mounts)
     if kind in NETWORK_FILE_SYSTEMS:
         raise Unusable(
             f"store {path}: it is on a network file system ({kind}); choose a path on a local disk"
+        )
+    if is_mount_point(path, mounts):
+        raise Unusable(
+            f"store {path}: the file is mounted there by itself, without the log and the locks beside it; "
+            "mount its folder instead"
+        )
+
+
+def _refuse_second_name(path: Path) -> None:
+    # What belongs to a database is found by its name: two names would be two write-ahead logs and two locks.
+    names = path.stat().st_nlink
+    if names > 1:
+        raise Unusable(
+            f"store {path}: the file has {names} names (hard links), one is allowed; remove the others"
         )
 
 
