@@ -5,16 +5,12 @@ nothing may run.  What a person was asked is bound to everything the answer depe
 the tool, its arguments, the call, the rules of the policy.  When any of it changes, the answer
 is no answer any more and the question is put again.
 
-A rule sees what the tool will get: an argument that was left out has its default.  A rule that
-allows matches only what is plainly so, no list and no number written as text.  One that asks or
-denies looks into both, or `paths=["/etc/passwd"]` and a Decimal would slip past it.
-
-Patterns compare text.  `..` inside a path never matches a rule that allows, because
-`/safe/*` is meant to end where it says.
+A rule sees what the tool will get: an argument that was left out has its default, at any depth
+(schema_values.py).  A rule that allows matches only what is plainly so: exact text, no list, no object, no
+number written as text.  One that asks or denies looks into all of them and folds the text (patterns.py), or
+`paths=["/etc/passwd"]`, a Decimal and a capital letter would slip past it.
 """
 
-import operator
-from fnmatch import fnmatchcase
 from hashlib import sha256
 
 import msgspec
@@ -25,9 +21,10 @@ from ..values.policy import Permission, PermissionRule, Policy
 from ..values.request import ToolSpec
 from ..values.value import Value
 from .opencall import OpenCall
+from .patterns import is_any, matches_any, matches_scalar, matches_text, parse_comparison
+from .schema_values import NotPlain, Place, Schema, leaves, read_schema, values_at
 from .state import State
 
-COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
 BY_TOOL = "the tool asks"
 
 
@@ -43,7 +40,7 @@ def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
     arguments: object = None
     policy = state.settings.policy
     if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
-        arguments = _with_defaults(_parsed(item.arguments), spec)
+        arguments = _parsed(item.arguments)
     for number, rule in enumerate(policy.rules, start=1):
         if _matches(rule, spec, arguments, state.run.caller, state.run.tenant):
             return Decision(permission=rule.decision, rule=rule.name or f"rule {number}")
@@ -85,64 +82,43 @@ def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) 
 
 
 def _matches(rule: PermissionRule, spec: ToolSpec, arguments: object, caller: str, tenant: str) -> bool:
+    exact = rule.decision == "allow"
     return (
-        _any_like(rule.tools, spec.name)
+        matches_any(rule.tools, spec.name, exact=exact)
         and (not rule.effects or spec.effect in rule.effects)
-        and _any_like(rule.callers, caller)
-        and _any_like(rule.tenants, tenant)
+        and matches_any(rule.callers, caller, exact=exact)
+        and matches_any(rule.tenants, tenant, exact=exact)
         and all(
-            _fits(_inside(arguments, path), pattern, allowing=rule.decision == "allow")
+            _argument_matches(read_schema(spec.parameters), arguments, path, pattern, exact=exact)
             for path, pattern in rule.arguments.items()
         )
     )
 
 
-def _any_like(patterns: tuple[str, ...], word: str) -> bool:
-    return not patterns or any(fnmatchcase(word, pattern) for pattern in patterns)
+def _argument_matches(schema: Schema, arguments: object, path: str, pattern: str, *, exact: bool) -> bool:
+    """One of the values that a path means is enough to ask or deny; to allow, all of them must fit."""
+    found = values_at(schema, arguments, path, exact=exact)
+    if not exact:
+        return any(_fits(schema, place, pattern) for place in found)
+    plain = [place.value for place in found]
+    return bool(plain) and all(
+        not isinstance(value, dict | list | NotPlain) and matches_scalar(pattern, value, exact=True)
+        for value in plain
+    )
 
 
-def _fits(value: object, pattern: str, *, allowing: bool) -> bool:
-    if isinstance(value, list):
-        return not allowing and any(_fits(member, pattern, allowing=False) for member in value)
-    sign = next((sign for sign in COMPARISONS if pattern.startswith(sign)), "")
-    limit = _number(pattern.removeprefix(sign).strip()) if sign else None
-    if limit is not None:
-        # True is 1 for Python; for somebody who wrote `<= 50` it is no amount.
-        amount = _number(value) if isinstance(value, str) and not allowing else value
-        if isinstance(amount, bool) or not isinstance(amount, int | float):
-            return False
-        return bool(COMPARISONS[sign](amount, limit))
-    if value is None or isinstance(value, dict):
+def _fits(schema: Schema, place: Place, pattern: str) -> bool:
+    """The value fits, or anything inside it, or its JSON text."""
+    value = place.value
+    if not isinstance(value, dict | list):
+        return matches_scalar(pattern, value, exact=False)
+    if is_any(pattern):
+        return True
+    if any(matches_scalar(pattern, leaf, exact=False) for leaf in leaves(schema, place)):
+        return True
+    if parse_comparison(pattern) is not None:
         return False
-    words = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    climbs = ".." in words.replace("\\", "/").split("/") and ".." not in pattern
-    return fnmatchcase(words, pattern) and not (allowing and climbs)
-
-
-def _inside(arguments: object, path: str) -> object:
-    found = arguments
-    for step in path.split("."):
-        found = found.get(step) if isinstance(found, dict) else None
-    return found
-
-
-def _with_defaults(arguments: object, spec: ToolSpec) -> object:
-    properties = _inside(_parsed(spec.parameters), "properties")
-    if not isinstance(arguments, dict) or not isinstance(properties, dict):
-        return arguments
-    defaults = {
-        name: about["default"]
-        for name, about in properties.items()
-        if isinstance(about, dict) and "default" in about
-    }
-    return {**defaults, **arguments}
-
-
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    return matches_text(pattern, msgspec.json.encode(value).decode(), exact=False)
 
 
 def _parsed(arguments: str) -> object:

@@ -61,7 +61,7 @@ from .lineage import Branching
 from .notes import Notes
 from .options import Options, check_options, with_summariser
 from .owners import with_owners
-from .policy import policy_of
+from .policy import check_rules, policy_of
 from .reserving import Pool, check_pool, check_shared
 from .shaping import output_spec, shape_of
 from .stream import Stream
@@ -162,7 +162,7 @@ class Agent(Desk, Branching, Generic[T]):
             gathering=self._gatherer.settings if self._gatherer else None,
             **options,
         )
-        self._settings = readable(with_owners(settings))
+        self._settings = check_rules(readable(with_owners(settings)))
 
     @property
     def settings(self) -> Settings:

@@ -1,4 +1,4 @@
-"""A policy from a TOML file."""
+"""A policy from a TOML file, and the check of its rules against the tools of an agent."""
 
 import os
 import tomllib
@@ -6,8 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from ..core.rule_check import find_dead_rule
 from ..values.errors import MisuseError
 from ..values.policy import Policy
+from ..values.settings import Settings
 
 
 def read_policy(path: str | os.PathLike[str]) -> Policy:
@@ -27,3 +29,11 @@ def policy_of(given: Policy | str | os.PathLike[str] | None) -> Policy:
     if isinstance(given, Policy):
         return given
     return read_policy(given) if given else Policy()
+
+
+def check_rules(settings: Settings) -> Settings:
+    """The same settings; raises `MisuseError` for a rule that can never match a call."""
+    fault = find_dead_rule(settings.policy, settings.every_tool)
+    if fault:
+        raise MisuseError(fault)
+    return settings

@@ -35,14 +35,49 @@ def foreign(annotation: Any, *, by_notes: bool = False) -> Foreign | None:
     if isinstance(annotation, type) and hasattr(annotation, "model_json_schema"):
         model: Any = annotation
         schema = _described(model.model_json_schema)
-        return Foreign(name, schema, lambda data: model.model_validate_json(data, strict=True))
+        return Foreign(
+            name, schema, lambda data: _checked(model.model_validate_json(data, strict=True), data)
+        )
     if by_notes or any(hasattr(annotation, mark) for mark in _MARKS):
         pydantic = sys.modules.get("pydantic")
         if pydantic is not None:
             schema = _described(lambda: pydantic.TypeAdapter(annotation).json_schema())
             check = pydantic.TypeAdapter(annotation).validate_json
-            return Foreign(name, schema, lambda data: check(data, strict=True))
+            return Foreign(name, schema, lambda data: _checked(check(data, strict=True), data))
     return None
+
+
+def _checked(made: Any, data: bytes) -> Any:
+    """What was made; raises ValueError for a field given by another name than the schema has for it.
+
+    A model that allows unknown fields may take a field by a second name (`populate_by_name`,
+    `AliasChoices`).  Permission rules know the names of the schema only, so no other name counts.
+    """
+    waiting: list[tuple[Any, Any]] = [(made, msgspec.json.decode(data))]
+    while waiting:
+        value, given = waiting.pop()
+        fields = getattr(type(value), "model_fields", None)
+        if isinstance(given, list) and isinstance(value, list | tuple):
+            waiting.extend(zip(value, given, strict=False))
+        elif isinstance(given, dict) and isinstance(value, Mapping):
+            waiting.extend((value[name], held) for name, held in given.items() if name in value)
+        elif isinstance(given, dict) and isinstance(fields, Mapping):
+            names = {_schema_name(name, field): name for name, field in fields.items()}
+            extra = getattr(value, "model_extra", None)
+            for name, held in given.items():
+                if name in names:
+                    waiting.append((getattr(value, names[name]), held))
+                elif extra is not None and name not in extra:
+                    raise ValueError(f"unknown field `{name}`; the fields are {', '.join(names)}")
+    return made
+
+
+def _schema_name(name: str, field: Any) -> str:
+    """The name that pydantic's own schema has for a field."""
+    alias = getattr(field, "validation_alias", None)
+    choices = getattr(alias, "choices", None)
+    first = choices[0] if choices else alias
+    return first if isinstance(first, str) else str(getattr(field, "alias", None) or name)
 
 
 def _described(describe: Callable[[], Schema]) -> Schema:

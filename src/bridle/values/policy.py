@@ -32,7 +32,7 @@ class PermissionRule(Value, forbid_unknown_fields=True):
     """Names, with `*` and `?`."""
     effects: tuple[Effect, ...] = ()
     arguments: Mapping[str, str] = {}
-    """By name (`customer.id` looks inside): words with `*` and `?`, or a comparison such as `<= 50`."""
+    """By name (`customer.id` looks inside): a pattern with `*` and `?`, or a comparison such as `<= 50`."""
     callers: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
 
