@@ -14,7 +14,7 @@ from bridle.run.hearing import Heard
 from bridle.run.line import Line
 from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
-from bridle.testing.script import calls
+from bridle.testing.script import calls, says
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.delta import CallReady, ReasoningDelta, TextDelta, ToolCallDelta
 from bridle.values.event import RunEnded
@@ -29,6 +29,13 @@ FAMILIES = (
     "openai-chat:gpt-6.1-sol",
     "gemini:gemini-3.8-flash",
     "bedrock:global.anthropic.claude-sonnet-5-5",
+)
+SIMULATED = (
+    "sim:anthropic/claude-sonnet-5-5",
+    "sim:openai_responses/gpt-6.1-sol",
+    "sim:openai_chat/gpt-5.4",
+    "sim:gemini/gemini-3.5-flash",
+    "sim:bedrock_converse/anthropic.claude-sonnet-4-5",
 )
 WORDS = 300
 
@@ -88,6 +95,29 @@ def test_who_counts_while_it_speaks_is_believed_and_nobody_is_booked_more_than_w
 def look(at: int) -> str:
     """Look."""
     return f"{at} is fine"
+
+
+@pytest.mark.parametrize("model", SIMULATED)
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_reply_without_counts_arrives_whole_on_every_wire(model, streamed):
+    wanted = calls(("note", {"usage": {"input_tokens": 3}}))
+    written = []
+
+    @tool
+    def note(usage: dict[str, int]) -> str:
+        """Note."""
+        written.append(usage)
+        return "noted"
+
+    agent = Agent(scripted(_uncounted(wanted), _uncounted(says("Done.")), model=model), tools=[note])
+
+    async def run():
+        return await agent.stream("Note it.", session="s").start().result()
+
+    result = asyncio.run(run()) if streamed else agent.run_sync("Note it.", session="s")
+    assert (result.stop, result.text) == ("done", "Done.")
+    assert written == [{"input_tokens": 3}]
+    assert result.usage.incomplete
 
 
 def test_a_limit_of_tokens_holds_where_nobody_counts_them():

@@ -276,9 +276,11 @@ steady = Agent("sim:", tools=[look], instructions="Be kind.")
 '''
 
 
-def test_agents_that_begin_otherwise_elsewhere_are_found(tmp_path, monkeypatch, capsys):
-    """Hidden from whoever reads: only loading can tell."""
+@pytest.mark.parametrize("zone", ["UTC0", "WEST12", "EAST-14", "<+0545>-5:45", "<-0330>3:30"])
+def test_agents_that_begin_otherwise_elsewhere_are_found(zone, tmp_path, monkeypatch, capsys):
+    """Hidden from whoever reads: only loading can tell, at any hour of the day."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TZ", zone)
     monkeypatch.setenv("COLUMNS", "80")
     (tmp_path / "app.py").write_text(MOVING)
     assert main(["lint", "app.py", "--json"]) == 1

@@ -12,6 +12,8 @@ SHARE = min(1.0, float(os.environ.get("BRIDLE_CAMPAIGN", "1")) / 10)
 
 EQUIVALENT = {
     "_rules_openai_chat_others._is_object: `return False` became `return None`": "both are false",
+    "_rules_media_data.is_base64: `return False` became `return None`": "both are false",
+    "_rules_openai_media._explain_address: `return ''` became `return None`": "both say nothing",
 }
 """Mutants that do what the rule does, each with the reason."""
 

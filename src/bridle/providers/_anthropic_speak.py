@@ -72,7 +72,7 @@ def _native(native: str | None) -> Block:
 
 def _events(reply: Reply, message: Block) -> Iterator[Block]:
     usage = message["usage"]
-    begun = {**usage, "output_tokens": min(usage["output_tokens"], 1)}
+    begun = {**usage, "output_tokens": min(usage["output_tokens"], 1)} if usage else {}
     for told_later in ("output_tokens_details", "iterations"):
         begun.pop(told_later, None)
     start = {**message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": begun}

@@ -130,7 +130,9 @@ def usage_of(counts: object) -> Usage:
     )
 
 
-def wire_usage(usage: Usage) -> dict[str, Any]:
+def wire_usage(usage: Usage) -> dict[str, Any] | None:
+    if not usage.known:
+        return None
     details: dict[str, Any] = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
     if usage.cache_write_1h:
         details["cache_write_tokens_details"] = {

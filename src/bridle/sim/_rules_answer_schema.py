@@ -142,7 +142,12 @@ def with_optional(count: int) -> dict[str, object]:
 
 
 def with_unions(count: int) -> dict[str, object]:
-    return closed(**{f"p{number}": {"type": ["string", "null"]} for number in range(count)})
+    """Unions in both spellings in turn."""
+    spellings: tuple[dict[str, object], ...] = (
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    )
+    return closed(**{f"p{number}": spellings[number % 2] for number in range(count)})
 
 
 def defining(**references: str) -> dict[str, object]:

@@ -15,8 +15,8 @@ _MISLABELLED = "{at}.source.base64.data: Image does not match the provided media
 def _sources(request: Asked) -> Iterator[tuple[str, str, Block]]:
     """Every base64 source with its place and the kind of its block, those inside results included."""
     for place, block in placed_blocks(request):
-        inside = listed(block.get("content")) if block.get("type") == "tool_result" else ()
-        inner = ((f"{place}.tool_result.content.{n}", mapping(each)) for n, each in enumerate(inside))
+        inside, outer = listed(block.get("content")), block.get("type")
+        inner = ((f"{place}.{outer}.content.{n}", mapping(each)) for n, each in enumerate(inside))
         for at, held in ((place, block), *inner):
             kind, source = held.get("type"), mapping(held.get("source"))
             if kind in ("image", "document") and source.get("type") == "base64":
@@ -72,6 +72,8 @@ MEDIA_RULES = (
         also=(
             (asked(messages=[user(_held("A A="))]), _NO_BASE64.format(at="messages.0.content.0.image")),
             (asked(messages=[user({"type": "image", "source": {"type": "url", "data": "?"}})]), ""),
+            (asked(messages=[user(_held("?", "video/mp4", "video"))]), ""),
+            (asked(messages=[user({"type": "image", "source": {"type": "base64"}})]), ""),
         ),
     ),
     rule(
@@ -82,6 +84,12 @@ MEDIA_RULES = (
         passes=asked(messages=[user(_held(PNG), _held(JPEG, "image/jpeg"))]),
         offends=asked(messages=[user(_held(JPEG))]),
         says=_MISLABELLED.format(at="messages.0.content.0.image", label="image/png"),
-        also=((asked(messages=[user(_held(JPEG, "application/pdf", "document"))]), ""),),
+        also=(
+            (asked(messages=[user(_held(JPEG, "application/pdf", "document"))]), ""),
+            (asked(messages=[user(_held(JPEG, "image/png", "document"))]), ""),
+            (asked(messages=[user(_held(JPEG, "application/pdf"))]), ""),
+            (asked(messages=[user(_held(JPEG, "image/jpg"))]), ""),
+            (asked(messages=[user({"type": "image", "source": {"type": "base64", "data": JPEG}})]), ""),
+        ),
     ),
 )

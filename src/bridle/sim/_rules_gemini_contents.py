@@ -378,11 +378,18 @@ CONTENT_RULES = (
                         model(call()),
                         model(call(signature="")),
                         model(""),
+                        model(call(signature="")),
                         user(response(), response()),
                     ],
                     **_LOOK,
                 ),
                 "",
+            ),
+            (
+                asked(
+                    contents=[model(call(signature=""), call("search")), user(response(), response("search"))]
+                ),
+                _UNSIGNED.format(name="look", position=1),
             ),
             (
                 asked(contents=[model(call(signature="")), user(response())]),

@@ -10,7 +10,7 @@ def _no_picture(request: Asked) -> Found | None:
     """Any of the image types is taken under the name of another; other files are not."""
     for _, part in placed_parts(request):
         held = mapping(member(part, "inlineData"))
-        labelled = str(member(held, "mimeType") or "").startswith("image/")
+        labelled = str(member(held, "mimeType")).startswith("image/")
         shown = recognize_data(member(held, "data"))
         if labelled and shown and not shown.startswith("image/"):
             return {}

@@ -237,7 +237,10 @@ TOOL_RULES = (
         models="that take functions beside the provider's own tools",
         passes=asked(tools=[tool(), _SEARCH], **_SHOWN),
         offends=asked(tools=[tool(), _SEARCH]),
-        also=((asked(tools=[_SEARCH, {"codeExecution": {}}]), ""),),
+        also=(
+            (asked(tools=[_SEARCH, {"codeExecution": {}}]), ""),
+            (to(BUDGETS, asked(tools=[tool(), _SEARCH])), ""),
+        ),
     ),
     rule(
         "tools-shaped",

@@ -17,7 +17,7 @@ _NO_SOUND = "Invalid 'messages[{index}]'. Content blocks are expected to be eith
 def _pictures(request: Asked) -> Iterator[tuple[str, str]]:
     for index, message in enumerate(messages(request)):
         for inner, part in enumerate(parts(message)):
-            url = mapping(part.get("image_url")).get("url") if part.get("type") == "image_url" else None
+            url = mapping(part.get("image_url")).get("url")
             if isinstance(url, str):
                 yield f"messages[{index}].content[{inner}].image_url.url", url
 

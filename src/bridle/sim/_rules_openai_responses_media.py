@@ -24,7 +24,7 @@ def _pieces(request: Asked) -> Iterator[tuple[str, Block]]:
 def _pictures(request: Asked) -> Iterator[tuple[str, str]]:
     for place, piece in _pieces(request):
         url = piece.get("image_url")
-        if piece.get("type") == "input_image" and isinstance(url, str):
+        if isinstance(url, str):
             yield f"{place}.image_url", url
 
 
@@ -36,6 +36,7 @@ def _unheard(request: Asked) -> Found | None:
 
 
 _SOUND: Block = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+_UPLOADED: Block = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
 _DEAF = replace(Abilities(), audio=False)
 
 MEDIA_RULES = (
@@ -50,7 +51,10 @@ MEDIA_RULES = (
         passes=to(Abilities(), asked(input=[user(text(), _SOUND)])),
         offends=to(_DEAF, asked(input=[user(text(), _SOUND)])),
         says=_NO_SOUND.format(at="input[0].content[1]"),
-        also=((to(_DEAF, asked(input=[user(text())])), ""), (to(None, asked(input=[user(_SOUND)])), "")),
+        also=(
+            (to(_DEAF, asked(input=[user(text(), _UPLOADED)])), ""),
+            (to(None, asked(input=[user(_SOUND)])), ""),
+        ),
     ),
     *media_rules(
         _pictures,

@@ -88,7 +88,10 @@ def dressed(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, st
     first, *rest = reply.frames
     if TIER in first or reply.status != OK:
         return reply
-    return replace(reply, frames=(first.replace(USAGE, USAGE + TIER + b",", 1), *rest))
+    # The counts stand after the content, which may hold a member of the same name; they may be empty.
+    before, found, after = first.rpartition(USAGE)
+    tier = TIER if after.startswith(b"}") else TIER + b","
+    return replace(reply, frames=(before + found + tier + after, *rest)) if found else reply
 
 
 DOORS = (

@@ -9,6 +9,7 @@ environment the user's own code has asked for: those are worth another try with 
 import argparse
 import os
 import sys
+import time
 from collections.abc import Mapping
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -35,6 +36,10 @@ class Loaded(Value):
     agents: dict[str, tuple[str, ...]] = {}  # noqa: RUF012 - a value: nobody can change it
     asked: tuple[str, ...] = ()
     """Variables of the environment, in the order the user's code asked for them."""
+    utc_offset_seconds: int = 0
+    """Offset of the local time zone in which the file was loaded."""
+    hour: int = 0
+    """Local hour at which the file was loaded."""
     error: str = ""
 
 
@@ -43,14 +48,19 @@ def main() -> int:
     parser.add_argument("source")
     parser.add_argument("--shift", type=float, default=0.0)
     options = parser.parse_args()
-    out = sys.stdout
+    out, now = sys.stdout, time.localtime()
     if options.shift:
         shift(options.shift)
     asked = _watch_environment()
     try:
         with redirect_stdout(sys.stderr):
             module = load_module(options.source)
-            loaded = Loaded(agents=_fronts(module, options.source), asked=tuple(asked))
+            loaded = Loaded(
+                agents=_fronts(module, options.source),
+                asked=tuple(asked),
+                utc_offset_seconds=now.tm_gmtoff,
+                hour=now.tm_hour,
+            )
     except BridleError as error:
         loaded = Loaded(error=str(error))
     out.write(msgspec.json.encode(loaded).decode())
