@@ -25,7 +25,8 @@ def _sources(request: Asked) -> Iterator[tuple[str, str, Block]]:
 
 def _no_base64(request: Asked) -> Found | None:
     for at, _, source in _sources(request):
-        if isinstance(source.get("data"), str) and not is_base64(source["data"]):
+        data = source.get("data")
+        if isinstance(data, str) and not is_base64(data):
             return {"at": at}
     return None
 
