@@ -392,10 +392,6 @@ CONTENT_RULES = (
                 _UNSIGNED.format(name="look", position=1),
             ),
             (
-                asked(contents=[model(call(signature="")), user(response())]),
-                _UNSIGNED.format(name="look", position=1),
-            ),
-            (
                 asked(contents=[user("Look"), model("I look.", call(signature="")), user(response())]),
                 _UNSIGNED.format(name="look", position=2),
             ),
