@@ -45,6 +45,7 @@ BROAD_EXCEPTS = {
     "stores/sqlite.py": "what failed in the writer's thread is handed to the caller it belongs to",
     "stores/worker.py": "what failed in the writer's thread is handed to every caller",
     "tools/threads.py": "a worker carries whatever a tool raises to the task that waits",
+    "values/text.py": "the message of a foreign exception is foreign code",
 }
 
 

@@ -9,7 +9,6 @@ after a short grace: a deadline that the tool may ignore would be none.
 """
 
 import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -21,7 +20,8 @@ from ..core.effects import ProbeTool, RunTool
 from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Tool
 from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
 from ..values.policy import Claim
-from ..values.text import sound
+from ..values.text import describe_error, sound
+from .interrupt import is_interrupt
 
 ERROR_CHARACTERS_MAX = 2_000
 NOTHING: tuple[Text | Media, ...] = ()
@@ -68,7 +68,9 @@ def claim(tools: Mapping[str, Tool], call: ToolCall) -> Claim | None:
         return None
     try:
         resource, ask = tool.claim(_arguments(call))
-    except Exception as error:  # noqa: BLE001 - foreign code; what it cannot say must not let anything through
+    except BaseException as error:  # foreign code; what it cannot say must not let anything through
+        if is_interrupt(error):
+            raise
         return Claim(call_id=call.id, ask=tool.spec.approve == "depends", why=_words(error))
     return Claim(call_id=call.id, resource=None if resource is None else sound(resource), ask=ask)
 
@@ -107,7 +109,7 @@ async def _run(work: Callable[[], Awaitable[Sequence[Text | Media]]]) -> tuple[T
     except asyncio.CancelledError:
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
+        if is_interrupt(error):
             raise
         return Failed("error", _words(error))
 
@@ -139,11 +141,7 @@ def _checked(given: object) -> tuple[Text | Media, ...]:
 
 
 def _words(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception as second:  # noqa: BLE001 - even telling what went wrong may go wrong
-        said = f"(its own message raised {type(second).__name__})"
-    return sound(f"{type(error).__name__}: {said}"[:ERROR_CHARACTERS_MAX])
+    return sound(f"{type(error).__name__}: {describe_error(error)}"[:ERROR_CHARACTERS_MAX])
 
 
 def _failed(call_id: str, outcome: Outcome, words: str) -> ToolResult:

@@ -43,7 +43,7 @@ from ..values.settings import (
     Catalogue,
     Settings,
 )
-from ..values.text import sound
+from ..values.text import describe_error, sound
 from ..values.usage import Budget
 from .approving import Approver
 from .catalogue import lay_out
@@ -370,8 +370,8 @@ class Agent(Desk, Branching, Generic[T]):
             try:
                 self._shape.convert(msgspec.json.decode(answer))
             except Exception as error:  # noqa: BLE001 - the type is foreign code; its objection is for the model
-                said = str(error) if isinstance(error, ValueError) else f"{type(error).__name__}: {error}"
-                return sound(said) or type(error).__name__
+                said, kind = describe_error(error), type(error).__name__
+                return (said if isinstance(error, ValueError) else f"{kind}: {said}") or kind
         return ""
 
     def _named(self, session: str | None, new: bool | None) -> tuple[str, bool | None]:  # noqa: FBT001

@@ -44,6 +44,7 @@ class Background:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[int, asyncio.Task[object]] = {}
+        self._stopping = False
         self.thread = threading.Thread(target=self._serve, name="bridle", daemon=True)
         self.thread.start()
 
@@ -57,6 +58,7 @@ class Background:
     def close(self) -> None:
         if self._loop.is_closed() or self.pid != os.getpid():
             return
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self.thread.join()
         self._loop.run_until_complete(self._finish())
@@ -73,7 +75,11 @@ class Background:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not self._stopping:
+            # A task that a tool started may raise KeyboardInterrupt or SystemExit, which end the loop.
+            # Ctrl-C itself is never raised in this thread.
+            with suppress(KeyboardInterrupt, SystemExit):
+                self._loop.run_forever()
 
     def _begin(
         self, coroutine: Coroutine[None, None, T], future: "Future[T]", context: contextvars.Context

@@ -88,7 +88,7 @@ class _Holdings:
             file.close()
 
     def _open_file(self, path: Path) -> _LockFile:
-        found = self._files.get(_inode(path) or (-1, -1))
+        found = self._files.get(find_inode(path) or (-1, -1))
         if found is not None:
             return found
         try:
@@ -194,7 +194,7 @@ def _offset(session: str) -> int:
     return int.from_bytes(blake2b(session.encode("utf-8", "replace"), digest_size=7).digest())
 
 
-def _inode(path: Path) -> Inode | None:
+def find_inode(path: Path) -> Inode | None:
     try:
         status = path.stat(follow_symlinks=False)
     except OSError:

@@ -29,7 +29,7 @@ from ..ports.store import SessionInfo
 from ..values.errors import BridleError, Unusable
 from ..values.record import Record
 from . import sqlite_rows as rows
-from .holding import held
+from .holding import Inode, find_inode, held
 from .refusals import check_name, once_names
 from .sqlite_file import LOCK_MILLISECONDS, POLL_MILLISECONDS, connect, explain, find_file, prepare, when_free
 from .worker import Job, Worker
@@ -42,8 +42,9 @@ class SqliteStore:
         # Symbolic links are followed once, here: locks are kept beside the file itself.
         self.path = find_file(Path(path))
         prepare(self.path)
-        writing = _Link(self.path, POLL_MILLISECONDS)
-        reading = _Link(self.path, LOCK_MILLISECONDS)
+        files = _Files(self.path)
+        writing = _Link(files, POLL_MILLISECONDS)
+        reading = _Link(files, LOCK_MILLISECONDS)
         self._writer = Worker("bridle-store-writer", partial(_write, writing), writing.drop)
         self._reader = Worker("bridle-store-reader", partial(_read_each, reading), reading.drop)
         for worker in (self._writer, self._reader):
@@ -99,14 +100,16 @@ class SqliteStore:
 class _Link:
     """A connection that is opened when needed, and anew after trouble.  Belongs to one thread."""
 
-    def __init__(self, path: Path, busy_milliseconds: int) -> None:
-        self.path = path
+    def __init__(self, files: "_Files", busy_milliseconds: int) -> None:
+        self.path = files.path
+        self._files = files
         self._busy_milliseconds = busy_milliseconds
         self._db: sqlite3.Connection | None = None
-        self._file: tuple[int, int] | None = None
+        self._inodes: tuple[Inode | None, ...] | None = None
 
     def begin(self, statement: str) -> None:
         with self._explained():
+            self._files.check_usable()
             db = self._db or self._open()
             when_free(lambda: db.execute(statement))
 
@@ -133,27 +136,57 @@ class _Link:
     def drop(self) -> None:
         if self._db is not None:
             self._db.close()
-            self._db = None
+            self._db = self._inodes = None
 
     def _open(self) -> sqlite3.Connection:
         self._db = connect(self.path, self._busy_milliseconds)
-        self._file = _identity(self.path)
+        # SQLite has opened all three by now, and keeps them until the last connection is closed.
+        self._inodes = self._files.inodes()
         return self._db
 
     def _check_still_there(self) -> None:
-        """SQLite goes on writing happily to a file that was removed: that must not be acknowledged."""
-        if _identity(self.path) != self._file:
+        """SQLite keeps writing to files that were removed: that must not be acknowledged."""
+        found = self._files.inodes()
+        if found == self._inodes and None not in found:
+            return
+        assert self._db is not None
+        assert self._inodes is not None
+        if found[0] != self._inodes[0]:
             raise Unusable(
                 f"store {self.path}: the file was removed or replaced while in use; put it back and resume"
             )
+        if found[1] is None:
+            # No other process has opened the store since, or there would be a new one: what only the
+            # removed file holds can be saved.
+            self._db.execute("PRAGMA wal_checkpoint(FULL)")
+        raise self._files.give_up()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_dev, status.st_ino
+class _Files:
+    """The database and the two files beside it that all its connections share.
+
+    When one of the two is removed, an open connection and a new one no longer see each other's
+    writes.  So the store is given up in this process, and every connection is closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._beside = tuple(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
+        self._given_up = False
+
+    def inodes(self) -> tuple[Inode | None, ...]:
+        return tuple(find_inode(path) for path in (self.path, *self._beside))
+
+    def check_usable(self) -> None:
+        if self._given_up:
+            raise self.give_up()
+
+    def give_up(self) -> Unusable:
+        self._given_up = True
+        return Unusable(
+            f"store {self.path}: its -wal or -shm file was removed or replaced while in use, and what was "
+            "written last may be lost; end every process that uses the store, then open it again"
+        )
 
 
 def _write(link: _Link, jobs: Sequence[Job]) -> None:

@@ -25,6 +25,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
 from ..ports.tool import time_is_up
+from ..values.text import describe_error
 
 THREADS_MAX = 32
 LEFT_MAX = 256
@@ -104,7 +105,7 @@ def fit_to_raise(error: BaseException) -> Exception:
     """
     if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
         return error
-    replaced = RuntimeError(f"the tool raised {type(error).__name__}: {error}")
+    replaced = RuntimeError(f"the tool raised {type(error).__name__}: {describe_error(error)}")
     replaced.__cause__ = error
     return replaced
 

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from .errors import MisuseError
+from .text import sound
 
 AnyPath = str | os.PathLike[str]
 KINDS = ("image", "document", "audio", "video")
@@ -98,9 +99,9 @@ def read_file(path: AnyPath) -> tuple[bytes, str]:
     try:
         data = found.read_bytes()
     except OSError as error:
-        raise MisuseError(f"{found} cannot be read: {error.strerror or error}") from None
+        raise MisuseError(f"{sound(str(found))} cannot be read: {error.strerror or error}") from None
     if not data:
-        raise MisuseError(f"{found} is empty")
+        raise MisuseError(f"{sound(str(found))} is empty")
     return data, found.name
 
 
@@ -147,8 +148,11 @@ def explain_misuse(fields: dict[str, object]) -> str:
     if isinstance(data, bytes | bytearray | memoryview):
         return "data is base64 text; for bytes use Media.from_bytes(…)"
     for name in ("data", "url", "file_id", "media_type", "name"):
-        if not isinstance(fields.get(name, ""), str):
-            return f"{name} is text, not {type(fields[name]).__name__}; use {MAKERS}"
+        given = fields.get(name, "")
+        if not isinstance(given, str):
+            return f"{name} is text, not {type(given).__name__}; use {MAKERS}"
+        if name != "name" and given != sound(given):
+            return f"{name} has characters that UTF-8 cannot write"
     words = {name: str(fields.get(name, "")) for name in ("kind", "media_type", "data", "url", "file_id")}
     if why := explain_unsendable(**words):
         return f"{why}; use {MAKERS}"

@@ -25,6 +25,7 @@ from .media_source import (
     recognize_bytes,
     recognize_name,
 )
+from .text import sound
 from .value import Value, ValueType
 
 MediaKind = Literal["image", "document", "audio", "video"]
@@ -47,6 +48,8 @@ class _CheckedType(ValueType):
         def __call__(self, **fields: Any) -> Any:
             if why := explain_misuse(fields):
                 raise MisuseError(f"Media: {why}")
+            if fields.get("name"):
+                fields["name"] = sound(fields["name"])
             if fields.get("data") and not fields.get("media_type"):
                 fields["media_type"] = recognize_bytes(decode_head(fields["data"]))
             return super().__call__(**fields)

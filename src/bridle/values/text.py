@@ -7,6 +7,14 @@ the rest is replaced.
 """
 
 
+def describe_error(error: BaseException) -> str:
+    """The message of an error, which may come from foreign code and raise when it is asked for."""
+    try:
+        return sound(str(error))
+    except BaseException as second:  # noqa: BLE001 - not swallowed: the message names it
+        return f"(its own message raised {type(second).__name__})"
+
+
 def sound(text: str) -> str:
     if text.isascii():
         return text
