@@ -47,6 +47,8 @@ JUDGED = (
 GATEWAY = "a gateway gave members of its own, and wants them back"
 ELSEWHERE = {
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
+    "test_bounds.py::test_an_error_page_is_not_read_to_its_end": MADE_UP,
+    "test_bounds.py::test_a_reply_that_is_too_long_is_given_up_and_not_asked_for_again": MADE_UP,
     "test_cli.py::test_an_unreachable_server_is_named_in_one_line": NOBODY,
     "test_failures.py::test_a_key_at_the_edge_of_what_is_shown_does_not_survive": MADE_UP,
     "test_foreign_servers.py::test_a_signature_kept_in_an_id_reaches_the_server_that_put_it_there": RECORDED,

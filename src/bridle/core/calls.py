@@ -15,7 +15,7 @@ from ..values.settings import Settings
 from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
 from .limits import CAPPED
-from .opencall import OpenCall
+from .opencall import OpenCall, find_call
 from .progress import PERIOD_MAX, batch_signature
 from .receipts import add_receipt
 from .saying import said, tools_tokens
@@ -31,7 +31,7 @@ EDITED = "A person changed the arguments of this call to {arguments}\n"
 
 
 def tool_started(state: State, event: e.ToolStarted, at: float, proof: str) -> State:
-    after = _counted(state) if event.attempt == 1 else state
+    after = replace(_counted(state) if event.attempt == 1 else state, sifted=True)
     return _with(after, event.call_id, attempt=event.attempt, key=event.key, running=True, in_doubt=False)
 
 
@@ -51,11 +51,11 @@ def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) ->
     before = replace(state, wholes=(*state.wholes, *wholes)) if wholes else state
     if event.rule in CAPPED:
         before = replace(before, run=replace(before.run, capped=CAPPED[event.rule]))
-    asked = next((item.open_question for item in state.calls if item.call.id == event.result.call_id), None)
-    if asked is not None:
+    place = find_call(state.calls, event.result.call_id)
+    if place is not None and state.calls[place].open_question is not None:
         before = _waited(before, at)  # for an answer that never came
     after = _with(before, event.result.call_id, result=event.result, running=False)
-    item = next((item for item in after.calls if item.call.id == event.result.call_id), None)
+    item = after.calls[place] if place is not None else None
     return closed(_kept(after, item, event, at) if item is not None else after, at)
 
 
@@ -93,7 +93,8 @@ def approval_asked(state: State, event: e.ApprovalAsked, at: float, proof: str) 
 
 
 def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
-    item = next((item for item in state.calls if item.call.id == event.call_id), None)
+    place = find_call(state.calls, event.call_id)
+    item = state.calls[place] if place is not None else None
     asked = item.open_question if item is not None else None
     if item is None or asked is None or asked.binding != event.binding:
         raise MisuseError(
@@ -116,7 +117,7 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
     if item.attempt and item.answer is not None:
         # It was started with what an earlier answer made of it; the key stands for these arguments.
         event = replace(event, arguments=item.answer.arguments, claim=item.answer.claim)
-    return _with(waited, event.call_id, answer=event)
+    return _with(replace(waited, sifted=False), event.call_id, answer=event)
 
 
 def paused(state: State, at: float) -> State:
@@ -133,7 +134,8 @@ def _waited(state: State, at: float) -> State:
 def closed(state: State, at: float) -> State:
     """The state after a batch whose last result has come in; the state as it is before that."""
     calls = state.calls
-    if not calls or any(item.result is None for item in calls):
+    # From the end: the last calls are answered last, so that this looks at few of many.
+    if not calls or any(item.result is None for item in reversed(calls)):
         return state
     remembered = PERIOD_MAX * (state.settings.repeats_max or 0)
     output = _accepted(state.settings, calls)
@@ -166,7 +168,7 @@ def given_up(calls: tuple[OpenCall, ...]) -> tuple[OpenCall, ...]:
 def answered_by(state: State, calls: tuple[OpenCall, ...], at: float) -> State:
     """The state in which the model is told what came of its calls."""
     message, owed = naming(state, _results_message(calls, at))
-    return said(replace(state, calls=(), owed=(*state.owed, *owed)), message)
+    return said(replace(state, calls=(), sifted=False, owed=(*state.owed, *owed)), message)
 
 
 def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
@@ -176,8 +178,11 @@ def _results_message(calls: tuple[OpenCall, ...], at: float) -> Message:
 
 
 def _with(state: State, call_id: str, **changes: object) -> State:
-    calls = tuple(replace(item, **changes) if item.call.id == call_id else item for item in state.calls)
-    return replace(state, calls=calls)
+    calls, place = state.calls, find_call(state.calls, call_id)
+    if place is None:
+        return state
+    changed = replace(calls[place], **changes)
+    return replace(state, calls=(*calls[:place], changed, *calls[place + 1 :]))
 
 
 def _told(item: OpenCall) -> ToolResult:

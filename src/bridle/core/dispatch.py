@@ -5,9 +5,13 @@ these conditions: answered; wrong (it gets an excuse, at no risk); in doubt (sta
 driver that is gone: its tool's policy decides); denied; waiting for a person; runnable.
 
 A batch must come out as if it had been run in the order the model wrote it.  A call may
-therefore start only when no earlier unfinished call could disturb it (`disturbs`).  A call
+therefore start only when no earlier unfinished call could disturb it (conflicts.py).  A call
 that waits for a person holds back only what is known to touch the same thing: nobody knows
 how long a person takes.
+
+A driver records all that needs no tool before it starts one.  So once a tool was started (`State.sifted`), a
+call that cannot start is passed over at once, and the look ends where no later call could start either, or
+after `LOOK_AHEAD_MAX` calls.  The work for a reply grows with the number of its calls, not with its square.
 """
 
 from collections import Counter
@@ -21,12 +25,13 @@ from ..values.message import Reply, Stop
 from ..values.parts import Part, ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.request import ToolSpec
+from .conflicts import Conflicts
 from .context import shown_tools
-from .effects import AwaitAnswers, Effect, Excuse, ProbeTool, RunTool, SeekApproval
+from .effects import AwaitAnswers, Effect, End, Excuse, ProbeTool, RunTool, SeekApproval
 from .limits import TOOL_CALLS_RULE, TOOL_CALLS_USED, deadline, tool_calls_left
 from .opencall import OpenCall
 from .permission import Decision, binding, permitted
-from .receipts import SAME_ACTION, find_receipt, same_action
+from .receipts import SAME_ACTION, canonical_arguments, find_receipt
 from .state import State
 from .validation import Problem, check_arguments, unknown_tool
 
@@ -43,6 +48,11 @@ IN_DOUBT_RULE = "nobody knows whether it took effect"
 TWICE = "This call came twice in one reply and was run once. Its result:"
 EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 NOT_AGAIN = "A person decided that it is not run again."
+TOO_MANY_CALLS = (
+    "the reply asks for {count:,} tool calls and at most {limit:,} may be in one (reply_calls_max);"
+    " none of them was run"
+)
+LOOK_AHEAD_MAX = 256
 NOBODY_SAID = "Nobody answered in time what is to become of it."
 
 
@@ -78,14 +88,19 @@ def opened(
     calls, known = reply.calls, callable_tools(state)
     claimed = {claim.call_id: claim for claim in claims}
     answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
+    first: dict[tuple[str, str, str], int] = {}
+    places = [
+        first.setdefault((call.wire_id, call.name, call.arguments), place) for place, call in enumerate(calls)
+    ]
     return tuple(
         OpenCall(
             call=call,
-            problem=(TRUNCATED if call is calls[-1] and _cut_off(reply) else problem_with(call, known))
+            same_as=places[place] if call.wire_id and places[place] < place else None,
+            problem=(TRUNCATED if place == len(calls) - 1 and _cut_off(reply) else problem_with(call, known))
             or (objection if call.name == answer else FORBIDDEN if forbidden else ""),
             claim=claimed.get(call.id),
         )
-        for call in calls
+        for place, call in enumerate(calls)
     )
 
 
@@ -110,33 +125,54 @@ def problem_with(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
 
 def effects_for(state: State) -> tuple[Effect, ...]:
     """What to do now about the calls that have no result yet."""
-    return _Batch(state).effects()
+    count, limit = len(state.calls), state.settings.reply_calls_max
+    if limit is not None and count > limit:
+        return (End(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
+    batch = _Batch(state, sifted=state.sifted)
+    found = batch.effects()
+    if state.sifted and not batch.is_running and not any(isinstance(effect, RunTool) for effect in found):
+        return _Batch(state, sifted=False).effects()  # what is left may need no tool after all
+    return found
 
 
 class _Batch:
     """One look at the open calls, in their order."""
 
-    def __init__(self, state: State) -> None:
-        self._state = state
+    def __init__(self, state: State, *, sifted: bool) -> None:
+        """`sifted`: pass over every call that cannot start now."""
+        self._state, self._sifted = state, sifted
         self._by_name = {spec.name: spec for spec in state.settings.every_tool}
         self._wanted: list[Effect] = []
-        self._unfinished: list[tuple[OpenCall, ToolSpec]] = []
-        self._waiting: list[tuple[OpenCall, ToolSpec]] = []
-        self._running: Counter[str] = Counter(item.call.name for item in state.calls if _is_running(item))
+        self._conflicts = Conflicts()
+        self._waiting: list[OpenCall] = []
+        self._actions: set[tuple[str, bytes]] = set()
+        """Calls that are under way or wait, where equal arguments are the same action."""
+        self._running: Counter[str] = Counter(
+            item.call.name for item in state.calls if item.running and item.result is None
+        )
+        self._running_count = self._running.total()
         self._left = tool_calls_left(state)
         self._taken = 0
         """How many of the calls that are left belong to calls earlier in the reply."""
 
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
     def effects(self) -> tuple[Effect, ...]:
+        looked = 0
         for item in self._state.calls:
             if item.result is None:
+                if self._sifted and (self._is_over() or looked >= LOOK_AHEAD_MAX):
+                    break
+                looked += 1
                 excuse = self._excuse(item)
                 if excuse is not None:
                     self._wanted.append(excuse)
                 else:
                     self._consider(item, self._by_name[item.call.name])
         if not self._wanted and not self._running and self._waiting:
-            return (AwaitAnswers(items=tuple(item for item, _ in self._waiting)),)
+            return (AwaitAnswers(items=tuple(self._waiting)),)
         return tuple(self._wanted)
 
     def _excuse(self, item: OpenCall) -> Excuse | None:
@@ -155,7 +191,10 @@ class _Batch:
 
     def _consider(self, item: OpenCall, spec: ToolSpec) -> None:
         if _is_running(item):
-            self._unfinished.append((item, spec))
+            self._add_unfinished(item, spec)
+            return
+        if self._sifted and self._must_wait(item, spec):
+            self._conflicts.add_unfinished(item, spec)
             return
         twin = self._twin(item, spec)
         if twin is not None:
@@ -190,15 +229,32 @@ class _Batch:
 
     def _twin(self, item: OpenCall, spec: ToolSpec) -> OpenCall | None:
         """The same call earlier in the reply, id and all: said twice, not wanted twice."""
-        if spec.effect == "read" or not item.call.wire_id:
+        if spec.effect == "read" or item.same_as is None:
             return None
-        same = (item.call.wire_id, item.call.name, item.call.arguments)
-        for other in self._state.calls:
-            if other is item:
-                return None
-            if (other.call.wire_id, other.call.name, other.call.arguments) == same:
-                return other
-        return None
+        return self._state.calls[item.same_as]
+
+    def _is_over(self) -> bool:
+        """No later call can start, whatever it is."""
+        return self._conflicts.blocks_all or self._running_count >= self._state.settings.tools_at_once_max
+
+    def _must_wait(self, item: OpenCall, spec: ToolSpec) -> bool:
+        """A call that nothing but the calls before it holds back."""
+        if item.in_doubt or item.asked is not None or self._left is not None:
+            return False
+        return self._is_full(spec) or self._conflicts.hold_back(item, spec)
+
+    def _is_full(self, spec: ToolSpec) -> bool:
+        return self._running_count >= self._state.settings.tools_at_once_max or (
+            spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
+        )
+
+    def _add_unfinished(self, item: OpenCall, spec: ToolSpec) -> None:
+        self._conflicts.add_unfinished(item, spec)
+        self._add_action(item, spec)
+
+    def _add_action(self, item: OpenCall, spec: ToolSpec) -> None:
+        if spec.once_per is not None:
+            self._actions.add((spec.name, canonical_arguments(item.arguments, spec)))
 
     def _same_before(self, item: OpenCall, spec: ToolSpec) -> bool:
         """Answer a call that equals one that is done, and let it wait for one that is under way."""
@@ -210,8 +266,7 @@ class _Batch:
             why = SAME_ACTION.format(call_id=receipt.result.call_id)
             self._wanted.append(Excuse(call=item.call, outcome="ok", why=why, how="receipt", receipt=receipt))
             return True
-        pending = (*self._unfinished, *self._waiting)
-        return any(same_action(other, item, spec) for other, _ in pending)
+        return (spec.name, canonical_arguments(item.arguments, spec)) in self._actions
 
     def _resolve(self, item: OpenCall, spec: ToolSpec, decision: Decision) -> None:
         """What to do about a call that was started by a driver that is gone."""
@@ -225,7 +280,7 @@ class _Batch:
                     deadline=deadline(self._state),
                 )
             )
-            self._unfinished.append((item, spec))
+            self._add_unfinished(item, spec)
         elif spec.on_unknown == "ask":
             forbidden = decision.rule if decision.permission == "deny" else None
             self._ask(item, spec, IN_DOUBT_RULE, "in_doubt", forbidden)
@@ -248,7 +303,9 @@ class _Batch:
         elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
             self._wanted.append(expired(item))
         else:
-            self._waiting.append((item, spec))
+            self._waiting.append(item)
+            self._conflicts.add_waiting(item, spec)
+            self._add_action(item, spec)
             self._taken += item.attempt == 0  # a person's yes must be worth something
             if asked is None:
                 self._wanted.append(
@@ -273,21 +330,17 @@ class _Batch:
             self._wanted.append(_unwanted(item, REJECTED, NOT_AGAIN, answer.reason, f"rejected{by}"))
 
     def _start(self, item: OpenCall, spec: ToolSpec, rule: str) -> None:
-        disturbed = any(disturbs(*earlier, item, spec) for earlier in self._unfinished) or any(
-            touches_the_same(*earlier, item, spec) for earlier in self._waiting
-        )
-        self._unfinished.append((item, spec))
+        disturbed = self._conflicts.hold_back(item, spec)
+        self._add_unfinished(item, spec)
         if item.attempt == 0 and self._left is not None:
             if self._taken >= self._left[0]:
                 self._refuse(item, self._left[1])
                 return
             self._taken += 1
-        full = self._running.total() >= self._state.settings.tools_at_once_max or (
-            spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
-        )
-        if disturbed or full:
+        if disturbed or self._is_full(spec):
             return
         self._running[spec.name] += 1
+        self._running_count += 1
         self._wanted.append(
             RunTool(
                 call=replace(item.call, arguments=item.arguments),
@@ -311,24 +364,6 @@ class _Batch:
     def _expiry(self) -> float | None:
         seconds = self._state.settings.approval_seconds
         return None if seconds is None else self._state.now + seconds
-
-
-def disturbs(earlier: OpenCall, its: ToolSpec, later: OpenCall, spec: ToolSpec) -> bool:
-    """Whether running the later call beside the earlier one could come out otherwise than in order."""
-    if its.effect == "read" and spec.effect == "read":
-        return False
-    if not {its.effect, spec.effect} <= {"read", "write"}:
-        return True
-    first, second = _resource(earlier), _resource(later)
-    return first is None or second is None or first == second
-
-
-def touches_the_same(earlier: OpenCall, its: ToolSpec, later: OpenCall, spec: ToolSpec) -> bool:
-    """Whether the two are *known* to disturb each other: declared exclusive, or on one resource."""
-    if "exclusive" in (its.effect, spec.effect):
-        return True
-    first, second = _resource(earlier), _resource(later)
-    return first is not None and first == second and not its.effect == spec.effect == "read"
 
 
 def expired(item: OpenCall) -> Excuse:
@@ -355,13 +390,6 @@ def _unwanted(item: OpenCall, never: str, again: str, reason: str, rule: str) ->
 
 def _is_running(item: OpenCall) -> bool:
     return item.running and item.result is None
-
-
-def _resource(item: OpenCall) -> str | None:
-    """What a call works on.  A person's other arguments may mean another thing, so that has its own claim."""
-    if item.answer is not None and item.answer.arguments is not None:
-        return item.answer.claim.resource if item.answer.claim else None
-    return item.claim.resource if item.claim else None
 
 
 def _cut_off(reply: Reply) -> bool:

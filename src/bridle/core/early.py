@@ -12,7 +12,7 @@ was streamed leaves the same log as one that was not, and a crash leaves nothing
 from collections.abc import Mapping
 
 from ..values.parts import ToolCall
-from .dispatch import call_id, call_key, callable_tools, disturbs, problem_with
+from .dispatch import call_id, call_key, callable_tools, problem_with
 from .effects import RunTool
 from .limits import deadline, tool_calls_left
 from .opencall import OpenCall
@@ -20,10 +20,24 @@ from .permission import permitted
 from .state import State
 
 
-def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int) -> RunTool | None:
+def count_reads(state: State, ready: Mapping[int, ToolCall], known: int) -> int:
+    """How many calls at the beginning of the reply only read, where `known` of them are known to.
+
+    One that is not complete yet may turn out to be anything.
+    """
+    reading = {spec.name for spec in state.settings.every_tool if spec.effect == "read"}
+    while known in ready and ready[known].name in reading:
+        known += 1
+    return known
+
+
+def early(
+    state: State, ready: Mapping[int, ToolCall], index: int, running: int, reads: int
+) -> RunTool | None:
     """The effect of starting one of the calls that are complete so far, or None to let it wait.
 
-    `running` is how many were started already.  A limit per tool makes it wait: it is the batch's to keep.
+    `running` is how many were started already, `reads` how many calls at the beginning only read.
+    A limit per tool makes it wait: it is the batch's to keep.
     """
     known = {spec.name: spec for spec in state.settings.every_tool}
     call = ToolCall(
@@ -36,12 +50,11 @@ def early(state: State, ready: Mapping[int, ToolCall], index: int, running: int)
         return None
     if permitted(state, item, spec).permission != "allow":
         return None
-    for place in range(index):
-        # One that is not complete yet may turn out to be anything.
-        before = known.get(ready[place].name) if place in ready else None
-        if before is None or disturbs(OpenCall(call=ready[place]), before, item, spec):
-            return None
-    left = tool_calls_left(state)
+    if reads < index:
+        return None
+    left, limit = tool_calls_left(state), state.settings.reply_calls_max
+    if limit is not None and index >= limit:
+        return None
     if left is not None and index >= left[0]:
         return None
     if running >= state.settings.tools_at_once_max or spec.at_once_max is not None:

@@ -23,28 +23,34 @@ from msgspec.structs import replace
 
 from ..values import event as e
 from ..values.cached import PromptKept
-from ..values.message import Message
-from ..values.parts import ToolCall, ToolResult
+from ..values.parts import ToolCall
 from ..values.record import Record
+from ..values.settings import Settings
 from ..values.subrun import SubrunCharged
 from ..values.usage import Usage
 from ..values.value import Value
 from .budget import bill, booked, plus
-from .context import offered_tools
 from .mending import Reading
 from .naming import agent_name
-from .saying import parts_tokens, text_tokens, tools_tokens
+from .prompt_sizes import NO_TOOL, PromptSizes
+from .saying import text_tokens
 from .spent import Spent
 from .state import State
 from .summary import asked_now_by
 
 Outcome = Literal["answered", "failed", "cancelled", "lost", "stored"]
 """`stored` is no call: tools and instructions that a provider keeps by name, for money."""
-CONVERSATION = "(conversation)"
+CONVERSATION = NO_TOOL
 ELSEWHERE = "(elsewhere)"
 """Of a call whose log is in another store."""
 SHARE = Decimal("0.000000000001")
 """Dollars are shared out to this; what is left over is the conversation's."""
+
+
+GROWING = (
+    e.Prompted, e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ToolStarted, e.ToolFinished, e.RunEnded
+)  # fmt: skip
+"""Events after which the view is what it was before, with more at its end."""
 
 
 class Share(Value):
@@ -139,8 +145,9 @@ class _Reader:
         self._reading, self._seq = Reading(), 0
         self._runs = 0
         self._open: Entry | None = None
+        self._agent: tuple[Settings, str] | None = None
         self._entries: list[Entry] = []
-        self._sizes: dict[str, tuple[Message, dict[str, int]]] = {}
+        self._sizes = PromptSizes()
 
     def read(self, record: Record) -> None:
         event, self._seq = record.event, record.seq
@@ -165,6 +172,8 @@ class _Reader:
                 self._lose()
             case PromptKept(tokens=tokens, created=created, usd=usd):
                 self._book("stored", Usage(input=tokens) if created else Usage(), usd, ())
+        if not isinstance(event, GROWING):
+            self._sizes.forget_messages()
         self._reading.take(record)
 
     def done(self) -> list[Entry]:
@@ -186,10 +195,16 @@ class _Reader:
             model=model.name,
             tenant=run.tenant,
             caller=run.caller,
-            agent=agent_name(self._state.settings),
+            agent=self._named(),
             seq=self._seq,
             id=id_,
         )
+
+    def _named(self) -> str:
+        settings = self._state.settings
+        if self._agent is None or self._agent[0] is not settings:
+            self._agent = settings, agent_name(settings)
+        return self._agent[1]
 
     def _lose(self) -> None:
         if self._open is not None:
@@ -216,18 +231,8 @@ class _Reader:
         self, usage: Usage, usd: Decimal | None, calls: tuple[ToolCall, ...] = ()
     ) -> tuple[Share, ...]:
         state = self._state
-        specs = offered_tools(state)
-        schemas = {spec.name: tools_tokens((spec,)) for spec in specs}
-        results: dict[str, int] = {}
-        rest = text_tokens(state.settings.instructions)
-        names = {call.id: call.name for message in state.view for call in message.calls}
-        for message in state.view:
-            for call_id, tokens in self._sized(message).items():
-                if call_id:
-                    name = names.get(call_id, CONVERSATION)
-                    results[name] = results.get(name, 0) + tokens
-                else:
-                    rest += tokens
+        sizes = self._sizes.measured(state)
+        schemas, results, rest = sizes.schemas, sizes.results, sizes.rest
         said: dict[str, int] = {}
         for call in calls:
             said[call.name] = said.get(call.name, 0) + text_tokens(call.arguments)
@@ -252,24 +257,6 @@ class _Reader:
                 )
             )
         return tuple(shares)
-
-    def _sized(self, message: Message) -> dict[str, int]:
-        """Estimated tokens by call id, and of everything else under no id; each message is looked at once."""
-        known = self._sizes.get(message.id)
-        if known is not None and known[0] is message:
-            return known[1]
-        sizes: dict[str, int] = {}
-        for part in message.parts:
-            if isinstance(part, ToolCall):
-                name, tokens = part.id, text_tokens(part.arguments)
-            elif isinstance(part, ToolResult):
-                name, tokens = part.call_id, parts_tokens((part,))
-            else:
-                name, tokens = "", parts_tokens((part,))
-            sizes[name] = sizes.get(name, 0) + tokens
-        # A message that was changed in the view keeps its id, so it is kept beside its sizes.
-        self._sizes[message.id] = (message, sizes)
-        return sizes
 
 
 def _with_call(entry: Entry, tool: str) -> Entry:

@@ -96,7 +96,7 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
     phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
     session = state.session or event.session
     # Only a driver that takes over brings other settings: until it came, nobody was driving.
-    after = replace(paused(state, at), phase=phase, settings=event.settings, session=session)
+    after = replace(paused(state, at), phase=phase, settings=event.settings, session=session, sifted=False)
     if event.settings.every_tool != state.settings.every_tool:
         after = replace(after, calls=checked_again(after))
     if _front(event.settings) != _front(state.settings):
@@ -171,7 +171,7 @@ def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
         for item in state.calls
     )
-    taken = replace(state, run=run, calls=calls, conversation=conversation_tried_again(state))
+    taken = replace(state, run=run, calls=calls, sifted=False, conversation=conversation_tried_again(state))
     if state.phase is Phase.WAITING:
         return replace(taken, phase=Phase.ACTING)
     if state.phase is not Phase.RESTING:
@@ -241,6 +241,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
     after = replace(
         state,
         phase=Phase.ACTING if acting else Phase.JUDGING,
+        sifted=False,
         calls=opened(reply, state, event.objection, event.claims, forbidden=run.forbidden) if acting else (),
         run=replace(run, nudges=0, said="") if acting else run,
         total=plus(state.total, usage, event.usd, steps=1),

@@ -28,7 +28,7 @@ from ..values.settings import Settings
 from .calls import NOT_STARTED
 from .dispatch import IN_DOUBT
 from .loop import TRANSITIONS, apply
-from .opencall import OpenCall
+from .opencall import OpenCall, find_call
 from .state import Phase, State
 
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
@@ -175,7 +175,8 @@ class Reading:
         self._seen(named)
         if self.state.phase not in (Phase.ACTING, Phase.WAITING):
             return event
-        meant = [item for item in self.state.calls if item.call.id in self._aliases.get(named, ())]
+        places = (find_call(self.state.calls, own) for own in self._aliases.get(named, ()))
+        meant = [self.state.calls[place] for place in sorted({at for at in places if at is not None})]
         if not meant:
             self._note(
                 f"record {seq} ({_kind(event)}) is about {named}, which nobody called; it is passed over"

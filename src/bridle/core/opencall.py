@@ -9,6 +9,8 @@ from ..values.parts import ToolCall, ToolResult
 from ..values.policy import Claim
 from ..values.value import Value
 
+PLACE_DIGITS_MAX = 10
+
 
 class OpenCall(Value):
     """One call of the batch the model asked for last."""
@@ -16,6 +18,8 @@ class OpenCall(Value):
     call: ToolCall
     problem: str = ""
     """Why it must not run, found when the reply came in; empty when it may."""
+    same_as: int | None = None
+    """Place in the reply of an earlier call with the same provider's id, name and arguments."""
     attempt: int = 0
     """How often it was started; 0 is never."""
     key: str = ""
@@ -48,3 +52,12 @@ class OpenCall(Value):
         """What it runs with: the model's, unless a person wrote others."""
         edited = self.answer.arguments if self.answer is not None else None
         return self.call.arguments if edited is None else edited
+
+
+def find_call(calls: tuple[OpenCall, ...], call_id: str) -> int | None:
+    """The place of a call in its batch.  An id that we gave ends in it, so that nothing is searched."""
+    digits = call_id.rpartition("_")[2]
+    place = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < PLACE_DIGITS_MAX else -1
+    if 0 <= place < len(calls) and calls[place].call.id == call_id:
+        return place
+    return next((at for at, item in enumerate(calls) if item.call.id == call_id), None)

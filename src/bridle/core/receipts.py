@@ -62,15 +62,6 @@ def drop_receipt(receipts: tuple[Receipt, ...], call_id: str) -> tuple[Receipt, 
     return tuple(receipt for receipt in receipts if receipt.result.call_id != call_id)
 
 
-def same_action(first: OpenCall, second: OpenCall, spec: ToolSpec) -> bool:
-    """Whether two calls of one reply are one action."""
-    return (
-        spec.once_per is not None
-        and first.call.name == second.call.name
-        and canonical_arguments(first.arguments, spec) == canonical_arguments(second.arguments, spec)
-    )
-
-
 def canonical_arguments(arguments: str, spec: ToolSpec) -> bytes:
     """Equal for equal arguments, whatever their order, and whether or not a default was spelled out."""
     given = _decoded(arguments)

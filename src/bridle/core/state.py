@@ -152,6 +152,9 @@ class State(Value):
     """Hidden tools that the model has found or called, to be shown before it is asked again."""
     notebook: Notebook = Notebook()
     calls: tuple[OpenCall, ...] = ()
+    sifted: bool = False
+    """A tool was started since the calls came in or the session was taken over: every call that needs no tool
+    was answered before that."""
     receipts: tuple[Receipt, ...] = ()
     """Calls that were done and need not be done again, see receipts.py."""
     proof: str = ""

@@ -76,8 +76,10 @@ SPENT_STATUSES = frozenset({402, 429})
 """Only here do words about money mean that there is none left."""
 _WORD_ENDS = re.compile(r"[\s,;]")
 """What no key has in it, as far as it is looked for."""
-_MARKUP = re.compile(r"<(script|style)\b.*?</\1>|<[^>]*>", re.DOTALL | re.IGNORECASE)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title>", re.DOTALL | re.IGNORECASE)
+_TAG = re.compile(r"<(?:(/?)(script|style|title)\b)?[^<>]*>", re.IGNORECASE)
+"""No tag holds another `<`, so that one which never ends is given up there: a page is read in one pass."""
+HIDDEN_TAGS = ("script", "style")
+"""Tags whose content is not for people."""
 
 
 FindError = Callable[[object], dict[str, Any] | None]
@@ -180,14 +182,35 @@ def one_line(text: bytes | str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
     said = text if isinstance(text, str) else text[:read_max].decode("utf-8", "replace")
     unread = isinstance(text, bytes) and len(text) > read_max
     if isinstance(text, bytes) and "<" in said:
-        title = _TITLE.search(said)
-        said = title.group(1) if title else _MARKUP.sub(" ", said)
+        said = _without_markup(said)
     said = " ".join(mended(said).split())
     if len(said) <= length_max and not unread:
         return said
     said = said[: length_max - 1]
     whole = max((end.end() for end in _WORD_ENDS.finditer(said)), default=0)
     return said[:whole].rstrip() + "…"
+
+
+def _without_markup(page: str) -> str:
+    """The title of a page, or else its text; in one pass, whatever is left open in it."""
+    pieces: list[str] = []
+    at, hidden, title = 0, "", None
+    for tag in _TAG.finditer(page):
+        closing, name = tag[1], (tag[2] or "").lower()
+        if not hidden:
+            pieces.append(page[at : tag.start()])
+        at = tag.end()
+        if hidden:
+            hidden = "" if closing and name == hidden else hidden
+        elif name in HIDDEN_TAGS and not closing:
+            hidden = name
+        elif name == "title" and closing and title is not None:
+            return "".join(pieces[title:])
+        elif name == "title" and not closing:
+            title = len(pieces)
+    if not hidden:
+        pieces.append(page[at:])
+    return " ".join(pieces)
 
 
 def retry_after_seconds(headers: Mapping[str, str]) -> float | None:

@@ -8,7 +8,7 @@ letter, and whatever nobody takes is stopped and forgotten.
 import asyncio
 from collections.abc import Awaitable, Coroutine
 
-from ..core.early import early
+from ..core.early import count_reads, early
 from ..core.effects import RunTool
 from ..core.state import State
 from ..values.delta import CallReady
@@ -18,6 +18,7 @@ from ..values.parts import ToolCall, ToolResult
 class Ahead:
     def __init__(self) -> None:
         self._ready: dict[int, ToolCall] = {}
+        self._reads = 0
         self._started: dict[str, tuple[ToolCall, asyncio.Task[ToolResult]]] = {}
         self.discarded: tuple[str, ...] = ()
         """What was stopped last, by the names of the tools."""
@@ -25,7 +26,10 @@ class Ahead:
     def ready(self, state: State, delta: CallReady) -> RunTool | None:
         """The tool to start now.  A provider that begins its reply again starts nothing twice."""
         self._ready[delta.index] = delta.call
-        effect = early(state, self._ready, delta.index, len(self._started))
+        if delta.index < self._reads:
+            self._reads = 0  # the reply began again
+        self._reads = count_reads(state, self._ready, self._reads)
+        effect = early(state, self._ready, delta.index, len(self._started), self._reads)
         return None if effect is None or effect.call.id in self._started else effect
 
     def start(self, effect: RunTool, work: Coroutine[None, None, ToolResult]) -> None:
@@ -42,6 +46,7 @@ class Ahead:
     async def discard(self) -> tuple[str, ...]:
         """Stop everything that was not taken; the names of those tools."""
         self._ready.clear()
+        self._reads = 0
         left, self._started = self._started, {}
         self.discarded = tuple(call.name for call, _ in left.values())
         if not left:

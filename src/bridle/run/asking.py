@@ -19,6 +19,7 @@ from ..values.event import Spot
 from ..values.latency import Latency
 from ..values.message import Reply
 from ..values.request import Request
+from ..values.settings import REPLY_BYTES_DEFAULT
 from ..values.usage import Usage
 from .blaming import blamed
 from .hearing import Heard
@@ -26,22 +27,36 @@ from .line import Line
 from .remedies import remedy
 from .timing import Stopwatch
 
+ERROR_BYTES_MAX = 1024 * 1024
+"""Of an error page nothing is read after this: what it says is in its first lines."""
 KEY_GONE = "[key]"
 SECRET = re.compile(r"[^\s,;=]{8,}=*")
 """What of a header could be a key, a token or a signature: no word that anybody says is like it."""
+
+
+def _too_long(limit: int) -> Failure:
+    message = f"the reply is longer than {limit:,} bytes (reply_bytes_max) and was given up"
+    return Failure(kind="garbled", message=message, should_retry=False)
 
 
 class Exchange:
     """What is sent is known (`digest`) before anything is; what came back so far is known at any time."""
 
     def __init__(
-        self, line: Line, request: Request, kept: Kept, *, stream: bool, now: Callable[[], float]
+        self,
+        line: Line,
+        request: Request,
+        kept: Kept,
+        *,
+        stream: bool,
+        now: Callable[[], float],
+        bytes_max: int | None = REPLY_BYTES_DEFAULT,
     ) -> None:
-        """`now` is the clock that the call is timed by."""
+        """`now` is the clock that the call is timed by; a reply of more than `bytes_max` is given up."""
         request = replace(request, stream=stream)
         encoded = line.codec.encode(request, kept)
         self.digest, self.model = encoded.digest, line.model
-        self._line, self._request = line, request
+        self._line, self._request, self._bytes_max = line, request, bytes_max
         self._outgoing = Outgoing(
             method=encoded.method,
             url=line.model.endpoint.base_url.rstrip("/") + encoded.path,
@@ -93,7 +108,13 @@ class Exchange:
                 self._decoder = decoder
                 if not self._refused:
                     begun()
+                heard = 0
                 async for chunk in answer.chunks():
+                    heard += len(chunk)
+                    if self._refused and heard > ERROR_BYTES_MAX:
+                        break  # an error has been said by now; leaving closes the connection
+                    if self._bytes_max is not None and heard > self._bytes_max:
+                        raise ProviderError(_too_long(self._bytes_max))
                     for delta in decoder.feed(chunk):
                         self._stopwatch.note_token()
                         self._heard.take(delta)

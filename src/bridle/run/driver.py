@@ -195,7 +195,8 @@ class Driver:
                 new = [effect for effect in next_effects(self.state) if effect.name not in running]
                 at_once = [effect for effect in new if isinstance(effect, AT_ONCE)]
                 if at_once or (len(new) == 1 and not running):
-                    await self._perform((at_once or new)[0])
+                    for effect in at_once or new:
+                        await self._perform(effect)
                     continue
                 for effect in new:
                     running[effect.name] = asyncio.create_task(self._perform(effect))
@@ -272,7 +273,14 @@ class Driver:
                 return
         await self._hands.ahead.discard()
         kept = self._kept[line.model.seat]
-        exchange = Exchange(line, request, kept, stream=self._stream, now=self._clock.now)
+        exchange = Exchange(
+            line,
+            request,
+            kept,
+            stream=self._stream,
+            now=self._clock.now,
+            bytes_max=self.state.settings.reply_bytes_max,
+        )
         notes = (*notes, *self._remarks(line, request))
         await self.record(
             e.ModelAsked(

@@ -12,6 +12,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
 from ..core.excerpt import PAGE_CHARACTERS_DEFAULT, READ_RESULT, excerpt, is_long, whole_text
+from ..core.opencall import find_call
 from ..core.paging import LEAD_CHARACTERS_MAX, page, places
 from ..core.state import State
 from ..ports.store import Store
@@ -39,8 +40,8 @@ class Keeping:
         limit, readable = state.settings.result_characters, READ_RESULT in state.settings.hidden
         if limit is None or not is_long(result, limit):
             return result, None
-        call = next((item.call for item in state.calls if item.call.id == result.call_id), None)
-        if readable and call is not None and call.name == READ_RESULT.name:
+        place = find_call(state.calls, result.call_id)
+        if readable and place is not None and state.calls[place].call.name == READ_RESULT.name:
             return result, None  # a page of a page would never end
         text = whole_text(result)
         # In a thread, piece by piece: megabytes at one go are longer than others should wait.

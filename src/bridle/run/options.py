@@ -36,6 +36,10 @@ class Options(TypedDict, total=False):
     """How long a question to a person stays open; None for as long as it takes."""
     result_characters: int | None
     """Of a longer tool result the model gets an excerpt and a way to read the rest; None for all of it."""
+    reply_calls_max: int | None
+    """The most tool calls in one reply; one with more ends the run and none of them is run; None for any."""
+    reply_bytes_max: int | None
+    """The most bytes of one reply on the wire; a longer one is given up and not asked for again."""
     chain: StateStrategy
     """Let a provider that can keep the conversation, so that only what is new is sent: True refers to the
     reply before, `"conversation"` uses a conversation object."""
@@ -63,7 +67,8 @@ class Options(TypedDict, total=False):
 
 
 NUMBERS = (
-    "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens"
+    "cache_shards", "max_tokens", "repeats_max", "attempts_max", "result_characters", "context_tokens",
+    "reply_calls_max", "reply_bytes_max",
 )  # fmt: skip
 
 

@@ -22,6 +22,9 @@ OnAdjusted = Literal["event", "error"]
 OnTruncation = Literal["event", "error"]
 """What a prompt that was probably not read to its beginning is: something to know, or the end of the run."""
 TOOLS_AT_ONCE_DEFAULT = 32
+REPLY_CALLS_DEFAULT = 1_000
+REPLY_BYTES_DEFAULT = 64 * 1024 * 1024
+"""Several pictures, or a thousand times the longest text a model writes."""
 RESULT_CHARACTERS_DEFAULT = 30_000
 """Some ten thousand tokens: much for one answer, little beside a context."""
 
@@ -77,6 +80,10 @@ class Settings(Value):
     approval_seconds: float | None = None
     """How long a question to a person stays open; None for as long as it takes."""
     tools_at_once_max: int = TOOLS_AT_ONCE_DEFAULT
+    reply_calls_max: int | None = REPLY_CALLS_DEFAULT
+    """The most tool calls in one reply; a reply with more ends the run and none of them is run."""
+    reply_bytes_max: int | None = REPLY_BYTES_DEFAULT
+    """The most bytes of one reply on the wire; a longer one is given up."""
     result_characters: int | None = RESULT_CHARACTERS_DEFAULT
     """The most words of one tool result that are sent; None for all of them, however many."""
     chain: StateStrategy = False
