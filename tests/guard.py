@@ -95,7 +95,7 @@ BYTES = {
         test_memory.py test_prefix.py test_retry.py test_simulator.py test_storing.py
         """,
     ),
-    "transports": (r"def open\(self", "test_early.py test_large_catalogue.py"),
+    "transports": (r"def open\(self", "test_bounds.py test_early.py test_large_catalogue.py"),
     "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py"),
 }
 """By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
