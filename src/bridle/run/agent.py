@@ -322,7 +322,7 @@ class Agent(Desk, Branching, Generic[T]):
 
         return Conversation(
             session=session,
-            settings=lambda: beginning(settings, lines, self._clock.now()),
+            settings=lambda: beginning(settings, lines, self._clock.monotonic()),
             hold=lambda: self.store.hold(session),
             drivers=driver,
         )

@@ -26,7 +26,7 @@ SIDELINED_SECONDS = 300.0
 
 
 class Breakers:
-    """Safe to share between threads: a run may be driven by any of them."""
+    """Safe to share between threads: a run may be driven by any of them.  `now` is monotonic time."""
 
     def __init__(self) -> None:
         self._held: dict[str, Breaker] = {}

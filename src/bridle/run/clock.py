@@ -1,12 +1,42 @@
-"""The clock on the wall."""
+"""The system's clocks, and the clock of one driver."""
 
 import asyncio
 import time
+
+from ..ports.clock import Clock
 
 
 class SystemClock:
     def now(self) -> float:
         return time.time()
 
+    def monotonic(self) -> float:
+        return time.monotonic()
+
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
+
+
+class SteadyClock:
+    """Time as one driver counts it: read off the wall once, and carried on by the monotonic clock.
+
+    Deadlines, budgets in seconds and waits follow from the times of records.  A wall clock that is set while
+    a session is driven must not change them, so records are stamped by this clock.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.wall = clock
+        self.set_after(0.0)
+
+    def set_after(self, last: float) -> None:
+        """Read the wall again; never before the last record of the session."""
+        self._at, self._since = max(self.wall.now(), last), self.wall.monotonic()
+
+    def now(self) -> float:
+        return self._at + (self.wall.monotonic() - self._since)
+
+    def monotonic(self) -> float:
+        return self.wall.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self.wall.sleep(seconds)

@@ -61,6 +61,7 @@ from .approving import Approver
 from .asking import Exchange
 from .audience import Audience
 from .breakers import Passage
+from .clock import SteadyClock
 from .conversation_objects import open_conversation
 from .gathering import Gatherer
 from .hands import Hands
@@ -103,7 +104,8 @@ class Driver:
         at hand; `search` finds hidden tools, `gatherer` what belongs to a prompt; `pool` is shared money."""
         self.session = session
         self.state = State()
-        self._lines, self._store, self._clock, self._chance = lines, store, clock, chance
+        self._lines, self._store, self._chance = lines, store, chance
+        self._clock = clock = SteadyClock(clock)
         self._show = Audience(session, watchers).show
         self._stream, self._choose, self._object_to = stream, choose, object_to
         self._purses = Purses(store, clock, pool, here())
@@ -162,6 +164,7 @@ class Driver:
         """Read the log; nothing is written."""
         self._log = log = await load(self._store, self.session)
         self.state, self._length, self._head = log.state, log.length, log.head
+        self._clock.set_after(log.state.now)
         self._purses.taken_over(self.session, log.length)
 
     async def take_over(self) -> None:
@@ -234,7 +237,7 @@ class Driver:
             case KeepPrompt() | DropPrompt():
                 await store_prompt(effect, self._lines, self.state, self._clock, self.record, self._purses)
             case OpenConversation(seat=seat):
-                await self.record(await open_conversation(self._lines[seat], self._clock.now()))
+                await self.record(await open_conversation(self._lines[seat], self._clock.wall.now()))
             case End(stop=stop, reason=reason):
                 # A refused reply may have started tools too.
                 discarded = await self._hands.ahead.discard()
@@ -253,7 +256,7 @@ class Driver:
             line = self._lines[effect.request.model.seat]
             if held.end is not None:
                 await self.record(held.end)
-            elif isinstance(passage := line.breakers.enter(line.model, self._clock.now()), Failure):
+            elif isinstance(passage := line.breakers.enter(line.model, self._clock.monotonic()), Failure):
                 await self.record(e.ModelFailed(failure=passage, chance=self._chance()))
             else:
                 with passage:
@@ -307,9 +310,9 @@ class Driver:
         try:
             async with asyncio.timeout(self._left(effect.deadline)):
                 heard = self._heard if not aside else lambda _: None
-                reply = await held.ask(exchange, heard, self._clock.now(), passage.heard, self._cost)
+                reply = await held.ask(exchange, heard, self._clock.wall.now(), passage.heard, self._cost)
         except ProviderError as error:
-            passage.failed(error.failure, self._clock.now())
+            passage.failed(error.failure, self._clock.monotonic())
             await self._failed(exchange, error.failure)
         except TimeoutError:
             await self._failed(exchange, TIME_IS_UP)

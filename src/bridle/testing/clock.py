@@ -16,11 +16,18 @@ class FakeClock:
     def __init__(self, at: float = 1_800_000_000.0) -> None:
         self.slept: list[float] = []
         """How long each sleep was asked to be, in the order of asking."""
-        self._now = at
+        self._now, self._ahead = at, 0.0
         self._alarms: list[tuple[float, int]] = []
 
     def now(self) -> float:
+        return self._now + self._ahead
+
+    def monotonic(self) -> float:
         return self._now
+
+    def set_wall(self, seconds: float) -> None:
+        """Set the wall clock forward, or back when `seconds` is negative; no time passes."""
+        self._ahead += seconds
 
     def advance(self, seconds: float) -> None:
         if seconds < 0:
