@@ -90,7 +90,7 @@ BYTES = {
         r"InProcessTransport\(",
         """
         raw_server.py sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_conversation_object.py test_failures.py test_faults.py
-        test_keys_and_names.py test_latency.py
+        test_keys_and_names.py test_latency.py test_refused_parameters.py
         test_forensics.py test_gathering.py test_hearing.py test_inprocess.py test_layers.py test_lineage.py test_marking.py
         test_memory.py test_prefix.py test_retry.py test_simulator.py test_storing.py
         """,

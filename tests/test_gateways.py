@@ -8,10 +8,13 @@ from msgspec.structs import replace
 from bridle import Agent
 from bridle.cli.cache import _ending
 from bridle.core.forensics import examined
+from bridle.core.state import State
+from bridle.core.window import note_window, window_tokens
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.values import event as e
 from bridle.values.errors import Failure
+from bridle.values.settings import Settings
 from raw_server import RawServer
 
 CHAT = "sim:openai-chat/gpt-6.1-sol"
@@ -97,6 +100,58 @@ def test_an_overflow_names_the_window_that_the_server_named(said):
     assert result.stop == "context"
     assert "window of 4,096 tokens" in result.reason
     assert "4,097 by estimate" in result.reason
+
+
+class SmallServer(RawServer):
+    """Refuses prompts of more characters than its window has tokens for, and names that window."""
+
+    def __init__(self, model, said, characters_max):
+        super().__init__(model)
+        self.said, self.characters_max, self.refused = said, characters_max, 0
+
+    async def answer(self, outgoing):
+        long = len(outgoing.body) > self.characters_max
+        self.refused += long
+        words = "In short." if b"Pause the work here" in outgoing.body else "word " * 500
+        prompt = len(outgoing.body) // 4
+        refusal = (400, {"error": {"message": self.said}})
+        self.answers.append(refusal if long else completion(words, prompt))
+        return await super().answer(outgoing)
+
+
+def overflow_in_runs(said, *, runs=14, **options):
+    """How often each of several prompts met a refusal, in a session with answers of 2,500 characters."""
+    server = SmallServer(CHAT, said, 16_000)
+    store, refused = MemoryStore(), []
+    for run in range(runs):
+        before = server.refused
+        # A new agent each time: all that is known comes from the log.
+        agent = Agent(server.line(), store=store, clock=FakeClock(), **options)
+        result = agent.run_sync(f"Tell me about {run}.", session="s")
+        assert result.stop == "done", result.reason
+        refused.append(server.refused - before)
+    return refused, server
+
+
+def test_a_window_that_the_server_named_holds_for_the_rest_of_the_session():
+    said = "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."
+    refused, server = overflow_in_runs(said)
+    first = refused.index(1)
+    assert refused[first:] == [1] + [0] * (len(refused) - first - 1), "it is met once, and never again"
+    assert all(body["max_completion_tokens"] <= 4_096 for body in server.sent[-3:])
+
+
+@pytest.mark.parametrize("window", ["0", "8", "900000000"])
+def test_a_window_that_cannot_be_true_is_ignored(window):
+    model = RawServer(CHAT).model
+    state = State(settings=Settings(model=model))
+    failure = Failure(kind="context", message="too long", window_tokens=int(window))
+    assert note_window(state, failure) == ()
+    small = replace(failure, window_tokens=4_096)
+    noted = replace(state, windows=note_window(state, small))
+    assert (window_tokens(noted), window_tokens(state)) == (4_096, model.abilities.prompt_tokens_max)
+    assert note_window(noted, replace(failure, window_tokens=-5)) == noted.windows
+    assert note_window(noted, replace(small, kind="invalid", window_tokens=9)) == noted.windows
 
 
 def test_what_was_read_is_counted_where_nothing_was_expected():

@@ -117,4 +117,4 @@ def test_what_is_settled_stays_settled():
     assert first.losses == ("tool choice 'any' became 'auto': m cannot be forced",)
     assert again.notes == ()
     assert len(first.notes) == 4
-    assert len(RULES) == 15
+    assert len(RULES) == 17

@@ -19,6 +19,7 @@ from .saying import parts_tokens
 from .settling import output_tokens_wanted
 from .spent import Spent
 from .state import State
+from .window import window_tokens
 
 OUTPUT_TOKENS_DEFAULT = 20_000
 """Enough for an answer with its reasoning; within what may be awaited without a stream."""
@@ -54,7 +55,7 @@ def room(state: State) -> int:
     limit = settings.model.abilities.output_tokens
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
     usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
-    window = settings.window_tokens
+    window = window_tokens(state)
     beside = max(window - state.prompt_tokens + state.slack_tokens, int(window * REPLY_SHARE_LEAST))
     rooms = [min(beside, output_tokens_wanted(settings) or (limit if run.more_room else usual))]
     for _, limits, spent, _ in scopes(state):

@@ -45,6 +45,7 @@ from .weighing import (
     share,
     weight,
 )
+from .window import window_tokens, window_tokens_of
 
 TRIES_MAX = 2
 SHORTER = "the conversation was made shorter"
@@ -97,7 +98,7 @@ def compaction(state: State) -> Compact | SummaryWanted | End | None:
         return wanted
     if smaller.changes and (hard or gain >= share(state, WORTH_SHARE)):
         return Compact(event=smaller)
-    return stuck(state) if least(state) > state.settings.window_tokens else None
+    return stuck(state) if least(state) > window_tokens(state) else None
 
 
 def compacted(state: State, event: Compacted, at: float, proof: str) -> State:
@@ -161,7 +162,7 @@ def _why(state: State) -> str:
     squeeze = state.run.squeeze
     if squeeze.overflow:
         return f"it did not fit into the model's window: {squeeze.said or 'the reply ended there'}"
-    window = state.settings.window_tokens
+    window = window_tokens(state)
     return f"the next prompt would fill {filled(state):,} of {window:,} tokens, more than {gate(state):,}"
 
 
@@ -207,7 +208,7 @@ def _told(state: State, end: int) -> tuple[Message, ...]:
 def _fits(state: State, view: tuple[Message, ...]) -> bool:
     """Whether this much of the view can be sent with room for a summary."""
     tokens = scaled(state, weight(state, view), weight(state, state.view))
-    return tokens + _reply_tokens(state) <= state.settings.window_tokens
+    return tokens + _reply_tokens(state) <= window_tokens(state)
 
 
 def _finished(view: tuple[Message, ...]) -> tuple[Message, ...]:
@@ -222,7 +223,7 @@ def _reply_tokens(state: State) -> int:
 
 
 def _summary_tokens(state: State) -> int:
-    window = min(state.settings.window_tokens, summariser(state).abilities.prompt_tokens_max)
+    window = min(window_tokens(state), window_tokens_of(state, summariser(state)))
     return max(1, min(REPLY_TOKENS_MAX, int(window * SUMMARY_SHARE)))
 
 
@@ -232,14 +233,14 @@ def _sendable(state: State) -> bool:
     if squeeze.overflow or squeeze.pieces:
         return False
     own = other.seat == state.settings.model.seat
-    window = state.settings.window_tokens if own else other.abilities.prompt_tokens_max
+    window = window_tokens(state) if own else window_tokens_of(state, other)
     return filled(state) + text_tokens(ASK) + _reply_tokens(state) <= window
 
 
 def _piece_end(state: State) -> int:
     """How far the first turns go that can be summarised at one go."""
     messages, whole = state.transcript.messages, weight(state, state.view)
-    window = min(state.settings.window_tokens, summariser(state).abilities.prompt_tokens_max)
+    window = min(window_tokens(state), window_tokens_of(state, summariser(state)))
     room = int(window * PIECE_SHARE) >> state.run.squeeze.pieces
     taken = weight(state, state.view[:1]) if state.covered else weight(state, ())
     end = state.covered

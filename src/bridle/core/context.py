@@ -33,7 +33,14 @@ def assemble(
     tools, deferred = laid_out(state, offered_tools(state))
     later = _shown_later(settings, state.shown)
     among = replace(settings, tools=(*settings.tools, *later)) if later else settings
-    wish = settle(among, _choice(state, choice or tool_choice_of(state)), unproven=_is_unproven(state))
+    left_out = state.run.left_out
+    wish = settle(
+        among,
+        _choice(state, choice or tool_choice_of(state)),
+        unproven=_is_unproven(state),
+        left_out=left_out,
+    )
+    cached = "cache" not in left_out
     most = room(state) if output_tokens_max is None else min(room(state), output_tokens_max)
     held = _held_conversation(state)
     request = Request(
@@ -47,9 +54,9 @@ def assemble(
         output=settings.output if settings.output and settings.output.mode == "native" else None,
         thinking=_within(wish.thinking, most, settings.model),
         sampling=wish.sampling,
-        marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))),
-        cache_key=cache_key(settings, state.run.tenant, state.session),
-        compared_to=reply_before(state) if _explains(settings.model) else "",
+        marks=marks_of(settings, tools, state.view, remembers=bool(memory_of(state))) if cached else (),
+        cache_key=prompt_key(state),
+        compared_to=reply_before(state) if cached and _explains(settings.model) else "",
         chained=settings.chain is True or held is not None,
         conversation=held.name if held else "",
         chained_to=held.reply_id if held else _chained_to(state),
@@ -57,6 +64,12 @@ def assemble(
     )
     notes = (*wish.notes, *_note_allowance(wish.thinking, request.thinking))
     return request, (*(note for note in notes if note not in state.run.noted), *wish.step_notes)
+
+
+def prompt_key(state: State) -> str:
+    """The key of the cached prompt; empty where none is sent."""
+    refused = "cache" in state.run.left_out
+    return "" if refused else cache_key(state.settings, state.run.tenant, state.session)
 
 
 def _is_unproven(state: State) -> bool:
@@ -96,7 +109,8 @@ def _explains(model: Model) -> bool:
 
 def losses(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
     """What is asked for and is not in the next request, as far as this run has not recorded it."""
-    wish = settle(state.settings, _choice(state, choice or tool_choice_of(state)))
+    wanted = _choice(state, choice or tool_choice_of(state))
+    wish = settle(state.settings, wanted, left_out=state.run.left_out)
     withheld = withheld_tools(state, shown_tools(state.settings, state.shown))
     return tuple(note for note in (*wish.losses, *withheld) if note not in state.run.noted)
 

@@ -23,6 +23,7 @@ from .handoff import viewed
 from .squeeze import Squeeze
 from .state import State
 from .verdicts import FAILURES
+from .window import window_tokens_of
 
 
 def next_model(state: State) -> Model | None:
@@ -32,7 +33,7 @@ def next_model(state: State) -> Model | None:
         return None
     done = {current.seat, *(seat for seat, _ in (*state.run.left, *state.settings.skipped))}
     fresh = (model for model in state.settings.models if model.seat not in done)
-    return next((model for model in fresh if _may_help(model, current, failure)), None)
+    return next((model for model in fresh if _may_help(state, model, failure)), None)
 
 
 def switched(state: State, event: ModelSwitched, at: float, proof: str) -> State:
@@ -46,6 +47,7 @@ def switched(state: State, event: ModelSwitched, at: float, proof: str) -> State
         blamed=(),
         unchained=False,
         reasoning="",
+        left_out=(),
         squeeze=Squeeze(own=state.run.squeeze.own),
     )
     return viewed(replace(state, settings=with_model(state.settings, event.model), run=run))
@@ -72,7 +74,7 @@ def story(state: State, why: str) -> str:
     return "; ".join([*before, f"{state.settings.model.seat}: {why}"]) if before else why
 
 
-def _may_help(model: Model, current: Model, failure: Failure) -> bool:
+def _may_help(state: State, model: Model, failure: Failure) -> bool:
     if failure.kind == "context":
-        return model.abilities.prompt_tokens_max > current.abilities.prompt_tokens_max
+        return window_tokens_of(state, model) > window_tokens_of(state, state.settings.model)
     return True

@@ -59,6 +59,7 @@ from .lost import passed_over, repaired
 from .misses import answered, sent
 from .prefix import asked_now, prefix_moved
 from .rebinding import moved_by, moved_wholly, outlived
+from .refused_parameters import leave_out_refused
 from .remembering import REMEMBERED
 from .saying import added, counted, counts, prompted, said
 from .state import Phase, Run, State
@@ -67,6 +68,7 @@ from .summary import asked_now_by, heard_of, overflowed, summarised, summary_ask
 from .undoing import compensation_finished, compensation_started, remembered, undone_notice, undone_reported
 from .verdicts import FAILURES
 from .weighing import reweighed
+from .window import note_window
 
 CONTINUE = "Continue where you stopped."
 
@@ -269,10 +271,12 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     kind, run = event.failure.kind, state.run
+    left_out, failure = leave_out_refused(run.left_out, event.failure)
     blamed = blamable(state, event.blamed)
     run = replace(
         run,
-        failure=event.failure,
+        failure=failure,
+        left_out=left_out,
         reached=run.reached or _has_answered(event),
         blamed=blamed,
         squeeze=run.squeeze if blamed else overflowed(state, event.failure),
@@ -286,7 +290,9 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     )
     paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
     run = replace(run, spent=paid.run.spent)
-    return replace(state, run=run, total=paid.total, conversation=conversation_failed(state, event))
+    windows = note_window(asked_now_by(state, state.run.squeeze.seat), failure)
+    after = replace(state, run=run, total=paid.total, conversation=conversation_failed(state, event))
+    return replace(after, windows=windows)
 
 
 def _has_answered(event: e.ModelFailed) -> bool:

@@ -19,9 +19,8 @@ from ..values.request import Request, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .asked import Asked
 from .catalogue import laid_out
-from .context import memory_of, offered_tools
+from .context import memory_of, offered_tools, prompt_key
 from .effects import End
-from .naming import cache_key
 from .state import State
 
 SETTINGS_THAT_MOVE = ("output", "thinking", "tool_choice", "extras")
@@ -61,7 +60,7 @@ def asked_now(state: State, choice: ToolChoice) -> Asked:
         shown=state.shown,
         view=state.view,
         memory=memory_of(state),
-        cache_key=cache_key(state.settings, state.run.tenant, state.session),
+        cache_key=prompt_key(state),
         changes=len(state.recorded),
         choice=choice,
     )
@@ -85,8 +84,9 @@ def refusal(state: State) -> End | None:
 def _refused(settings: Settings, event: PrefixMoved) -> bool:
     """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
     conversation made shorter before it no longer fits: who does not want that says so (`compaction`); nor
-    are notes, which are loaded at points that were chosen; nor a forced call that is no longer forced."""
-    chosen = event.cause in ("compacted", "memory_loaded", "choice_released")
+    are notes, which are loaded at points that were chosen; nor a forced call that is no longer forced; nor a
+    parameter that the endpoint refused."""
+    chosen = event.cause in ("compacted", "memory_loaded", "choice_released", "parameter_refused")
     wanted = chosen or (event.cause == "model_switched" and bool(settings.models))
     return settings.prefix == "strict" and not wanted
 
@@ -112,10 +112,17 @@ def _differences(
         why = f"the tool choice was {_named(asked.choice)} and is {_named(request.tool_choice)}"
         yield "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
     if request.cache_key != asked.cache_key:
-        why = "prompts are kept apart by agent and tenant, and one of them is another"
-        yield "settings", "cache key", "settings_changed", why
+        yield "settings", "cache key", *_why_key(asked, request)
     if request.messages[: len(asked.view)] != asked.view:
         yield "history", _part_at(asked, request), *_why_view(state, asked)
+
+
+def _why_key(asked: Asked, request: Request) -> tuple[Cause, str]:
+    if not request.cache_key:
+        return "parameter_refused", "the endpoint refused cache parameters"
+    if not asked.cache_key:
+        return "parameter_refused", "cache parameters are tried again in a new run"
+    return "settings_changed", "prompts are kept apart by agent and tenant, and one of them is another"
 
 
 def _kept_apart(choice: ToolChoice, able: tuple[str, ...]) -> tuple[object, ...]:

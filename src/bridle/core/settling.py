@@ -14,6 +14,7 @@ from ..values.model import Model
 from ..values.request import Extra, Sampling, Thinking, ToolChoice
 from ..values.settings import Settings
 from ..values.value import Value
+from .refused_parameters import Parameters
 
 _OFF = "disabled"
 ALLOWANCE_DEFAULT = 4_096
@@ -28,6 +29,8 @@ class Wish(Value):
     sampling: Sampling
     unproven: bool = False
     """The reasoning that led to the calls just answered is not sent."""
+    left_out: Parameters = ()
+    """What the endpoint has refused in this run."""
     notes: tuple[str, ...] = ()
     """Changes that hold for the whole run."""
     extras: tuple[Extra, ...] = ()
@@ -43,9 +46,11 @@ class Wish(Value):
         return replace(self, notes=(*self.notes, note), losses=(*self.losses, note))
 
 
-def settle(settings: Settings, choice: ToolChoice, *, unproven: bool = False) -> Wish:
+def settle(
+    settings: Settings, choice: ToolChoice, *, unproven: bool = False, left_out: Parameters = ()
+) -> Wish:
     wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling, unproven=unproven)
-    wish = replace(wish, extras=settings.extras)
+    wish = replace(wish, extras=settings.extras, left_out=left_out)
     for _, _, rule in RULES:
         wish = rule(wish, settings)
     return wish
@@ -64,12 +69,32 @@ def _answer_by_call(wish: Wish, settings: Settings) -> Wish:
     forced = ToolChoice(mode="tool" if only else "any", name=name, parallel=wish.choice.parallel)
     # Where it cannot be forced, asking again for the call does: nothing anybody wished for is lost.
     able = settings.model.abilities.forced_tools and not _clashes(wish.thinking, settings)
+    if able and "tool_choice" in wish.left_out:
+        return wish.noted(f"the call that gives the answer is not forced: {_refuser(settings)}")
     return replace(wish, choice=forced) if able else wish
 
 
 def _no_tools(wish: Wish, settings: Settings) -> Wish:
     by_call = settings.output is not None and settings.output.mode == "tool"
     return wish if settings.tools or by_call else replace(wish, choice=ToolChoice())
+
+
+def _refused_choice(wish: Wish, settings: Settings) -> Wish:
+    if "tool_choice" not in wish.left_out or wish.choice.mode not in ("any", "tool"):
+        return wish
+    note = f"tool choice {_called(wish.choice)} became 'auto': {_refuser(settings)}"
+    return replace(wish, choice=ToolChoice(parallel=wish.choice.parallel)).lost(note)
+
+
+def _refused_cache(wish: Wish, settings: Settings) -> Wish:
+    """A note only: cache parameters are no part of a wish, and `assemble` leaves them out."""
+    if "cache" not in wish.left_out:
+        return wish
+    return wish.lost(f"cache parameters are not sent: {_refuser(settings)}")
+
+
+def _refuser(settings: Settings) -> str:
+    return f"{settings.model.seat} refused the parameter"
 
 
 def _unforced(wish: Wish, settings: Settings) -> Wish:
@@ -272,6 +297,8 @@ RULES: tuple[tuple[str, str, Rule], ...] = (
     ("more output tokens than the model gives", "as many as it gives", _max_tokens),
     ("more or longer stop sequences than the model takes", "the first ones that fit", _stop_sequences),
     ("an extra of another provider", "not sent", _foreign_extras),
+    ("a forced tool choice that the endpoint refused in this run", "`auto`", _refused_choice),
+    ("cache parameters that the endpoint refused in this run", "not sent", _refused_cache),
     ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
     ("a tool choice without tools", "left out", _no_tools),
     ("a forced tool on a model that cannot be forced", "`auto`", _unforced),

@@ -24,6 +24,7 @@ from .hits import Hits
 from .notebook import Notebook
 from .opencall import OpenCall
 from .receipts import Receipt
+from .refused_parameters import Parameters
 from .spent import Spent
 from .squeeze import Squeeze
 from .turn import Turn
@@ -95,6 +96,8 @@ class Run(Value):
     """Failures of the current step that were to be mended by another request."""
     reasoning: Literal["", "refused", "left out"] = ""
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
+    left_out: Parameters = ()
+    """Optional parameters that the current endpoint refused; its requests go without them."""
     noted: tuple[str, ...] = ()
     """What was changed in this run's requests to make them acceptable, each recorded once."""
     adjusted: tuple[str, ...] = ()
@@ -178,5 +181,7 @@ class State(Value):
     """How much of that a provider has counted; the rest is on the dear side."""
     slack_tokens: int = 0
     """By how much it is thought too dear since the conversation was made shorter."""
+    windows: tuple[tuple[str, int], ...] = ()
+    """Windows that servers named in refusing a prompt, by seat, where smaller than the model's own."""
     now: float = 0.0
     """Time of the newest event: the only time the core knows."""

@@ -19,6 +19,7 @@ from .handoff import old_pictures, without_reasoning
 from .shrinking import LONG_CHARACTERS, VERBOSE_CHARACTERS, long_result, long_text, verbose_text
 from .state import State
 from .weighing import message_weight, scaled, share, weight
+from .window import window_tokens
 
 
 def tail_start(state: State) -> int:
@@ -77,7 +78,7 @@ def _long_texts(state: State) -> Iterator[Change]:
         if not sent or message.role == "assistant" or message.id in state.prompts[-1:]:
             continue
         for at, inner, text in _texts(message):
-            most = long_result(state.settings.window_tokens) if inner >= 0 else LONG_CHARACTERS
+            most = long_result(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
             if len(text) > most and (message.id, at, inner) not in state.changed:
                 yield Change(message=message.id, part=at, inner=inner, words=long_text(text, most))
 

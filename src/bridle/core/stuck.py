@@ -12,6 +12,7 @@ from .effects import End
 from .saying import text_tokens, tools_tokens
 from .state import State
 from .weighing import filled, message_weight, scaled, weight
+from .window import window_tokens
 
 NAMED_MAX = 5
 REASON = (
@@ -32,7 +33,7 @@ def stuck(state: State) -> End:
     many = "1 try was" if squeeze.failed == 1 else f"{squeeze.failed} tries were"
     tries = f"; {many} in vain" if squeeze.failed else ""
     said = f" (the provider says: {squeeze.said})" if squeeze.said else ""
-    window = squeeze.window_tokens or state.settings.window_tokens
+    window = squeeze.window_tokens or window_tokens(state)
     reason = REASON.format(
         said=said,
         window=window,

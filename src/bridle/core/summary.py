@@ -26,6 +26,7 @@ from .handoff import fitted, seen
 from .misses import answered_aside, sent
 from .squeeze import Squeeze
 from .state import State
+from .window import window_tokens
 
 ASK = """\
 Pause the work here and write down what is needed to go on with it. What you write will stand in place of \
@@ -70,7 +71,7 @@ def asked_now_by(state: State, seat: str) -> State:
 
 def summary_words(state: State) -> int:
     """How long a summary may be."""
-    return min(WORDS_MAX, int(WORDS_SHARE * state.settings.window_tokens))
+    return min(WORDS_MAX, int(WORDS_SHARE * window_tokens(state)))
 
 
 def matter(state: State) -> str:

@@ -147,7 +147,8 @@ FAILURES: dict[FailureKind, Row] = {
     ),
     "invalid": Row(
         verdict="repair",
-        then="the part it names is left out; when it names none, the run ends: it would be wrong again",
+        then="the part it names is left out, or once the forced tool choice or the cache parameters it names;"
+        " when it names none, the run ends: it would be wrong again",
         example="400 `messages.3.content.1.image.source.base64: invalid base64 data`",
         by_name=True,
     ),

@@ -21,6 +21,7 @@ from ..values.usage import MILLION
 from .budget import REPLY_SHARE_LEAST, room
 from .saying import MESSAGE_TOKENS, overhead, parts_tokens, text_tokens
 from .state import State
+from .window import window_tokens
 
 DEAR_TIMES = 4
 """How much too high an estimate of ours can be: letters are counted two a token, and words may have eight."""
@@ -31,12 +32,12 @@ CHARACTERS_PER_TOKEN = 4
 
 def share(state: State, part: float) -> int:
     """So much of the window."""
-    return int(part * state.settings.window_tokens)
+    return int(part * window_tokens(state))
 
 
 def filled(state: State) -> int:
     estimate = max(0, state.prompt_tokens - state.slack_tokens)
-    return max(estimate, state.settings.window_tokens + 1) if state.run.squeeze.overflow else estimate
+    return max(estimate, window_tokens(state) + 1) if state.run.squeeze.overflow else estimate
 
 
 def least(state: State) -> int:
@@ -47,12 +48,12 @@ def least(state: State) -> int:
 
 
 def limit(state: State) -> int:
-    return int(state.settings.window_tokens * (1 - REPLY_SHARE_LEAST))
+    return int(window_tokens(state) * (1 - REPLY_SHARE_LEAST))
 
 
 def gate(state: State) -> int:
     """Where the share of the window is reached, or the reply would have to do with less than it may have."""
-    wish, window = state.settings.compaction, state.settings.window_tokens
+    wish, window = state.settings.compaction, window_tokens(state)
     reply = min(max(0, room(state)), int(window * REPLY_SHARE))
     return min(int(wish.at * window) if wish else window, window - reply)
 

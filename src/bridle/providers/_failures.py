@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure, FailureKind
 from ._json import dumps, loads, mended
+from .optional_parameters import find_refused_parameter
 
 MESSAGE_LENGTH_MAX = 1_000
 """Long enough for every sentence a provider writes, short enough for one line in a log."""
@@ -71,6 +72,8 @@ _UNKNOWN_MODEL = re.compile(
     r"|is not a valid model(?: id)?\b|no endpoints found for",
     re.IGNORECASE,
 )
+_ABOUT_THE_REQUEST = ("invalid", "not_found", "unauthorized")
+"""How servers call a parameter that they do not take: invalid, offered by no endpoint, or not allowed."""
 Wordings = Mapping[FailureKind, Callable[[str], object]]
 SPENT_STATUSES = frozenset({402, 429})
 """Only here do words about money mean that there is none left."""
@@ -94,10 +97,13 @@ def refusal(
         envelope = loads(body)
     except ValueError:
         envelope = None
-    failure = read_error(find_error(envelope) or {"message": unexplained(status, headers, body)}, status)
+    error = find_error(envelope) or {"message": unexplained(status, headers, body)}
+    failure = read_error(error, status)
     wait = retry_after_seconds(headers)
     if failure.kind == "invalid" and is_unknown_model(failure.message):
         failure = replace(failure, kind="not_found")
+    if failure.kind in _ABOUT_THE_REQUEST:
+        failure = replace(failure, refused_parameter=find_refused_parameter(failure.message, error))
     return replace(
         failure,
         status=status,

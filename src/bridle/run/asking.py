@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 from msgspec.structs import replace
 
+from ..core.refused_parameters import has_parameter
 from ..ports.codec import Decoder, Kept
 from ..ports.transport import Outgoing
+from ..providers.optional_parameters import find_refused_parameter
 from ..providers.overflows import window_in
 from ..values.delta import Delta
 from ..values.errors import Failure, ProviderError
@@ -29,6 +31,7 @@ from .timing import Stopwatch
 
 ERROR_BYTES_MAX = 1024 * 1024
 """Of an error page nothing is read after this: what it says is in its first lines."""
+HTTP_ERROR = 400
 KEY_GONE = "[key]"
 SECRET = re.compile(r"[^\s,;=]{8,}=*")
 """What of a header could be a key, a token or a signature: no word that anybody says is like it."""
@@ -134,7 +137,12 @@ class Exchange:
         window = window_in(message) if failure.kind == "context" else None
         if hint := remedy(failure.kind, self._line.model):
             message = f"{message.rstrip('. ')}; {hint}"
-        return replace(failure, message=message, code=code, window_tokens=window)
+        refused = failure.refused_parameter
+        if failure.kind == "invalid" and (failure.status or 0) < HTTP_ERROR:
+            refused = find_refused_parameter(failure.message)  # it came inside a stream
+        if refused and not has_parameter(self._request, refused):
+            refused = None
+        return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
     def _without_key(self, words: str) -> str:
         for _, value in (*self._line.headers, *self._signature):

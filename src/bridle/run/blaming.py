@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from ..ports.codec import Codec
 from ..providers.complaints import complaint_in
+from ..providers.optional_parameters import find_refused_parameter
 from ..values.errors import BridleError, Failure
 from ..values.event import Spot
 from ..values.message import Message
@@ -27,7 +28,8 @@ def blamed(codec: Codec, request: Request, failure: Failure) -> tuple[Spot, ...]
     if failure.kind not in ("invalid", "too_large"):
         return ()
     complaint = complaint_in(failure.message, codec.listed)
-    if complaint is None:
+    # A cache parameter may stand at a part of the conversation, which is not what is wrong.
+    if complaint is None or find_refused_parameter(failure.message):
         return ()
     spots = _at(codec, request, complaint.place) if complaint.place else ()
     if not spots and complaint.about_media:

@@ -39,6 +39,9 @@ FailureKind = Literal[
     "unavailable",
 ]
 
+OptionalParameter = Literal["tool_choice", "cache"]
+"""What a request can do without: a forced tool choice, and everything about prompt caches."""
+
 
 class Failure(Value):
     """Why a model call brought no reply.
@@ -59,6 +62,8 @@ class Failure(Value):
     """The provider's own word on whether to try again; None when it said nothing."""
     window_tokens: int | None = None
     """The size of the window, where the provider named it in refusing a prompt as too long."""
+    refused_parameter: OptionalParameter | None = None
+    """The optional parameter of the request that the provider refused by name."""
 
 
 class BridleError(Exception):
