@@ -224,7 +224,8 @@ def _responses(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
                 if item["call_id"] in called:
                     yield f"item {place}: call_id {item['call_id']} is used twice"
                 called[item["call_id"]] = False
-                yield from _call_shape(item["call_id"], item["name"], 64, 128)
+                most = UNLIMITED if item["call_id"] in handed.call_ids else 64
+                yield from _call_shape(item["call_id"], item["name"], most, 128)
                 if not isinstance(item["arguments"], str):
                     yield f"item {place}: arguments are no string"
             case "function_call_output":
@@ -346,7 +347,7 @@ def _chat(body: Block, handed: Handed, demands: Demands) -> Iterator[str]:
                 if call["id"] in used:
                     yield f"message {place}: id {call['id']} is used twice"
                 used.add(call["id"])
-                most = 256 if call["id"] in handed.call_ids else CHAT_ID_LENGTH_MAX
+                most = UNLIMITED if call["id"] in handed.call_ids else CHAT_ID_LENGTH_MAX
                 yield from _call_shape(call["id"], call["function"]["name"], most, 64)
                 yield from _json_object(call["function"]["arguments"])
     if waiting:
@@ -598,6 +599,10 @@ def _tool_names(names: list[Any], length_max: int = 64) -> Iterator[str]:
     for name in names:
         if not _ID.fullmatch(name) or len(name) > length_max or names.count(name) > 1:
             yield f"tool name {name!r}"
+
+
+UNLIMITED = 10_000
+"""Gateways put state into ids: one that a server gave goes back to it, however long it is."""
 
 
 def _call_shape(id_: str, name: str, id_max: int, name_max: int) -> Iterator[str]:

@@ -395,13 +395,19 @@ def test_a_conversation_that_may_not_end_with_the_model_is_continued(model_name)
     assert CONTINUE not in json.dumps(went_on)
     paused = replace(said, stop=Stop.PAUSED, origin=OWN)
     assert [turn["role"] for turn in sent(user("Count"), paused)] == ["user", "assistant", "user"]
+    answered = sent(user("Count"), paused, said, user("more"))
+    assert answered[:3] == sent(user("Count"), paused), "the prefix of the request that was answered stays"
+    assert [turn["role"] for turn in answered] == ["user", "assistant", "user", "assistant", "user"]
     searched = Opaque(
         kind="server_tool_use", native='{"type":"server_tool_use","id":"s","name":"web_search"}'
     )
     hosted = replace(paused, parts=(searched, *paused.parts))
     last = ["user", "assistant"] if model.endpoint.family == "anthropic" else ["user", "assistant", "user"]
     assert [turn["role"] for turn in sent(user("Count"), hosted)] == last
-    assert [turn["role"] for turn in sent(user("Count"), hosted, paused)] == last
+    goes_on = model.endpoint.family == "anthropic"
+    assert [turn["role"] for turn in sent(user("Count"), hosted, paused)] == (
+        last if goes_on else [*last, *last[1:]]
+    )
     able = replace(model, abilities=replace(model.abilities, prefill=True))
     assert [turn["role"] for turn in sent(user("Count"), said, able=able)] == ["user", "assistant"]
 

@@ -202,3 +202,33 @@ def test_a_cancelled_run_goes_on_in_a_new_object():
     result = agent.run_sync("!say two", session="s", budget=Budget(steps=3))
     assert result.text == "two"
     assert state_events(store) == ["ConversationOpened", "ConversationDropped", "ConversationOpened"]
+
+
+@pytest.mark.refusals
+def test_an_object_that_holds_something_else_is_replaced_and_the_run_goes_on():
+    """What an object holds can differ from the log, for example when an answer was kept without its input."""
+    provider = Provider()
+
+    async def story():
+        agent = provider.agent(MemoryStore())
+        await agent.run(CALLING, session="s")
+        held = provider.conversations()
+        for name, conversation in [*held.items()]:
+            kept = tuple(item for item in conversation.items if item.get("type") != "function_call_output")
+            held[name] = replace(conversation, items=kept)
+        return await agent.run("!say again", session="s")
+
+    assert asyncio.run(story()).text == "again"
+
+
+def test_a_chain_switched_on_later_does_not_name_replies_that_were_not_kept():
+    provider, store = Provider(), MemoryStore()
+
+    async def story():
+        await provider.agent(store, chain=False).run("!say one", session="s")
+        chained = provider.agent(store, chain=True)
+        await chained.run("!say two", session="s")
+        return await chained.run("!say three", session="s")
+
+    assert asyncio.run(story()).text == "three"
+    assert [bool(body.get("previous_response_id")) for body in provider.asked] == [False, False, True]

@@ -120,7 +120,11 @@ EXPECTED = {
     "continuation": lambda heard: heard.stop is Stop.PAUSED,
     "empty-reply": lambda heard: heard.parts == () and heard.stop is Stop.DONE,
     "duplicate-call": lambda heard: len(heard.calls) == 3,
-    "empty-call": lambda heard: [call.name for call in heard.calls].count("look") == 1,
+    "empty-call": lambda heard: (
+        heard.kind == "garbled"
+        if isinstance(heard, Failure)
+        else [c.name for c in heard.calls].count("look") == 1
+    ),
     "malformed-call": lambda heard: heard.stop is Stop.MALFORMED or "Oslo, " in heard.calls[-1].arguments,
 }
 

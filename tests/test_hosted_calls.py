@@ -20,8 +20,13 @@ ANSWERED = {
     ),
     "local_shell_call": (
         "local_shell",
-        {"id": "ls_1", "call_id": "call_1", "action": {"type": "exec", "command": ["ls"], "env": {}}},
-        {"type": "local_shell_call_output", "call_id": "call_1"},
+        {
+            "id": "ls_1",
+            "call_id": "call_1",
+            "status": "completed",
+            "action": {"type": "exec", "command": ["ls"], "env": {}},
+        },
+        {"type": "local_shell_call_output", "id": "call_1"},
     ),
     "apply_patch_call": (
         "apply_patch",
@@ -67,7 +72,9 @@ def response(*items, status="completed", **more):
 
 def says(text):
     content = [{"type": "output_text", "text": text, "annotations": []}]
-    return response({"type": "message", "id": "msg_1", "role": "assistant", "content": content})
+    return response(
+        {"type": "message", "id": "msg_1", "status": "completed", "role": "assistant", "content": content}
+    )
 
 
 def run(server, *prompts, **options):
@@ -198,9 +205,21 @@ def test_a_response_that_is_not_done_is_no_reply_and_the_session_goes_on(status,
 
 def test_output_only_members_do_not_go_back():
     content = [{"type": "output_text", "text": "Hi.", "annotations": []}]
-    message = {"type": "message", "id": "msg_1", "role": "assistant", "content": content}
-    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "created_by": "gpt"}
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "status": "completed",
+        "role": "assistant",
+        "content": content,
+    }
+    done = {
+        "type": "web_search_call",
+        "id": "ws_1",
+        "status": "completed",
+        "action": {"type": "search", "query": "x"},
+    }
+    search = {**done, "created_by": "gpt"}
     server = RawServer(MODEL, response(search, {**message, "created_by": "gpt"}), says("Bye."))
     run(server, "hello", "bye")
     assert "created_by" not in json.dumps(server.sent[1])
-    assert {"type": "web_search_call", "id": "ws_1", "status": "completed"} in server.sent[1]["input"]
+    assert done in server.sent[1]["input"]

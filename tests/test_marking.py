@@ -195,7 +195,7 @@ def test_another_session_of_the_same_agent_reads_tools_and_instructions(name: st
     ("name", "apart"), [("openai:gpt-6.1-sol", True), ("anthropic:claude-sonnet-5-5", False)]
 )
 def test_tenants_are_kept_apart_where_there_are_keys(name: str, apart: bool) -> None:
-    world = World(name)
+    world = World(name, cache_by="tenant")
     world.ask("One thing.", session="a", tenant="acme")
     assert (world.ask("Another.", session="b", tenant="globex").usage.cache_read == 0) == apart
 
@@ -203,7 +203,7 @@ def test_tenants_are_kept_apart_where_there_are_keys(name: str, apart: bool) -> 
 class World:
     """An agent with long instructions, at a simulated provider that may turn it away."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, **options) -> None:
         self._reachable = True
         clock = FakeClock()
         simulator = Simulator(clock=clock)
@@ -215,7 +215,9 @@ class World:
 
         located = find(name, environ={})
         line = Line(model=located, codec=load(located.endpoint.family), transport=InProcessTransport(answer))
-        self._agent = Agent(line, instructions=BENCH["INSTRUCTIONS"] * 2, clock=clock, attempts_max=1)
+        self._agent = Agent(
+            line, instructions=BENCH["INSTRUCTIONS"] * 2, clock=clock, attempts_max=1, **options
+        )
         self.first: Result[str]
 
     def ask(

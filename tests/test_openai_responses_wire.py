@@ -154,6 +154,11 @@ def test_where_proof_is_asked_for_a_turn_goes_back_whole_or_without_ids():
     assert bare > 100
 
 
+def answered_id(output):
+    """The call that an output answers; each type has a member of its own for it."""
+    return next(output[name] for name in ("call_id", "approval_request_id", "id") if name in output)
+
+
 def replayed(reply, model=ASKED.model):
     parts = tuple(
         replace(part, id=f"c2_{place}") if isinstance(part, ToolCall) else part
@@ -164,7 +169,7 @@ def replayed(reply, model=ASKED.model):
     request = replace(ASKED, model=model, messages=(said, Message(role="tool", parts=answers)))
     sent = json.loads(CODEC.encode(request).body)["input"]
     ours, outputs = sent[: len(sent) - len(answers)], sent[len(sent) - len(answers) :]
-    assert [item.get("call_id", item.get("approval_request_id")) for item in outputs] == [
+    assert [answered_id(item) for item in outputs] == [
         item["id" if item["type"] == "mcp_approval_request" else "call_id"]
         for item in ours
         if is_ours(item, ours)

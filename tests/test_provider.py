@@ -13,11 +13,15 @@ from bridle import Agent
 from bridle.sim.brains import echo
 from bridle.testing import ProviderSim, simulator
 from bridle.values.errors import MisuseError
+from bridle.values.request import Extra
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 from test_my_agent import *  # noqa: F403 - the example is part of the suite
 
 CLAUDE = "claude-sonnet-5-5"
+
+WRONG = [Extra(name="service_tier", json='"none"')]
+"""A setting of the provider's own with a value that it refuses."""
 
 
 def posted(url, body, **headers):
@@ -39,15 +43,15 @@ def test_what_is_left_of_a_script_fails_the_test():
 
 @pytest.mark.refusals
 def test_what_was_refused_unasked_fails_the_test():
-    with pytest.raises(AssertionError, match="max-tokens-limit"), ProviderSim() as provider:
-        Agent(provider.model(), max_tokens=10**7).run_sync("go")
+    with pytest.raises(AssertionError, match="service-tier-value"), ProviderSim() as provider:
+        Agent(provider.model(), extras=WRONG).run_sync("go")
 
 
 @pytest.mark.refusals
 def test_what_was_meant_to_be_refused_does_not(provider_sim):
-    result = Agent(provider_sim.model(), max_tokens=10**7).run_sync("go")
+    result = Agent(provider_sim.model(), extras=WRONG).run_sync("go")
     assert result.stop == "failed"
-    assert provider_sim.refusals[0].rule == "max-tokens-limit"
+    assert provider_sim.refusals[0].rule == "service-tier-value"
 
 
 def test_an_error_of_the_test_itself_is_not_hidden():

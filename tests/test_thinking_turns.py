@@ -249,3 +249,14 @@ def test_thoughts_are_shown_by_the_request_or_by_the_default_of_the_model(model,
     assert [part.text for part in thoughts] == ([] if shown is None else [shown])
     assert all(part.signature or "gemini" in model for part in thoughts)
     assert replies[0].usage.reasoning > 0 or "bedrock" in model  # which counts them with the rest
+
+
+@pytest.mark.parametrize(
+    "wire", ["sim:anthropic/claude-sonnet-5-5", "sim:bedrock/anthropic.claude-sonnet-5-5"]
+)
+def test_a_reply_that_paused_in_plain_words_goes_on_and_so_does_the_session(wire):
+    agent = Agent(wire)
+    result = agent.run_sync("!say One, two\n!stop paused")
+    assert result.done
+    again = agent.run_sync("!say three", session=result.session)
+    assert (again.stop, again.text) == ("done", "three")

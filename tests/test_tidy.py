@@ -32,7 +32,7 @@ READS_FOR_THE_CALLER = {"values/media_source.py": {"os", "pathlib"}}
 """Files of a pure layer that read something a caller names, before there is a value; with what they use for it."""
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 BANNED_WORDS = {"TODO": "the feature", "FIXME": "the fix"}
-LINES_MAX, FUNCTION_LINES_MAX = 400, 70
+LINES_MAX, FUNCTION_LINES_MAX = 420, 70
 BROAD_EXCEPTS = {
     "run/acting.py": "a tool is foreign code",
     "run/audience.py": "a watcher can never change a run",

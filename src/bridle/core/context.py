@@ -178,9 +178,19 @@ def _note_allowance(wanted: Thinking | None, sent: Thinking | None) -> tuple[str
     return ("the allowance for thinking became half of what the reply may have, which is less",)
 
 
+def relies_on_server_state(state: State) -> bool:
+    """Whether the request under way names state that the provider holds instead of sending it."""
+    held = state.conversation
+    return bool(_chained_to(state)) or (held is not None and held.in_flight and bool(held.reply_id))
+
+
 def _chained_to(state: State) -> str:
     """The newest reply of this very endpoint: it has everything up to there, if it keeps things at all."""
-    return "" if state.settings.chain is not True or state.run.unchained else reply_before(state)
+    if state.settings.chain is not True or state.run.unchained:
+        return ""
+    # A reply from before the chain was switched on was not kept by the provider.
+    own = state.transcript.messages[state.chained_from :]
+    return reply_before(state) if any(message.role == "assistant" for message in own) else ""
 
 
 def _held_conversation(state: State) -> HeldConversation | None:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from ..values import event as e
+from ..values.errors import Failure, FailureKind
 from ..values.message import Reply, Stop
-from .context import reply_before
+from .context import relies_on_server_state, reply_before
 from .effects import DropConversation, OpenConversation
 from .held_conversation import HeldConversation
 from .saying import counts
@@ -64,11 +65,21 @@ def conversation_answered(state: State, reply: Reply) -> HeldConversation | None
     return replace(held, in_flight=False, reply_id=reply.id)
 
 
-def conversation_failed(state: State, event: e.ModelFailed) -> HeldConversation | None:
+def classify_failure(state: State, failure: Failure) -> Failure:
+    """The failure as it is handled: a refusal of state that the provider holds means that it is not ours.
+
+    What the provider holds may differ from the log, so everything is sent before anything is blamed.
+    """
+    known = failure.refused_parameter is not None
+    refused = failure.kind == "invalid" and not known and relies_on_server_state(state)
+    return replace(failure, kind="forgotten") if refused else failure
+
+
+def conversation_failed(state: State, event: e.ModelFailed, kind: FailureKind) -> HeldConversation | None:
     held, failure = state.conversation, event.failure
     if held is None or not held.in_flight:
         return held
-    if failure.kind == "forgotten":
+    if kind == "forgotten":
         return replace(held, in_flight=False, trouble=FORGOTTEN)
     # What was refused was added to nothing; what was begun may have been.
     refused = failure.status is not None and 400 <= failure.status < 500 and event.usage is None

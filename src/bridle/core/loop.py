@@ -41,6 +41,7 @@ from .calls import (
 from .compaction import compacted
 from .conversation_object import (
     CONVERSING,
+    classify_failure,
     conversation_answered,
     conversation_failed,
     conversation_sent,
@@ -101,6 +102,8 @@ def _configured(state: State, event: e.Configured, at: float, proof: str) -> Sta
     after = replace(paused(state, at), phase=phase, settings=event.settings, session=session, sifted=False)
     if event.settings.every_tool != state.settings.every_tool:
         after = replace(after, calls=checked_again(after))
+    if event.settings.chain is True and state.settings.chain is not True:
+        after = replace(after, chained_from=len(state.transcript.messages))
     if _front(event.settings) != _front(state.settings):
         after = moved_wholly(after)
     return viewed(after)
@@ -270,16 +273,18 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
 
 
 def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
-    kind, run = event.failure.kind, state.run
+    run = state.run
     left_out, failure = leave_out_refused(run.left_out, event.failure)
-    blamed = blamable(state, event.blamed)
+    failure = classify_failure(state, failure)
+    kind = failure.kind
+    blamed = () if kind == "forgotten" else blamable(state, event.blamed)
     run = replace(
         run,
         failure=failure,
         left_out=left_out,
         reached=run.reached or _has_answered(event),
         blamed=blamed,
-        squeeze=run.squeeze if blamed else overflowed(state, event.failure),
+        squeeze=run.squeeze if blamed else overflowed(state, failure),
         chance=event.chance,
         # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
         partial=run.partial if kind == "unavailable" else event.partial,
@@ -291,8 +296,8 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
     run = replace(run, spent=paid.run.spent)
     windows = note_window(asked_now_by(state, state.run.squeeze.seat), failure)
-    after = replace(state, run=run, total=paid.total, conversation=conversation_failed(state, event))
-    return replace(after, windows=windows)
+    held = conversation_failed(state, event, kind)
+    return replace(state, run=run, total=paid.total, conversation=held, windows=windows)
 
 
 def _has_answered(event: e.ModelFailed) -> bool:

@@ -23,7 +23,7 @@ from .context import memory_of, offered_tools, prompt_key
 from .effects import End
 from .state import State
 
-SETTINGS_THAT_MOVE = ("output", "thinking", "tool_choice", "extras")
+SETTINGS_THAT_MOVE = ("chain", "output", "thinking", "tool_choice", "extras")
 """Besides tools and instructions: what providers keep prompts apart by."""
 STRICT = (
     "the beginning of the prompt moved: {layer}, first at {block}, because {why}."

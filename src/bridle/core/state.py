@@ -163,6 +163,8 @@ class State(Value):
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
     hits: Hits = Hits()
+    chained_from: int = 0
+    """How many messages there were when the provider was first told to keep replies."""
     conversation: HeldConversation | None = None
     """The provider's conversation object, where one is used."""
     named: PromptKept | PromptDropped | None = None

@@ -143,6 +143,7 @@ class MessageWriter:
         # reply that was paused in plain words ends like any other: only some models go on from there.
         paused = message.stop is Stop.PAUSED and self._hosted
         goes_on = paused or (bool(written) and _is_hosted(written[-1]))
+        at_end = b"" if self._manner.prefill or goes_on else _GO_ON
         return Turn(
             opening,
             items,
@@ -151,7 +152,8 @@ class MessageWriter:
             merges=merges,
             owed=owed,
             pays=not alone,
-            at_end=b"" if self._manner.prefill or goes_on else _GO_ON,
+            at_end=at_end,
+            asked_on=at_end if message.stop is Stop.PAUSED else b"",
         )
 
     def _lost(self) -> _Written:

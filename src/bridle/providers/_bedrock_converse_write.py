@@ -23,7 +23,7 @@ from typing import NamedTuple
 from msgspec import Raw
 from msgspec.structs import replace
 
-from ..values.message import Message
+from ..values.message import Message, Stop
 from ..values.model import Endpoint, Model
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import ToolSpec
@@ -118,6 +118,7 @@ class MessageWriter:
         if not written:
             self._open = before
             return ()
+        at_end = b"" if self._prefill else _GO_ON
         turn = Turn(
             _OPENINGS["assistant"],
             b",".join(block.data for block in written),
@@ -125,7 +126,8 @@ class MessageWriter:
             _mark_at(written),
             merges=True,
             owed=b",%b%b%b" % (_USER, self._lost(), _CLOSING) if self._open else b"",
-            at_end=b"" if self._prefill else _GO_ON,
+            at_end=at_end,
+            asked_on=at_end if message.stop is Stop.PAUSED else b"",
         )
         begun, self._begun = self._begun, True
         if before:

@@ -48,6 +48,8 @@ class Turn(NamedTuple):
     """Whether this turn is, or repeats, what the turn before it owed."""
     at_end: bytes = b""
     """What has to follow when nothing else does; unlike what is owed, any other turn does as well."""
+    asked_on: bytes = b""
+    """The `at_end` that a further turn of the same role answered: it stays between the two of them."""
 
 
 Writer = Callable[[Message], Sequence[Turn]]
@@ -150,10 +152,12 @@ class KeptMessages:
         mark_at = -1
         for turn in self._write(message):
             last = self._last
-            if turn.merges and last.merges and turn.opening == last.opening and not last.owed:
+            again = turn.opening == last.opening
+            if again and turn.merges and last.merges and not last.owed and not last.asked_on:
                 self._buffer += turn.joint
             else:
                 owed = b"" if turn.pays else last.owed
+                owed = last.asked_on if again and not last.owed else owed
                 self._buffer += last.closing + owed + (b"," if self._buffer else b"") + turn.opening
             if turn.mark_at >= 0:
                 mark_at = len(self._buffer) + turn.mark_at

@@ -90,13 +90,14 @@ def hosted_output(kind: str, sent_id: str, result: ToolResult, call: Mapping[str
             outcome = {"type": "exit", "exit_code": 1 if result.is_error else 0}
             return {**answer, "call_id": sent_id, "output": [{**said, "outcome": outcome}]}
         case "local_shell_call":
-            return {**answer, "call_id": sent_id, "output": words}
+            return {**answer, "id": sent_id, "output": words}
         case "apply_patch_call":
             status = "failed" if result.is_error else "completed"
             return {**answer, "call_id": sent_id, "status": status, "output": words}
         case "computer_call":
             screen: Block = {"type": "computer_screenshot", "image_url": _screen(result)}
-            checks = call.get("pending_safety_checks")
+            # Only a tool that ran has seen to them; the harness acknowledges nothing for a person.
+            checks = None if result.is_error else call.get("pending_safety_checks")
             more = {"acknowledged_safety_checks": checks} if checks else {}
             return {**answer, "call_id": sent_id, "output": screen, **more}
     approved = not result.is_error and words.strip().lower() == APPROVE

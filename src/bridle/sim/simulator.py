@@ -248,10 +248,11 @@ class Simulator:
         if layout is not None and not named and (struck is None or struck.status == OK):
             # Only an answer that begins has its prompt cached.
             self.cache.keep(layout, self.clock.now())
+        told = spoken if struck is None else whole_reply(struck)
+        if side.kept is not None and trouble is None and told is not None:
+            side.kept(self.keeping, body, told, self.clock.now())
         if struck is not None:
             return struck
-        if side.kept is not None and trouble is None:
-            side.kept(self.keeping, body, spoken, self.clock.now())
         return delivered(spoken, decided, trouble)
 
     def _laid_out(self, heard: Heard, request: Request) -> Layout | None:
@@ -319,6 +320,24 @@ def delivered(reply: HttpReply, turn: Turn, trouble: CutAfter | None = None) -> 
     return Timeline(
         status=reply.status, headers=reply.headers, beats=beats, delay_seconds=turn.silence_seconds
     )
+
+
+def whole_reply(answer: Timeline) -> HttpReply | None:
+    """The reply that a disturbed answer still brings to its end; None when it does not."""
+    if answer.status != OK or any(isinstance(beat, Cut) for beat in answer.beats):
+        return None
+    data = b"".join(beat for beat in answer.beats if isinstance(beat, bytes)).replace(b"\r\n", b"\n")
+    if b"\n\n" not in data:
+        frames: tuple[bytes, ...] = (data,)
+    else:
+        events = (event for event in data.split(b"\n\n") if event and not event.startswith(b":"))
+        frames = tuple(event + b"\n\n" for event in events)
+    last = frames[-1].rpartition(b"data: ")[2] if frames else b""
+    try:
+        msgspec.json.decode(last)
+    except msgspec.DecodeError:
+        return None  # it breaks off, or it is not text
+    return HttpReply(status=answer.status, headers=answer.headers, frames=frames)
 
 
 def _whole(reply: HttpReply) -> Timeline:
