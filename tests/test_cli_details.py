@@ -115,7 +115,7 @@ def test_an_approval_with_other_arguments_prints_those(store, capsys):
     session = agent.run_sync('!call pay {"amount": 5}\n!then\n!say done').session
     (question,) = json.loads(printed(capsys, "approvals", "--json"))
     assert printed(capsys, "approve", question["id"], "--arguments", '{"amount": 3}').startswith(
-        'approved: pay({"amount":3})'
+        'approved: pay({"amount": 3})'
     )
     assert asyncio.run(agent.resume(session)).text == "done"
 

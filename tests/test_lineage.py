@@ -584,7 +584,7 @@ def test_the_places_of_a_session_and_forking_at_one(family, capsys):
 def test_words_fit_their_columns():
     assert [cells(words) for words in ("abc", "日本", "🎉", "e\u0301")] == [3, 4, 2, 1]
     assert cut("日本語日本語", 7) == "日本語…"
-    assert cut("a\n\x1b[31m b", 20) == "a [31m b"
+    assert cut("a\n\x1b[31m b", 20) == r"a \u001b[31m b"
     assert trimmed("a   b", 4) == "a…"
     assert wrapped("one two three", 8, 9) == ["one two", "three"]
     assert wrapped("x" * 25, 10, 9) == ["x" * 10, "x" * 10, "x" * 5]

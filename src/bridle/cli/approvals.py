@@ -6,15 +6,14 @@ Answer with `bridle approve ID` or `bridle reject ID`, then go on with `bridle r
 import argparse
 import asyncio
 
-import msgspec
-
+from ..core.argument_changes import list_changes, show_arguments
 from ..ports.store import Store
 from ..run.approving import pending
 from ..values.approval import PendingApproval
 from ..values.errors import Corrupt
-from ..watchers.console import clean
 from .logs import fold, listed, local_time, read_session
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 SESSIONS_MAX = 1_000
 
@@ -28,19 +27,28 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     found = asyncio.run(_open_questions(options))
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        say_json(found)
     elif not found:
-        print("nothing waits for an answer")
+        say("nothing waits for an answer")
     for item in found if not options.json else ():
         until = f", until {local_time(item.expires_at)}" if item.expires_at is not None else ""
         doubt = "started and never finished: " if item.question == "in_doubt" else ""
-        # All of it: nobody can agree to what is not shown.
-        given = clean(" ".join(item.arguments.split()))
-        print(
-            f"{item.id}  {local_time(item.asked_at)}  session {item.session}{until}\n"
-            f"    {doubt}{item.tool}({given})  — {item.rule}"
-        )
+        say(f"{item.id}  {local_time(item.asked_at)}  session {item.session}{until}")
+        say(f"    {doubt}{show_call(item)}  — {item.rule}")
+        for line in show_defaults(item):
+            say(f"    {line}")
     return 0
+
+
+def show_call(question: PendingApproval) -> str:
+    """The call with all that it runs with: nobody can agree to what is not shown."""
+    return f"{question.tool}({show_arguments(question.complete or question.arguments)})"
+
+
+def show_defaults(question: PendingApproval) -> list[str]:
+    """What of it the model did not write."""
+    added = list_changes(question.arguments, question.complete or question.arguments)
+    return [f"by default: {'; '.join(line.replace(': + ', ' = ', 1) for line in added)}"] if added else []
 
 
 async def _open_questions(options: argparse.Namespace) -> list[PendingApproval]:

@@ -7,19 +7,22 @@ Nothing runs yet: `bridle resume SESSION --tools FILE` goes on.
 import argparse
 import asyncio
 import getpass
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from shlex import quote
 
 import msgspec
 from msgspec.structs import replace
 
+from ..core.argument_changes import list_changes
 from ..ports.tool import Json
 from ..run.agent import Agent
-from ..run.approving import chosen
+from ..run.approving import chosen, complete_call
 from ..values.approval import PendingApproval
 from ..values.errors import MisuseError
-from ..watchers.console import clean
-from .approvals import questions
+from .approvals import questions, show_call
+from .logs import fold, read_session
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 NO_MODEL = "sim:"
 """Nothing is asked of one, and whoever answers need not have the session's key."""
@@ -47,6 +50,8 @@ def execute(options: argparse.Namespace) -> int:
     if edited is not None and options.done is not None:
         raise MisuseError("--done says that it ran already, --arguments that it shall run; give one of them")
 
+    changed: list[str] = []
+
     async def approve(agent: Agent[str], question: PendingApproval) -> PendingApproval:
         if options.done is not None:
             return await agent.settle(question.session, question.id, options.done, by=by_whom(options))
@@ -54,18 +59,26 @@ def execute(options: argparse.Namespace) -> int:
             question.session, question.id, arguments=edited, reason=options.reason, by=by_whom(options)
         )
         # The question has the arguments that were asked about; what will run is what is printed.
-        return answered if edited is None else replace(answered, arguments=encode_arguments(edited))
+        if edited is None:
+            return answered
+        text = encode_arguments(edited)
+        state = fold(await read_session(agent.store, question.session))
+        changed.extend(list_changes(question.complete, complete_call(state, question.tool, text)))
+        return replace(answered, arguments=text, complete=complete_call(state, question.tool, text))
 
-    return answer(options, approve, "done" if options.done is not None else "approved")
+    return answer(options, approve, "done" if options.done is not None else "approved", changed)
 
 
-def answer(options: argparse.Namespace, give: Answer, word: str) -> int:
+def answer(options: argparse.Namespace, give: Answer, word: str, changed: Sequence[str] = ()) -> int:
+    """Give the answer and say what it was about; `changed` is read afterwards."""
     question = asyncio.run(_answer(options, give))
     if options.json:
-        print(msgspec.json.encode({"answered": word, "approval": question}).decode())
+        say_json({"answered": word, "approval": question})
     else:
-        print(f"{word}: {question.tool}({clean(question.arguments)})")
-        print(f"go on with: bridle resume {question.session} --tools FILE")
+        say(f"{word}: {show_call(question)}")
+        for line in changed:
+            say(f"  changed: {line}")
+        say(f"go on with: bridle resume {quote(question.session)} --tools FILE")
     return 0
 
 

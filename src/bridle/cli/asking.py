@@ -11,8 +11,10 @@ import sys
 
 import msgspec
 
+from ..core.argument_changes import list_changes
 from ..values.approval import PendingApproval, Verdict
 from ..watchers.console import Console
+from .approvals import show_call, show_defaults
 
 CHOICES = "y yes · n no · e edit the arguments · w leave it open and stop here"
 IN_DOUBT = "y run it again · n no · d it was done · w leave it open and stop here"
@@ -24,9 +26,9 @@ class Asking:
 
     async def ask(self, question: PendingApproval) -> Verdict | None:
         doubt = question.question == "in_doubt"
-        # All of it: nobody can agree to what is not shown.
-        arguments = " ".join(question.arguments.split())
-        self._console.note(f"{question.tool}({arguments}) — {question.rule}", "yellow")
+        self._console.note(f"{show_call(question)} — {question.rule}", "yellow")
+        for line in show_defaults(question):
+            self._console.note(f"  {line}", "dim")
         while True:
             said = await self._read(f"{IN_DOUBT if doubt else CHOICES}: ")
             match said.strip().lower():
@@ -38,6 +40,8 @@ class Asking:
                 case "e" | "edit" if not doubt:
                     edited = await self._read("arguments: ")
                     if _is_object(edited):
+                        for line in list_changes(question.arguments, edited):
+                            self._console.note(f"  changed: {line}", "yellow")
                         return Verdict(answer="approve", arguments=edited.strip(), by="terminal")
                     self._console.note("that is no JSON object", "red")
                 case "d" | "done" if doubt:

@@ -7,18 +7,17 @@ given last: whoever asks says what it is.
 import argparse
 import asyncio
 
-import msgspec
-
 from ..core.account import Account
 from ..ports.store import Store
 from ..run.till import Till
 from ..values.errors import MisuseError
 from ..values.pooled import Amount, budget_of
+from ..values.text import escape_text
 from ..values.usage import Limits
-from ..watchers.console import clean
 from .columns import cut, padded
 from .cost import EVERY_SESSION
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 NAME_WIDTH = 24
 
@@ -36,18 +35,18 @@ def execute(options: argparse.Namespace) -> int:
     if options.name and not found:
         raise MisuseError(f"there is no budget {options.name!r} here; `bridle budgets` lists them")
     if options.json:
-        print(msgspec.json.encode([_as_data(name, account) for name, account in found.items()]).decode())
+        say_json([_as_data(name, account) for name, account in found.items()])
         return 0
     if not found:
-        print("no budget is kept in this log; see StoredBudget and Budget(tenant=…)")
+        say("no budget is kept in this log; see StoredBudget and Budget(tenant=…)")
         return 0
-    print(f"{'':<{NAME_WIDTH}} {'spent':>12} {'of':>10} {'set aside':>12} {'calls':>8} {'open':>5}")
+    say(f"{'':<{NAME_WIDTH}} {'spent':>12} {'of':>10} {'set aside':>12} {'calls':>8} {'open':>5}")
     for name, account in found.items():
-        print(_row(name, account))
+        say(_row(name, account))
     if options.name:
         for each in found[options.name].open.values():
             inside = f", for {each.by}" if each.by else ""
-            print(clean(f"  {each.id}{inside}: {_dollars(each.amount)} · {each.amount.tokens:,} tokens"))
+            say(escape_text(f"  {each.id}{inside}: {_dollars(each.amount)} · {each.amount.tokens:,} tokens"))
     return 0
 
 

@@ -6,20 +6,19 @@ be read, · new.  Of all sessions, added up by whatever you ask for.
 
 import argparse
 import asyncio
-import sys
 from collections.abc import Callable, Iterable, Sequence
-
-import msgspec
 
 from ..core.forensics import VERDICTS, CacheCall, CacheSum, alarmed, examined, summed
 from ..ports.store import Store
 from ..values.errors import Corrupt
 from ..values.record import Record
+from ..values.text import escape_text
 from ..values.value import Value
-from ..watchers.console import brief, clean, dollars
+from ..watchers.console import brief, dollars
 from .columns import cells, cut, padded, screen_width, wrapped
 from .logs import listed, read_session
 from .places import add_store_option, open_log
+from .printing import complain, say, say_json
 
 BAR_WIDTH = 24
 WHY_LINES_MAX = 4
@@ -69,10 +68,10 @@ def execute(options: argparse.Namespace) -> int:
         table, whole = rows(seen, options.by or "session"), _row("total", seen)
         told, lines = {"rows": table, "total": whole}, _rates([*table, whole])
     if options.json:
-        sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+        say_json(told)
         return 0
     for line in lines:
-        print(clean(line).rstrip())
+        say(escape_text(line).rstrip())
     return 0
 
 
@@ -117,7 +116,7 @@ async def _session(store: Store, session: str) -> list[Seen]:
         return _seen(session, await store.read(session))
     except Corrupt as error:
         # One damaged session must not hide the others; but it must not pass for a good one either.
-        print(f"bridle: session {session} is not in these sums: {clean(str(error))}", file=sys.stderr)
+        complain(f"session {session} is not in these sums: {error}")
         return []
 
 
@@ -129,7 +128,7 @@ def _seen(session: str, records: Sequence[Record]) -> list[Seen]:
 def _rates(table: Sequence[Row]) -> list[str]:
     if table[-1].sum.calls == 0:
         return ["no call was answered in this log"]
-    width = min(NAME_WIDTH, max(cells(clean(row.name)) for row in table))
+    width = min(NAME_WIDTH, max(cells(escape_text(row.name)) for row in table))
     head = f"{'':<{width}} {'calls':>6} {'expected':>11} {'read':>11} {'rate':>6} {'lost':>9} alarms"
     return [head, *(_rate(row, width) for row in table)]
 

@@ -9,7 +9,8 @@ import shutil
 import sys
 from collections.abc import Iterable, Sequence
 
-from ..watchers.console import STYLES, clean
+from ..values.text import escape_text, join_lines
+from ..watchers.console import STYLES
 from ..watchers.wrap import cell_count, letter_cells
 
 WIDTH_DEFAULT, WIDTH_LEAST = 100, 40
@@ -28,7 +29,7 @@ def cells(words: str) -> int:
 
 def cut(words: str, width: int) -> str:
     """One line of at most that width; what is left out shows."""
-    return trimmed(" ".join(clean(words).split()), width)
+    return trimmed(escape_text(join_lines(words)), width)
 
 
 def trimmed(line: str, width: int) -> str:
@@ -52,7 +53,7 @@ def padded(words: str, width: int, *, right: bool = False) -> str:
 def wrapped(words: str, width: int, lines_max: int) -> list[str]:
     """Lines of at most that width, broken between words where that can be; the last says if more came."""
     lines: list[str] = []
-    for paragraph in clean(words).expandtabs(4).splitlines() or [""]:
+    for paragraph in escape_text(words, prose=True).expandtabs(4).split("\n"):
         line = ""
         for word in re.findall(r"\s*\S+", paragraph):
             if cells(line + word) <= width:
@@ -71,7 +72,7 @@ def wrapped(words: str, width: int, lines_max: int) -> list[str]:
 
 
 def styled(words: str, style: str, colour: bool) -> str:  # noqa: FBT001
-    return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if colour and words.strip() else words
+    return f"\x1b[{STYLES[style]}m{escape_text(words)}\x1b[0m" if colour and words.strip() else words
 
 
 def in_colour() -> bool:
@@ -80,7 +81,7 @@ def in_colour() -> bool:
 
 def table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
     """Rows as lines; the columns named are set flush right."""
-    flush = set(right)
+    flush, rows = set(right), [[*map(escape_text, row)] for row in rows]
     widths = [max(cells(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
     lines = []
     for row in rows:

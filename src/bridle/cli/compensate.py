@@ -9,18 +9,18 @@ import asyncio
 import sys
 from contextlib import redirect_stdout
 
-import msgspec
-
 from ..core.undoing import compensations
 from ..ports.tool import Tool
 from ..run.agent import Agent
 from ..values.compensation import Compensation
 from ..values.errors import MisuseError
-from ..watchers.console import brief, clean
+from ..values.text import escape_text
+from ..watchers.console import brief
 from .agents import somebody_is_there
 from .approve import NO_MODEL
 from .logs import fold, read_session
 from .places import add_store_option, open_log
+from .printing import say, say_json
 from .toolfile import load_tools
 
 
@@ -47,14 +47,14 @@ def execute(options: argparse.Namespace) -> int:
     with redirect_stdout(sys.stderr):
         found = asyncio.run(_undone(options, tools))
     if options.json:
-        print(msgspec.json.encode(found).decode())
+        say_json(found)
     else:
         for item in found:
             told = f": {brief(item.result)}" if item.result else ""
-            call = f"{item.tool}({clean(brief(item.arguments))})"
-            print(f"{item.state:<9} {item.call_id:<7} {call}  by {item.by}{clean(told)}")
+            call = f"{item.tool}({escape_text(brief(item.arguments))})"
+            say(f"{item.state:<9} {item.call_id:<7} {call}  by {item.by}{escape_text(told)}")
         if not found:
-            print("there is nothing to undo")
+            say("there is nothing to undo")
     return 0 if options.list or all(item.state == "done" for item in found) else 1
 
 
@@ -81,7 +81,9 @@ def _confirm(left: list[Compensation]) -> None:
     if not somebody_is_there():
         raise MisuseError("undoing changes things and nobody can be asked; add --yes, or --list to look")
     for item in left:
-        print(f"{item.tool}({clean(brief(item.arguments))})  will be undone by {item.by}", file=sys.stderr)
-    print("undo all of these, from the top? y/n: ", end="", file=sys.stderr, flush=True)
+        say(
+            f"{item.tool}({escape_text(brief(item.arguments))})  will be undone by {item.by}", file=sys.stderr
+        )
+    say("undo all of these, from the top? y/n: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise MisuseError("nothing was undone")

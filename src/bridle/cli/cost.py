@@ -19,12 +19,13 @@ from ..core.ledger import CONVERSATION, ELSEWHERE, Entry, charges, entries
 from ..ports.store import Store
 from ..values.errors import Corrupt, MisuseError
 from ..values.record import Record
+from ..values.text import escape_text
 from ..values.usage import Usage
-from ..watchers.console import clean
 from .columns import cells, cut, padded
 from .logs import listed, read_session
 from .numbers import point_in_time
 from .places import add_store_option, open_log
+from .printing import complain, say, say_json
 
 EVERY_SESSION = 1_000_000_000
 NAME_WIDTH_MAX, SCREEN_WIDTH = 30, 80
@@ -117,16 +118,16 @@ def execute(options: argparse.Namespace) -> int:
     by = options.by or ("call" if options.session else "session")
     table, whole = rows(booked, by), total(booked, by)
     if options.json:
-        print(msgspec.json.encode({"rows": table, "total": whole}).decode())
+        say_json({"rows": table, "total": whole})
     elif options.csv:
         writer = csv.DictWriter(sys.stdout, Row.__struct_fields__, lineterminator="\n")
         writer.writeheader()
         writer.writerows(_plain(row) for row in table)
     elif not booked:
-        print("nothing was spent: no call to a model is in this log, or none that recent")
+        say("nothing was spent: no call to a model is in this log, or none that recent")
     else:
         for line in _told(table, whole, options.session, by):
-            print(line)
+            say(line)
     return 0
 
 
@@ -211,7 +212,7 @@ async def _records(store: Store, session: str) -> Sequence[Record]:
         return await store.read(session)
     except Corrupt as error:
         # One damaged session must not hide what the others cost; but it must not pass for nothing either.
-        print(f"bridle: session {session} is not in these sums: {clean(str(error))}", file=sys.stderr)
+        complain(f"session {session} is not in these sums: {error}")
         return ()
 
 
@@ -223,12 +224,12 @@ def _plain(row: Row) -> dict[str, str | int]:
     return {
         name: "" if (value := getattr(row, name)) is None else f"{value:f}" if name.endswith("usd") else value
         for name in Row.__struct_fields__
-    }
+    } | {"name": escape_text(row.name)}
 
 
 def _told(table: Sequence[Row], whole: Row, session: str | None, by: str) -> Iterable[str]:
     """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
-    names = [clean(row.name).removeprefix(f"{session} ") for row in table]
+    names = [escape_text(row.name).removeprefix(f"{session} ") for row in table]
     width = min(max(map(cells, [*names, whole.name])), NAME_WIDTH_MAX)
     yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
     for name, row in zip([*names, whole.name], [*table, whole], strict=True):

@@ -12,10 +12,12 @@ from collections.abc import Iterator, Sequence
 from ..run.lineage import compare_sessions
 from ..values.lineage import Comparison, Pair, Side
 from ..values.message import Message
-from ..watchers.console import clean, counts, dollars, duration, plural
+from ..values.text import escape_text
+from ..watchers.console import counts, dollars, duration, plural
 from .columns import cut, in_colour, padded, screen_width, styled, wrapped
 from .log import as_json, told
 from .places import add_store_option, open_log
+from .printing import say
 
 SIDE_BY_SIDE = 100
 """Columns from which two messages have room beside each other."""
@@ -36,7 +38,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     found = asyncio.run(_compare(options))
     if options.json:
-        print(as_json(found))
+        say(as_json(found))
         return 0
     width = screen_width()
     paper = Paper(
@@ -45,7 +47,7 @@ def execute(options: argparse.Namespace) -> int:
         lines_max=1_000_000 if options.full else LINES_MAX,
     )
     for line in paper.written(found):
-        print(line.rstrip())
+        say(line.rstrip(), styles=in_colour())
     return 0
 
 
@@ -91,7 +93,7 @@ class Paper:
             for line in [*lines][2:]:
                 yield self._marked(f"  {cut(line, self._width - 2)}", line[:1])
         else:
-            yield f"{name}: {clean(a) or 'not there'} → {clean(b) or 'not there'}"
+            yield f"{name}: {escape_text(a) or 'not there'} → {escape_text(b) or 'not there'}"
 
     def _pair(self, pair: Pair) -> Iterator[str]:
         if pair.how == "same":

@@ -16,8 +16,10 @@ import msgspec
 
 from ..run.lineage import fork_session
 from ..values.lineage import Fork
-from ..watchers.console import brief, clean
+from ..values.text import escape_text
+from ..watchers.console import brief
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,10 +36,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     made = asyncio.run(_fork(options))
     if options.json:
-        print(msgspec.json.encode(msgspec.structs.asdict(made)).decode())
+        say_json(msgspec.structs.asdict(made))
     else:
         for line in _told(made):
-            print(clean(line))
+            say(escape_text(line))
     return 0
 
 

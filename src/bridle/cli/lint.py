@@ -19,15 +19,14 @@ from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-import msgspec
-
 from ..values.errors import MisuseError
-from ..watchers.console import clean
+from ..values.text import escape_text
 from .columns import in_colour, padded, screen_width, styled, wrapped
 from .linting.library import Library
 from .linting.reading import Finding, python_files, read
 from .linting.rules import RULES, named
 from .linting.trying import try_out
+from .printing import say, say_json
 
 FOUND = 1
 
@@ -66,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
     kept = [finding for finding in dict.fromkeys(findings) if finding.rule not in ignored]
     if options.json:
         told = {"findings": kept, "notes": notes, "files": len(files), "loaded": tried}
-        print(msgspec.json.encode(told).decode())
+        say_json(told)
     else:
         _tell(kept, notes, len(files), tried)
     return FOUND if kept else 0
@@ -113,7 +112,8 @@ def _file_of(module: str) -> Path:
 def _progress(words: str) -> None:
     """One line that is written over; nobody is told who is not watching."""
     if sys.stderr.isatty():
-        print(f"\r\x1b[K{clean(words)[: screen_width() - 1]}", end="", file=sys.stderr, flush=True)
+        sys.stderr.write(f"\r\x1b[K{escape_text(words)[: screen_width() - 1]}")
+        sys.stderr.flush()
 
 
 def _tell(findings: Sequence[Finding], notes: Sequence[str], files: int, tried: int) -> None:
@@ -122,24 +122,23 @@ def _tell(findings: Sequence[Finding], notes: Sequence[str], files: int, tried: 
     for finding in findings:
         # Why, and what instead, is told once a rule.
         for line in _told(finding, width, colour=colour, wholly=finding.rule not in explained):
-            print(line)
+            say(line, styles=colour)
         explained.add(finding.rule)
     if findings:
-        print()
+        say()
     for note in notes:
         for line in wrapped(f"note: {note}", width, 4):
-            print(styled(line, "dim", colour))
+            say(styled(line, "dim", colour), styles=colour)
     loaded = f", loaded {tried} times" if tried else ""
     many = {0: "nothing found", 1: "1 finding"}.get(len(findings), f"{len(findings)} findings")
     where = "1 file" if files == 1 else f"{files} files"
-    print(f"{many} in {where}{loaded}")
+    say(f"{many} in {where}{loaded}")
 
 
 def _told(finding: Finding, width: int, *, colour: bool, wholly: bool) -> Iterator[str]:
     place = f"{finding.file}:{finding.line}:{finding.column}" if finding.line else finding.file
-    yield (
-        f"{styled(clean(place), 'bold', colour)}  {styled(f'{finding.id} {finding.rule}', 'yellow', colour)}"
-    )
+    rule = styled(f"{finding.id} {finding.rule}", "yellow", colour)
+    yield f"{styled(escape_text(place), 'bold', colour)}  {rule}"
     reaches = finding.reaches
     if finding.reaches_line:
         here = "" if finding.reaches_file == finding.file else f"{finding.reaches_file}, "
@@ -158,11 +157,12 @@ def _told(finding: Finding, width: int, *, colour: bool, wholly: bool) -> Iterat
 
 def _print_rules(*, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode([rule._asdict() for rule in RULES]).decode())
+        say_json([rule._asdict() for rule in RULES])
         return
     width, colour = screen_width(), in_colour()
     for rule in RULES:
-        print(f"{padded(rule.id, 4)} {styled(padded(rule.name, 12), 'bold', colour)} {rule.what}")
+        name = styled(padded(rule.name, 12), "bold", colour)
+        say(f"{padded(rule.id, 4)} {name} {rule.what}", styles=colour)
         for words in (rule.why, f"instead: {rule.instead}"):
             for line in wrapped(words, width - 18, 6):
-                print(f"{'':18}{line}")
+                say(f"{'':18}{line}")

@@ -21,7 +21,7 @@ from ..core.locking import digest, front
 from ..run.agent import Agent
 from ..values.errors import MisuseError
 from ..watchers.console import plural
-from .main import complain
+from .printing import complain, say
 from .toolfile import load_module
 
 FILE_DEFAULT = "bridle.lock"
@@ -55,10 +55,10 @@ def execute(options: argparse.Namespace) -> int:
     for name in sorted({*replaced, *found}):
         locked = found.get(name)
         if locked is None:
-            print(f"{name}  removed")
+            say(f"{name}  removed")
         else:
             how = "unchanged" if before.get(name) == locked else "changed" if name in before else "new"
-            print(f"{name}  {locked.hash}  {how}")
+            say(f"{name}  {locked.hash}  {how}")
     kept = {name: locked for name, locked in before.items() if name not in replaced}
     _write(path, Lock(agents=dict(sorted({**kept, **found}.items()))))
     return 0
@@ -116,14 +116,14 @@ def _check(agents: Mapping[str, Locked], found: Mapping[str, Locked], path: Path
     changed = [name for name in names if agents.get(name) != found.get(name)]
     for name in changed:
         for line in _difference(name, agents.get(name), found.get(name)):
-            print(line)
+            say(line)
     if changed:
         complain(
             f"{', '.join(changed)}: different from {path}, which invalidates cached prompts;"
             " revert the change, or accept it with `bridle lock`"
         )
         return CHANGED
-    print(f"{plural(len(names), 'agent')} unchanged since {path} was written")
+    say(f"{plural(len(names), 'agent')} unchanged since {path} was written")
     return 0
 
 

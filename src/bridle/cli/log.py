@@ -22,6 +22,7 @@ from ..watchers.console import dollars, plural
 from .columns import cells, cut, in_colour, padded, screen_width, styled, table
 from .logs import local_time, read_session
 from .places import add_store_option, open_log
+from .printing import say
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +40,7 @@ def execute(options: argparse.Namespace) -> int:
         places = list(_places(asyncio.run(_records(options))))
         lines = [as_json(places)] if options.json else _listed(places)
     for line in lines:
-        print(line)
+        say(line, styles=in_colour())
     return 0
 
 

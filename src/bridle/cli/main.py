@@ -16,6 +16,7 @@ from typing import NoReturn
 
 from .. import __version__
 from ..values.errors import BridleError
+from .printing import complain, say, say_lines
 
 COMMANDS = {
     "run": "put a prompt to an agent and watch it work",
@@ -73,18 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-def complain(words: str) -> None:
-    print(f"bridle: {' '.join(words.split())}", file=sys.stderr)
-
-
 def _dispatch(given: list[str]) -> int:
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
-        print(_overview())
+        say_lines(_overview())
         return 0
     if given[0] in ("-V", "--version"):
-        print(f"bridle {__version__}")
+        say(f"bridle {__version__}")
         return 0
     name, *rest = given
     if name not in COMMANDS:

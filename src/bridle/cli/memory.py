@@ -11,13 +11,12 @@ name none.  A note stands in front of conversations that begin after it was writ
 import argparse
 import asyncio
 
-import msgspec
-
 from ..run.notes import Notes
 from ..values.errors import MisuseError
 from ..values.memory import NOTES_PREFIX, Note
-from ..watchers.console import clean
+from ..values.text import escape_text
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 ACTIONS = ("list", "add", "remove")
 
@@ -41,14 +40,14 @@ def execute(options: argparse.Namespace) -> int:
         raise MisuseError(f"{options.session} are a tenant's notes; name the tenant with --tenant")
     notes = asyncio.run(_done(options))
     if options.json:
-        print(msgspec.json.encode(notes if options.action == "list" else notes[0]).decode())
+        say_json(notes if options.action == "list" else notes[0])
     elif options.action != "list":
-        print(f"{notes[0].id} {'kept' if options.action == 'add' else 'removed'}")
+        say(f"{notes[0].id} {'kept' if options.action == 'add' else 'removed'}")
     elif not notes:
-        print("no notes")
+        say("no notes")
     else:
         for note in notes:
-            print(f"{note.id:<5} {note.by:<5}  {clean(' '.join(note.words.split()))}")
+            say(f"{note.id:<5} {note.by:<5}  {escape_text(' '.join(note.words.split()))}")
     return 0
 
 

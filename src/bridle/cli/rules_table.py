@@ -3,10 +3,9 @@
 A row stands once, with the profiles that have it: the same rule is often a rule of several kinds of servers.
 """
 
-import msgspec
-
 from ..sim.rules import Rule, blanks_shown, families, profile_names, profiles_of, rules_of, table
 from ..values.errors import MisuseError
+from .printing import say_json, say_lines
 
 Row = dict[str, str | int | list[str]]
 
@@ -18,13 +17,13 @@ def print_rules(family: str | None, profile: str, *, as_json: bool) -> int:
         raise MisuseError(f"there is no profile {profile!r}; there are {', '.join(profile_names())}")
     wanted = families() if family is None else (family,)
     if as_json:
-        print(msgspec.json.encode([row for each in wanted for row in _rows(each, profile)]).decode())
+        say_json([row for each in wanted for row in _rows(each, profile)])
         return 0
     for each in wanted:
         for manners in profiles_of(each):
             if profile in ("", manners.name):
                 rules = rules_of(each, manners.name)
-                print(f"{each}, {manners.name}: {manners.about} ({len(rules)} rules)\n\n{table(rules)}\n")
+                say_lines(f"{each}, {manners.name}: {manners.about} ({len(rules)} rules)\n\n{table(rules)}\n")
     return 0
 
 

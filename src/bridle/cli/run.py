@@ -32,8 +32,9 @@ from ..values.settings import Settings
 from ..watchers.console import Console, counts, dollars, duration, plural
 from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of, with_default
 from .logs import fold, read_session
-from .main import CANCELLED, MISUSE, complain
+from .main import CANCELLED, MISUSE
 from .places import add_store_option, open_log
+from .printing import complain, say, say_lines
 from .toolfile import load_tools
 
 Maker = Callable[[str | Model | None, Store, Settings], Agent[str]]
@@ -167,10 +168,10 @@ def _tell(
     if console.failed:
         raise console.failed
     if as_json:
-        print(_as_json(result, agent.settings.model.name, simulated=simulated), file=out, flush=True)
+        say(_as_json(result, agent.settings.model.name, simulated=simulated), file=out, flush=True)
         return code
     if not out.isatty() and result.text:
-        print(result.text, file=out, flush=True)
+        say_lines(result.text, file=out, flush=True)
     if code == MISUSE:
         complain(result.reason)
         return code

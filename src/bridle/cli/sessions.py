@@ -4,8 +4,6 @@ import argparse
 import asyncio
 from collections.abc import Iterator, Sequence
 
-import msgspec
-
 from ..core.comparing import ending
 from ..ports.store import SessionInfo, Store
 from ..values.errors import Corrupt
@@ -14,6 +12,7 @@ from .columns import cells, cut, padded, screen_width, table, trimmed
 from .logs import first_words, fold, listed, local_time
 from .numbers import count_of
 from .places import add_store_option, open_log
+from .printing import say, say_json
 
 WORDS_LEAST = 24
 """Columns for what was said, below which it has a line of its own."""
@@ -31,12 +30,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     rows = asyncio.run(_rows(options))
     if options.json:
-        print(msgspec.json.encode(rows).decode())
+        say_json(rows)
     elif not rows:
-        print('no sessions yet; start one with: bridle run "What is 17 * 23 minus 100?"')
+        say('no sessions yet; start one with: bridle run "What is 17 * 23 minus 100?"')
     else:
         for line in _listed(rows):
-            print(line)
+            say(line)
     return 0
 
 

@@ -5,6 +5,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 
+from ..core.argument_changes import list_changes, show_arguments
 from ..core.comparing import ending
 from ..core.spent import Spent
 from ..core.state import State
@@ -19,16 +20,20 @@ from ..values.pooled import Amount, Carried, Reserved, Settled
 from ..values.record import Record
 from ..values.retrieval import ContextGathered
 from ..values.subrun import SubrunCharged, SubrunStarted
-from ..watchers.console import brief, clean, counts, dollars, duration, plural
+from ..values.text import escape_text
+from ..watchers.console import brief, counts, dollars, duration, plural
 from ..watchers.jsonl import line
 from .cachelines import cache_line
 from .columns import screen_width, wrapped
 from .logs import fold, local_time, read_session
 from .places import add_store_option, open_log
+from .printing import say, write_whole
 
 MARGIN = 20
 """Columns of time and label before the text of a line."""
 LINES_MAX = 1_000_000
+AT_LENGTH = ("model", "you", "harness")
+"""Lines that hold what somebody said at length."""
 NOTICING = (e.Prompted, e.Resumed, e.Repaired)
 """Events with which the harness may tell the model something; a nudge is an event of its own."""
 
@@ -43,11 +48,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def execute(options: argparse.Namespace) -> int:
     records, whole = asyncio.run(_read(options))
     if whole is not None:
-        # A tool's words may hold anything; what would steer a terminal is for files and pipes only.
-        sys.stdout.write(whole if not sys.stdout.isatty() else "\n".join(map(clean, whole.split("\n"))))
+        write_whole(whole)
     elif options.json:
         for record in records:
-            print(line(options.session, record))
+            say(line(options.session, record))
     else:
         Telling(sys.stdout.isatty()).tell(options.session, records)
     return 0
@@ -87,9 +91,10 @@ class Telling:
         self._session = session
         state = fold(records)
         self._began = records[0].at
-        print(
-            self._bold(f"session {session}")
-            + f"  ·  {state.settings.model.name}  ·  {local_time(self._began)}"
+        say(
+            self._bold(f"session {escape_text(session)}")
+            + f"  ·  {escape_text(state.settings.model.name)}  ·  {local_time(self._began)}",
+            styles=self._colour,
         )
         notices = _notices(state)
         for record in records:
@@ -98,11 +103,12 @@ class Telling:
                 self._print(record.at, label, words)
         total = state.total
         usd = None if total.usd is None else float(total.usd)
-        print(f"\n{counts(total.usage)} · {dollars(usd)} · {plural(total.steps, 'step')} · {ending(state)}")
+        say()
+        say(f"{counts(total.usage)} · {dollars(usd)} · {plural(total.steps, 'step')} · {ending(state)}")
         if state.inner != Spent():
             inner = dollars(None if state.inner.usd is None else float(state.inner.usd))
             steps = plural(state.inner.steps, "step")
-            print(f"and inside its tools: {counts(state.inner.usage)} · {inner} · {steps}")
+            say(f"and inside its tools: {counts(state.inner.usage)} · {inner} · {steps}")
 
     def _lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
@@ -193,9 +199,15 @@ class Telling:
             name = approval_id(self._session, event.binding)
             return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approve {name}"
         who = f" by {event.by}" if event.by else ""
-        changed = f", with {brief(event.arguments)}" if event.arguments is not None else ""
+        changed = self._changed(event) if event.arguments is not None else ""
         why = f": {event.reason}" if event.reason else ""
         return "answer", f"{event.call_id} {event.answer}{who}{changed}{why}"
+
+    def _changed(self, event: e.ApprovalAnswered) -> str:
+        """What a person wrote instead of the model's arguments."""
+        call, given = self._calls.get(event.call_id), event.arguments or "{}"
+        changes = list_changes(call.arguments, given) if call is not None else []
+        return f", with {show_arguments(given)}" + (f" ({'; '.join(changes)})" if changes else "")
 
     def _receipt(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
         result, rule, whole = event.result, event.rule, event.whole
@@ -238,13 +250,14 @@ class Telling:
         return again + [("note", note) for note in asked.notes]
 
     def _print(self, at: float, label: str, words: str) -> None:
-        lines = [clean(line) for line in words.splitlines()]
+        said = label in AT_LENGTH
+        lines = [escape_text(line, prose=said) for line in words.replace("\r\n", "\n").split("\n")]
         if self._room:
             lines = [piece for line in lines for piece in wrapped(line, self._room, LINES_MAX)]
-        first, *rest = lines or [""]
-        print(f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}  {first}")
-        for more in rest:
-            print(f"{' ' * MARGIN}{more}")
+        first, *rest = lines
+        head = f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}"
+        for shown in (f"{head}  {first}", *(f"{' ' * MARGIN}{more}" for more in rest)):
+            say(shown, styles=self._colour, prose=said)
 
     def _bold(self, words: str) -> str:
         return f"\x1b[1m{words}\x1b[0m" if self._colour else words

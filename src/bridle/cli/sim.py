@@ -32,6 +32,7 @@ from ..sim.turn import Brain
 from ..transports.recording import Exchanged, written
 from ..values.errors import MisuseError
 from .numbers import port
+from .printing import say_json, say_lines
 from .rules_table import print_rules
 
 TABLES = ("rules", "faults", "directives")
@@ -98,7 +99,7 @@ async def _serve(simulator: Simulator, port: int, *, as_json: bool) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
     async with serving(simulator, port) as url:
-        print(_ready(url, as_json=as_json), flush=True)
+        say_lines(_ready(url, as_json=as_json), flush=True)
         await stop.wait()
 
 
@@ -134,8 +135,8 @@ def _print(options: argparse.Namespace) -> int:
         else [{"name": fault.name, "meaning": fault.meaning} for fault in FAULTS.values()]
     )
     if options.json:
-        print(msgspec.json.encode(told).decode())
+        say_json(told)
     else:
         width = max(len(row["name"]) for row in told)
-        print("\n".join(f"{row['name']:<{width}}  {row['meaning']}" for row in told))
+        say_lines("\n".join(f"{row['name']:<{width}}  {row['meaning']}" for row in told))
     return 0

@@ -27,6 +27,7 @@ from ..testing.traffic import Recording, recordings
 from ..testing.wire import Verdict, owner, verdict
 from ..values.errors import MisuseError
 from ..watchers.console import brief
+from .printing import say
 from .tally import COLUMNS, Tally, with_noughts
 
 SLICES_TRIED = 3
@@ -69,11 +70,11 @@ def execute(options: argparse.Namespace) -> int:
         raise MisuseError("there is no recording in there, so nothing was proven")
     code = STOPPED if stopped else LOST if tally.unexplained else WELL if tally.is_whole else UNREAD
     if options.json:
-        print(_as_json(tally, options.seed, code))
+        say(_as_json(tally, options.seed, code))
     else:
         _show(tally, options)
     if stopped:
-        print("bridle: stopped; what is shown was counted until then", file=sys.stderr)
+        say("bridle: stopped; what is shown was counted until then", file=sys.stderr)
     return code
 
 
@@ -129,15 +130,15 @@ def _show(tally: Tally, options: argparse.Namespace) -> None:
         _table("feature", tally.by_feature)
     for loss in tally.losses:
         how = loss.reason or ("UNEXPLAINED" if loss.judged else f"not judged: {loss.tolerated}")
-        print(f"{loss.recording}  {brief(loss.what, 120)}  [{brief(how, 160)}]")
+        say(f"{loss.recording}  {brief(loss.what, 120)}  [{brief(how, 160)}]")
     for each in tally.unread:
-        print(f"{each.recording}  {brief(each.what, 120)}  [{'BROKEN' if each.broken else 'not judged'}]")
+        say(f"{each.recording}  {brief(each.what, 120)}  [{'BROKEN' if each.broken else 'not judged'}]")
     for path, count in tally.paths.most_common():
         where = f"{path.family}/{path.host}  {path.method} {path.path}"
-        print(f"{where}  {count} recordings  [not judged: no exchange of a conversation]")
+        say(f"{where}  {count} recordings  [not judged: no exchange of a conversation]")
     total = tally.total
     share = 100 * total["unchanged"] / total["requests"] if total["requests"] else 100.0
-    print(
+    say(
         f"\n{total['recordings']} recordings: {total['replies']} replies, {total['failures']} failures and"
         f" {total['cut']} cut streams decoded; {total['compared']} replies compared with a second reading;"
         f" {share:.2f} % of {total['requests']} requests unchanged in meaning, {total['explained']} changed"
@@ -147,10 +148,10 @@ def _show(tally: Tally, options: argparse.Namespace) -> None:
 
 def _table(title: str, table: dict[str, Counter[str]]) -> None:
     width = max([len(title), *map(len, table)])
-    print(f"{title:<{width}}  " + "  ".join(f"{column:>10}" for column in COLUMNS))
+    say(f"{title:<{width}}  " + "  ".join(f"{column:>10}" for column in COLUMNS))
     for name, counted in sorted(table.items()):
-        print(f"{name:<{width}}  " + "  ".join(f"{counted[column]:>10}" for column in COLUMNS))
-    print()
+        say(f"{name:<{width}}  " + "  ".join(f"{counted[column]:>10}" for column in COLUMNS))
+    say()
 
 
 def _as_json(tally: Tally, seed: int, code: int) -> str:

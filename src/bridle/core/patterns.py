@@ -16,12 +16,9 @@ from functools import lru_cache
 
 import msgspec
 
+from ..values.text import IGNORABLE
+
 COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
-IGNORABLE = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
-    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Characters that a screen does not show."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 SPACE = re.compile(r"\s+")
 PATTERNS_MAX = 1024

@@ -9,6 +9,7 @@ from hashlib import sha256
 
 import msgspec
 
+from ..core.argument_changes import complete_arguments
 from ..core.opencall import OpenCall
 from ..core.state import State
 from ..values.approval import PendingApproval, Verdict
@@ -21,26 +22,34 @@ ID_LENGTH = 12
 
 def pending(session: str, state: State) -> tuple[PendingApproval, ...]:
     """Questions that are written down and not answered yet, in the order of the calls."""
-    found = (question_about(session, item) for item in state.calls)
+    found = (question_about(session, item, state) for item in state.calls)
     return tuple(question for question in found if question is not None)
 
 
-def question_about(session: str, item: OpenCall) -> PendingApproval | None:
+def question_about(session: str, item: OpenCall, state: State) -> PendingApproval | None:
     asked = item.open_question
     if asked is None:
         return None
+    arguments = item.arguments if item.attempt else item.call.arguments
     return PendingApproval(
         id=approval_id(session, asked.binding),
         session=session,
         call_id=item.call.id,
         tool=item.call.name,
-        arguments=item.arguments if item.attempt else item.call.arguments,
+        arguments=arguments,
         rule=asked.rule,
         question=asked.question,
         asked_at=item.asked_at,
         expires_at=asked.expires_at,
         binding=asked.binding,
+        complete=complete_call(state, item.call.name, arguments),
     )
+
+
+def complete_call(state: State, tool: str, arguments: str) -> str:
+    """What a tool of this session runs with: the arguments and the defaults of its schema."""
+    spec = next((spec for spec in state.settings.every_tool if spec.name == tool), None)
+    return complete_arguments(spec, arguments)
 
 
 def approval_id(session: str, binding: str) -> str:
@@ -60,6 +69,8 @@ def arguments_text(given: Mapping[str, object] | str | None) -> str | None:
 
 def chosen(questions: Sequence[PendingApproval], wanted: str) -> PendingApproval:
     """The question that an id, the beginning of one, or a call's id means."""
+    if not wanted.strip():
+        raise MisuseError("the id of the question is empty; `bridle approvals` lists what is open")
     found = [item for item in questions if item.id.startswith(wanted) or item.call_id == wanted]
     if len(found) == 1:
         return found[0]

@@ -227,7 +227,7 @@ class Driver:
             case Excuse():
                 await self._hands.excuse(effect)
             case AwaitAnswers():
-                await self._hands.await_answers(effect)
+                await self._hands.await_answers(effect, self.state)
             case ShowTools():
                 await self._hands.show(effect)
             case FindTools():

@@ -143,9 +143,9 @@ class Hands:
         else:
             await self.finish(effect.call, found, how="probe")
 
-    async def await_answers(self, effect: AwaitAnswers) -> None:
+    async def await_answers(self, effect: AwaitAnswers, state: State) -> None:
         for item in effect.items:
-            question = question_about(self._session, item)
+            question = question_about(self._session, item, state)
             if question is None:
                 continue
             if question.binding in self._wrong:

@@ -20,7 +20,7 @@ class PendingApproval(Value):
     call_id: str
     tool: str
     arguments: str
-    """JSON text."""
+    """JSON text, as the model wrote it."""
     rule: str
     """Why a person is asked."""
     question: Question = "run"
@@ -29,6 +29,8 @@ class PendingApproval(Value):
     expires_at: float | None = None
     binding: str = ""
     """What exactly the answer will hold for."""
+    complete: str = ""
+    """What the tool runs with, as JSON text: the arguments and the defaults of its schema."""
 
 
 class Verdict(Value):

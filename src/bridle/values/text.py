@@ -4,7 +4,26 @@ Half of a surrogate pair (a character cut in two somewhere on its way) cannot be
 as UTF-8: not to a log, not to a wire.  One of them in a saved message would make every
 later request fail, so it is mended on the way in: halves that belong together are joined,
 the rest is replaced.
+
+What others wrote is printed through `escape_text` only: a terminal obeys control characters, and a reader
+does not see invisible ones.
 """
+
+import re
+import unicodedata
+from functools import lru_cache
+
+IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that a screen does not show."""
+IN_PROSE = "\n\t\u200c\u200d\ufe0e\ufe0f"
+"""Line ends, tabs, and what joins letters and emoji: prose cannot be read without them."""
+_NOT_ASCII = re.compile(r"[^ -~]")
+_SPACES = re.compile(r"[ \t\r\n]+")
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
+_UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 def describe_error(error: BaseException) -> str:
@@ -23,3 +42,38 @@ def sound(text: str) -> str:
     except UnicodeEncodeError:
         return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     return text
+
+
+def join_lines(text: str) -> str:
+    """The text on one line; nothing but plain white space is lost."""
+    return _SPACES.sub(" ", text).strip(" ")
+
+
+def escape_text(text: str, *, prose: bool = False, exact: bool = False) -> str:
+    """The text for a screen: what is not seen or steers a terminal is written as in JSON (`\\u001b`).
+
+    `prose` keeps line ends, tabs and joiners, for what a model says at length.  `exact` also shows every
+    space that is not the plain one, for what somebody is to agree to.  JSON text stays the same JSON.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    kept = IN_PROSE if prose else ""
+    text = text.replace("\r\n", "\n") if prose else text
+    escape = _escape_exactly if exact else _escape
+    return _NOT_ASCII.sub(lambda found: found[0] if found[0] in kept else escape(found[0]), text)
+
+
+@lru_cache(maxsize=4096)
+def _escape(letter: str) -> str:
+    if unicodedata.category(letter) not in _UNSEEN and not IGNORABLE.match(letter):
+        return letter
+    if letter in _SHORT:
+        return _SHORT[letter]
+    units = letter.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+def _escape_exactly(letter: str) -> str:
+    if unicodedata.category(letter) == "Zs":
+        return f"\\u{ord(letter):04x}"
+    return _escape(letter)

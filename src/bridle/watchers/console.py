@@ -1,14 +1,13 @@
 """A run on a terminal: the model's words on one stream, everything about them on another.
 
 Words go to `out`, which may be nobody.  Tool calls, notices and the closing line go to
-`about`, in colour when that is a terminal.  What a model or a tool says is shown without
-its control characters: a terminal obeys them, and they are not ours to pass on.
+`about`, in colour when that is a terminal.  What a model or a tool says is shown with its
+control and invisible characters escaped: a terminal obeys them, and they are not ours to pass on.
 
 A stream that can no longer be written to is remembered (`failed`) and left alone: whoever
 started the run decides what that means.
 """
 
-import re
 from typing import TextIO
 
 from ..values import event as e
@@ -17,11 +16,11 @@ from ..values.delta import AttemptRestarted, Delta, ReasoningDelta, TextDelta
 from ..values.parts import ToolCall, ToolResult
 from ..values.record import Record
 from ..values.subrun import SubrunStarted
+from ..values.text import escape_text, join_lines
 from ..values.usage import Usage
 from .wrap import WordWrap, cell_count, terminal_width
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
-CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 SHOWN_CHARACTERS_MAX = 160
 
 
@@ -55,7 +54,7 @@ class Console:
 
     def note(self, words: str, style: str = "dim") -> None:
         self._break()
-        self._write(self._about, self._styled(clean(words), style) + "\n")
+        self._write(self._about, self._styled(escape_text(words), style) + "\n")
 
     def _event(self, event: e.Event, at: float) -> None:
         match event:
@@ -132,8 +131,8 @@ class Console:
         self._break()
         self._write(
             self._about,
-            f"{self._styled('  ' + clean(shown), 'cyan')} {self._styled(mark, style)} "
-            f"{clean(brief(result.text))}{self._styled(took, 'dim')}\n",
+            f"{self._styled('  ' + escape_text(shown), 'cyan')} {self._styled(mark, style)} "
+            f"{escape_text(brief(result.text))}{self._styled(took, 'dim')}\n",
         )
         self._show_running()
 
@@ -142,7 +141,7 @@ class Console:
         if not self._colour or not self._running:
             return
         self._break()
-        line = f"  running {clean(', '.join(self._running.values()))} …"
+        line = f"  running {escape_text(', '.join(self._running.values()))} …"
         while cell_count(line) >= terminal_width():
             line = line[:-3] + " …"
         self._write(self._about, self._styled(line, "dim"))
@@ -158,7 +157,7 @@ class Console:
             return
         if self._thinking:
             self._break()
-        shown = CONTROL.sub("", text)
+        shown = escape_text(text, prose=True)
         self._write(self._out, self._wrap.feed(shown) if self._wrap else shown)
         self._in_line = not text.endswith("\n")
 
@@ -166,7 +165,7 @@ class Console:
         if not self._reasoning:
             return
         self._thinking = True
-        self._write(self._about, self._styled(CONTROL.sub("", words), "dim"))
+        self._write(self._about, self._styled(escape_text(words, prose=True), "dim"))
         self._in_line = not words.endswith("\n")
 
     def _break(self) -> None:
@@ -193,13 +192,9 @@ class Console:
         return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self._colour and words.strip() else words
 
 
-def clean(words: str) -> str:
-    return CONTROL.sub("", words)
-
-
 def brief(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
     """One line, not too long."""
-    flat = " ".join(words.split())
+    flat = join_lines(words)
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 

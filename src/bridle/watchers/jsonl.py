@@ -6,6 +6,7 @@ import msgspec
 
 from ..values.delta import Delta
 from ..values.record import Record
+from ..values.text import escape_text
 
 
 class JsonLines:
@@ -27,4 +28,4 @@ def line(session: str, record: Record) -> str:
         "prev": record.prev,
         "hash": record.hash,
     }
-    return msgspec.json.encode(fields).decode()
+    return escape_text(msgspec.json.encode(fields).decode())

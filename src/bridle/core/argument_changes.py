@@ -1,0 +1,67 @@
+"""Arguments of a call for a person: what it runs with, defaults included, and what an edit changed."""
+
+import json
+from collections.abc import Iterator
+
+import msgspec
+
+from ..values.request import ToolSpec
+from ..values.text import escape_text
+from .schema_values import fill_defaults, read_schema
+
+
+def complete_arguments(spec: ToolSpec | None, arguments: str) -> str:
+    """The arguments with every default that was left out, as JSON text; as they are when they are no JSON."""
+    try:
+        given = msgspec.json.decode(arguments.strip() or "{}")
+    except msgspec.DecodeError:
+        return arguments
+    filled = given if spec is None else fill_defaults(read_schema(spec.parameters), given)
+    return json.dumps(filled, ensure_ascii=False)
+
+
+def show_arguments(arguments: str) -> str:
+    """JSON text on one line; every character that is not seen is escaped, so that it is the same JSON."""
+    return escape_text(complete_arguments(None, arguments), exact=True)
+
+
+def list_changes(before: str, after: str) -> list[str]:
+    """One line for every value that differs, by its path."""
+    try:
+        first, second = (msgspec.json.decode(text.strip() or "{}") for text in (before, after))
+    except msgspec.DecodeError:
+        return [] if before == after else [f"{show_arguments(before)} → {show_arguments(after)}"]
+    return list(_changes("", first, second))
+
+
+def _changes(path: str, before: object, after: object) -> Iterator[str]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in dict.fromkeys((*before, *after)):
+            inner = f"{path}.{name}" if path else str(name)
+            yield from _members(inner, before.get(name, _ABSENT), after.get(name, _ABSENT))
+    elif isinstance(before, list) and isinstance(after, list):
+        for at in range(max(len(before), len(after))):
+            old, new = (held[at] if at < len(held) else _ABSENT for held in (before, after))
+            yield from _members(f"{path}[{at}]", old, new)
+    elif type(before) is not type(after) or before != after:
+        yield f"{_named(path)}: {_shown(before)} → {_shown(after)}"
+
+
+def _members(path: str, before: object, after: object) -> Iterator[str]:
+    if before is _ABSENT:
+        yield f"{_named(path)}: + {_shown(after)}"
+    elif after is _ABSENT:
+        yield f"{_named(path)}: - {_shown(before)}"
+    else:
+        yield from _changes(path, before, after)
+
+
+_ABSENT = object()
+
+
+def _named(path: str) -> str:
+    return escape_text(path, exact=True) or "all"
+
+
+def _shown(value: object) -> str:
+    return escape_text(json.dumps(value, ensure_ascii=False), exact=True)
