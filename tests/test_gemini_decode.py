@@ -545,3 +545,28 @@ def test_a_delta_costs_the_same_however_many_came_before():
         if ratios[-1] <= 1.2:
             return
     raise AssertionError(f"the cost of a delta grows with the stream: {ratios}")
+
+
+@pytest.mark.parametrize("empty", [{"thought": True}, {"text": "", "thought": True}])
+@pytest.mark.parametrize("split", [True, False], ids=["streamed", "whole"])
+def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(empty, split):
+    """Recorded traffic sends a thought without words back only with its signature."""
+
+    def told(*parts):
+        chunks = [chunk(part) for part in parts] if split else [chunk(*parts)]
+        chunks[-1]["candidates"][0]["finishReason"] = "STOP"
+        reply, _ = streamed(*chunks) if split else decode(json.dumps(chunks[0]).encode())
+        return reply.parts, [words.partition(" was dropped")[0] for words in reply.dropped]
+
+    lost = ["an empty thought without a signature"]
+    assert told(empty, text("One.")) == ((Text(text="One."),), lost)
+    assert told(text("One"), empty, text(" two.")) == ((Text(text="One two."),), lost)
+    assert told(text("One."), empty) == ((Text(text="One."),), lost)
+    thought = Reasoning(text="Hm.")
+    assert told(empty, text("Hm.", thought=True), text("One.")) == ((thought, Text(text="One.")), [])
+    assert told(text("Hm.", thought=True), empty, text("One.")) == ((thought, Text(text="One.")), [])
+    signed = Reasoning(text="", signature="c2ln")
+    assert told({**empty, "thoughtSignature": "c2ln"}, text("One.")) == ((signed, Text(text="One.")), [])
+    call = called("look", {"at": 1}, thoughtSignature="c2ln")
+    parts, dropped = told(empty, call)
+    assert ([part.name for part in parts], dropped) == (["look"], lost)

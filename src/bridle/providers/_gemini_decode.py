@@ -152,7 +152,8 @@ class GeminiDecoder(DecoderShell):
 
     def _reply(self) -> Reply:
         self._note_counts()
-        return reply_of(self._parts(), self._meta, self._counts, self._model)
+        reply = reply_of(self._parts(), self._meta, self._counts, self._model)
+        return replace(reply, dropped=self._growing.dropped)
 
     def _take(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
         deltas: list[Delta] = []
@@ -169,6 +170,8 @@ class GeminiDecoder(DecoderShell):
                 if said := part.text:
                     self._growing.say(said, thought=part.thought)
                     deltas.append(ReasoningDelta(reasoning=said) if part.thought else TextDelta(text=said))
+                elif part.thought:
+                    self._growing.pass_empty_thought()
             if chunk.usage_metadata is not _NOTHING:
                 self._latest_counts = chunk.usage_metadata
             if chunk.response_id:
@@ -224,6 +227,8 @@ class GeminiDecoder(DecoderShell):
                 self._growing.say(said, thought=thought)
                 shown = mended(said)
                 deltas.append(ReasoningDelta(reasoning=shown) if thought else TextDelta(text=shown))
+            elif block.get("thought") is True:
+                self._growing.pass_empty_thought()
             return
         call = block.get("functionCall")
         if isinstance(call, dict) and (

@@ -85,13 +85,25 @@ class CallInPieces:
             self._values[place] = value
 
 
+EMPTY_THOUGHT = (
+    "an empty thought without a signature was dropped: it holds nothing, and a part without data is refused"
+)
+
+
 class Growing:
     """The parts of a reply so far."""
 
     def __init__(self) -> None:
         self._parts: list[Words | CallInPieces | Part] = []
         self._last: Words | None = None
+        self._empty_thought = False
+        self._dropped = False
         self.open: CallInPieces | None = None
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """What is not among the parts, and why."""
+        return (EMPTY_THOUGHT,) if self._dropped or self._empty_thought else ()
 
     @property
     def count(self) -> int:
@@ -110,10 +122,19 @@ class Growing:
 
     def say(self, said: str, *, thought: bool) -> None:
         last = self._last
+        self._end_empty_thought(joined=thought)
         if last is None or last.thought is not thought:
             last = self._last = Words(thought=thought)
             self._parts.append(last)
         last.pieces.append(said)
+
+    def pass_empty_thought(self) -> None:
+        """Note a thought without words or signature; next to another thought it is a piece of that one."""
+        self._empty_thought = self._last is None or not self._last.thought
+
+    def _end_empty_thought(self, *, joined: bool = False) -> None:
+        self._dropped = self._dropped or (self._empty_thought and not joined)
+        self._empty_thought = False
 
     def add(self, part: Part) -> None:
         """A part that is whole.  Words without anything beside them join those before."""
@@ -123,12 +144,16 @@ class Growing:
         elif isinstance(part, Reasoning) and part.native is None and not part.signature:
             if part.text:
                 self.say(part.text, thought=True)
+            else:
+                self.pass_empty_thought()
         else:
+            self._end_empty_thought()
             self._last = None
             self._parts.append(part)
 
     def call(self, block: Block) -> ToolCall | None:
         """A piece of a call; the call, when this was its last one."""
+        self._end_empty_thought()
         if self.open is None or block["functionCall"].get("name"):
             self.open = CallInPieces(block, len(self._parts))
             self._last = None

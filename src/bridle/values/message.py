@@ -49,6 +49,8 @@ class Reply(Value):
     """The provider's own word for the stop, and its explanation if it gave one."""
     missed: str = ""
     """The provider's own word for why it did not find the prompt it had kept, when it was asked."""
+    dropped: tuple[str, ...] = ()
+    """Pieces of the answer that are not kept, each with the reason."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
