@@ -96,7 +96,7 @@ BYTES = {
         """,
     ),
     "transports": (r"def open\(self", "test_bounds.py test_early.py test_large_catalogue.py"),
-    "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py"),
+    "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py test_redaction.py"),
 }
 """By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
 

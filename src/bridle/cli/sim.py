@@ -14,6 +14,7 @@ script was not played to its end or something was asked that is not in it.
 import argparse
 import asyncio
 import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from ..sim.server import serving
 from ..sim.settings import exports
 from ..sim.simulator import Simulator
 from ..sim.turn import Brain
-from ..transports.recording import Exchanged, written
+from ..transports.exchange_file import ExchangeFile
 from ..values.errors import MisuseError
 from .numbers import port
 from .printing import say_json, say_lines
@@ -80,16 +81,20 @@ def execute(options: argparse.Namespace) -> int:
     if options.script is not None:
         recorded = options.script.suffix == ".jsonl"
         brain = recorded_brain(options.script) if recorded else Scripted(read_script(options.script))
-    log = _logger(options.log) if options.log else None
+    file = _open_log(options.log) if options.log else None
     simulator = Simulator(
         brain,
         seed=options.seed,
         strict=not options.lenient,
         profile=options.profile,
         faults=parsed(options.fault),
-        log=log,
+        log=file.write if file else None,
     )
     asyncio.run(_serve(simulator, options.port, as_json=options.json))
+    if file is not None:
+        file.close()
+        if file.complaint:
+            print(f"bridle sim: {file.complaint}", file=sys.stderr)
     simulator.finish()
     return 0
 
@@ -111,19 +116,11 @@ def _ready(url: str, *, as_json: bool) -> str:
     return "\n".join([f"simulating every provider at {url} (Ctrl-C ends it)", *lines])
 
 
-def _logger(path: Path) -> Callable[[Exchanged], None]:
+def _open_log(path: Path) -> ExchangeFile:
     try:
-        file = path.open("ab", buffering=0)
+        return ExchangeFile(path, append=True)
     except OSError as error:
         raise MisuseError(f"cannot write the log {path}: {error.strerror or error}") from None
-    count = 0
-
-    def write(exchanged: Exchanged) -> None:
-        nonlocal count
-        count += 1
-        file.write(written(exchanged, count))
-
-    return write
 
 
 def _print(options: argparse.Namespace) -> int:

@@ -1,10 +1,10 @@
 """One request, out and back: encode, send, decode.
 
-Only this place knows both the key and the answer, so it keeps a provider that repeats our key in its
-error from putting it into a log.  What is sent raises Python's audit event `bridle.asked` first.
+Only this place knows both the key and the answer, so it removes our key where a provider
+repeats it, in an error or in a reply, before anything is kept.
+What is sent raises Python's audit event `bridle.asked` first.
 """
 
-import re
 import sys
 from collections.abc import Callable
 
@@ -20,12 +20,14 @@ from ..values.errors import Failure, ProviderError
 from ..values.event import Spot
 from ..values.latency import Latency
 from ..values.message import Reply
+from ..values.redaction import Redactor, find_header_secrets, is_plain_word
 from ..values.request import Request
 from ..values.settings import REPLY_BYTES_DEFAULT
 from ..values.usage import Usage
 from .blaming import blamed
 from .hearing import Heard
 from .line import Line
+from .redacting import redact_delta, redact_reply
 from .remedies import remedy
 from .timing import Stopwatch
 
@@ -33,8 +35,6 @@ ERROR_BYTES_MAX = 1024 * 1024
 """Of an error page nothing is read after this: what it says is in its first lines."""
 HTTP_ERROR = 400
 KEY_GONE = "[key]"
-SECRET = re.compile(r"[^\s,;=]{8,}=*")
-"""What of a header could be a key, a token or a signature: no word that anybody says is like it."""
 
 
 def _too_long(limit: int) -> Failure:
@@ -103,6 +103,7 @@ class Exchange:
             self._signature = self._line.sign(outgoing, now)
             outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
         sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
+        redactor = Redactor((each for each in self._secrets() if not is_plain_word(each)), KEY_GONE)
         try:
             async with self._line.transport.open(outgoing) as answer:
                 self._stopwatch.note_byte()
@@ -121,8 +122,8 @@ class Exchange:
                     for delta in decoder.feed(chunk):
                         self._stopwatch.note_token()
                         self._heard.take(delta)
-                        show(delta)
-            reply = self._heard.whole(decoder.close())
+                        show(redact_delta(delta, redactor))
+            reply = redact_reply(self._heard.whole(decoder.close()), redactor)
             self._stopwatch.note_token()
             return reply
         except ProviderError as error:
@@ -145,7 +146,8 @@ class Exchange:
         return replace(failure, message=message, code=code, window_tokens=window, refused_parameter=refused)
 
     def _without_key(self, words: str) -> str:
-        for _, value in (*self._line.headers, *self._signature):
-            for secret in SECRET.findall(value):
-                words = words.replace(secret, KEY_GONE)
-        return words
+        return Redactor(self._secrets(), KEY_GONE).redact_text(words)
+
+    def _secrets(self) -> set[str]:
+        headers = (*self._line.headers, *self._signature)
+        return {secret for name, value in headers for secret in find_header_secrets(name, value)}

@@ -12,7 +12,7 @@ One that was never recorded is misuse, told with what differs from the nearest t
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -21,8 +21,9 @@ from ..core.differing import differences
 from ..ports.transport import Outgoing
 from ..providers import load
 from ..run.line import Line, connect, locate
+from ..transports.exchange_file import FILE_BYTES_MAX, ExchangeFile
 from ..transports.recorded import Playback
-from ..transports.recording import Exchanged, RecordingTransport, read_exchanges, scrubbed, written
+from ..transports.recording import Exchanged, RecordingTransport, read_exchanges, scrubbed
 from ..values.errors import MisuseError
 from ..values.model import Model
 
@@ -31,21 +32,16 @@ Where = str | os.PathLike[str]
 
 
 @contextmanager
-def recording(path: Where) -> Iterator[Callable[[str | Model | Line], Line]]:
+def recording(
+    path: Where, *, bytes_max: int = FILE_BYTES_MAX
+) -> Iterator[Callable[[str | Model | Line], Line]]:
     """A function that makes lines to models; everything that passes on them is written to the file."""
-    place = Path(path)
-    count = 0
-    with place.open("wb", buffering=0) as file:
-
-        def write(exchanged: Exchanged) -> None:
-            nonlocal count
-            count += 1
-            file.write(written(exchanged, count))
+    with closing(ExchangeFile(Path(path), bytes_max=bytes_max)) as file:
 
         def recorded(model: str | Model | Line) -> Line:
             found = locate(model) if isinstance(model, str) else model
             line = found if isinstance(found, Line) else connect(found)
-            transport = RecordingTransport(line.transport, write, line.model.endpoint.family)
+            transport = RecordingTransport(line.transport, file.write, line.model.endpoint.family)
             return Line(
                 model=line.model,
                 codec=line.codec,
@@ -55,6 +51,8 @@ def recording(path: Where) -> Iterator[Callable[[str | Model | Line], Line]]:
             )
 
         yield recorded
+    if file.complaint:
+        raise MisuseError(f"{file.complaint}; record less at once, or give bytes_max")
 
 
 def replaying(path: Where, model: str | Model, *, slice_bytes: int | None = None) -> Line:

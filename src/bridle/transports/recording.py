@@ -5,49 +5,41 @@ this project: whatever reads recordings reads these.  An answer is written when 
 also when it ended in the middle.
 
 Only headers that are known to be harmless are kept with their values.  A credential that another header
-held is also removed from addresses, bodies and answers, should it be repeated there.  A credential is the
-value of a header or of a JSON member whose name says so, or a word that no person writes.  All other words
-of a header stay in the body: removing them would change what was asked, and break the checksums of binary
-streams.
+or the address held is also removed from addresses, bodies and answers, should it be repeated there
+(values/redaction.py).  All other words of a header stay in the body: removing them would change what was
+asked, and break the checksums of binary streams.  Bodies that are packed with gzip are kept unpacked.
 """
 
 import json
 import re
+import zlib
 from base64 import b64decode, b64encode
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ..ports.transport import Answer, Outgoing, Transport
 from ..values.errors import Failure, MisuseError, ProviderError
+from ..values.redaction import (
+    Redactor,
+    find_header_secrets,
+    find_query_secrets,
+    is_plain_word,
+    redact_query,
+)
 from ..values.value import Value
 from .recorded import Recording
 
 GONE = "[secret]"
 HARMLESS = re.compile(r"content-type|accept|user-agent|.*-version|.*-beta|retry-after(-ms)?|x-should-retry")
-SECRET = re.compile(r"[^\s,;=\"']{8,}=*")
-"""What of a header could be a key, a token or a signature."""
-CREDENTIAL = re.compile(
-    r"(?i).*(?:auth(?!or$)|api.?key|\bkey|[-_]key|token|secret|cookie|credential|password|signature|jwt).*"
-)
-"""Names of headers and of JSON members whose values are credentials."""
-SCHEME = re.compile(r"\s*[A-Za-z][\w-]*\s+(?=\S)")
-"""The word before the credential in an Authorization header."""
-SIGNED = re.compile(r"AWS4-\S+ Credential=(?P<key>[^/,\s]+)[^,]*,.*Signature=(?P<signature>\w+)")
-"""A SigV4 proof; the rest of it is the date, the region and names of headers, which are no secret."""
-RANDOM = re.compile(r"(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
-"""Part of a word that only a machine makes: long, with letters and digits."""
-KEY_IN_QUERY = re.compile(
-    r"([?&](?:(?:api[_-]?)?key|(?:access[_-]|auth[_-]|x-amz-security-)?token|(?:x-amz-)?signature|sig)=)([^&#]+)",
-    re.IGNORECASE,
-)
-SECRET_LENGTH_MIN = 8
-"""What is shorter is a word that stands everywhere."""
+GZIP = b"\x1f\x8b"
+UNPACKED_BYTES_MAX = 64 * 1024 * 1024
+"""A packed body that becomes longer is not kept."""
 
 
 class Exchanged(Value):
@@ -133,17 +125,15 @@ class OverheardExchange:
 
 def scrubbed(outgoing: Outgoing, answer: Recording, family: str = "") -> Exchanged:
     """An exchange without anything that only its owner may know."""
-    secrets = _secrets(outgoing)
+    redactor = Redactor(_find_secrets(outgoing), GONE)
 
     def clean(data: bytes) -> bytes:
-        for secret in secrets:
-            data = data.replace(secret.encode(), GONE.encode())
-        return data
+        return redactor.redact_bytes(_unpack(data))
 
-    address = urlsplit(clean(KEY_IN_QUERY.sub(rf"\g<1>{GONE}", outgoing.url).encode()).decode())
+    address = urlsplit(redactor.redact_text(redact_query(outgoing.url, GONE)))
     failure = answer.failure
     if failure is not None:
-        failure = msgspec.structs.replace(failure, message=clean(failure.message.encode()).decode())
+        failure = msgspec.structs.replace(failure, message=redactor.redact_text(failure.message))
     body = clean(outgoing.body)
     return Exchanged(
         method=outgoing.method,
@@ -158,46 +148,27 @@ def scrubbed(outgoing: Outgoing, answer: Recording, family: str = "") -> Exchang
     )
 
 
-def _secrets(outgoing: Outgoing) -> list[str]:
-    """Everything to be removed, as it is and as addresses and JSON may spell it; the longest first."""
+def _find_secrets(outgoing: Outgoing) -> set[str]:
     found = {
         secret
         for name, value in outgoing.headers
         if not HARMLESS.fullmatch(name.lower())
-        for secret in _secrets_in(name.lower(), value)
+        for secret in find_header_secrets(name.lower(), value)
     }
-    asked = (unquote(value) for _, value in KEY_IN_QUERY.findall(outgoing.url))
-    found |= {value for value in asked if len(value) >= SECRET_LENGTH_MIN}
-    spelled = {form for each in found for form in (each, quote(each, safe=""), each.replace("/", r"\/"))}
-    return sorted(spelled, key=len, reverse=True)
+    found.update(find_query_secrets(outgoing.url))
+    return {secret for secret in found if not is_plain_word(secret)}
 
 
-def _secrets_in(name: str, value: str) -> Iterator[str]:
-    """The credentials in one header, or in one member of a header that is JSON."""
-    given = _parse_object(value)
-    if given is not None:
-        for inner, held in given.items():
-            yield from _secrets_in(inner, held if isinstance(held, str) else json.dumps(held))
-        return
-    if not CREDENTIAL.fullmatch(name):
-        yield from (word for word in SECRET.findall(value) if RANDOM.search(word))
-        return
-    if proof := SIGNED.match(value):
-        yield from proof.groups()
-        return
-    if name.endswith("authorization"):
-        value = SCHEME.sub("", value, count=1)
-    yield from SECRET.findall(value)
-
-
-def _parse_object(value: str) -> dict[str, object] | None:
-    if not value.lstrip().startswith("{"):
-        return None
+def _unpack(data: bytes) -> bytes:
+    """A gzip body as what it holds: neither the key inside nor the encoding of the header would show."""
+    if not data.startswith(GZIP):
+        return data
+    unpacking = zlib.decompressobj(wbits=31)
     try:
-        given = json.loads(value)
-    except ValueError:
-        return None
-    return given if isinstance(given, dict) else None
+        unpacked = unpacking.decompress(data, UNPACKED_BYTES_MAX)
+    except zlib.error:
+        return b"[unreadable gzip]"
+    return b"[gzip of more than the limit]" if unpacking.unconsumed_tail else unpacked
 
 
 def written(exchanged: Exchanged, number: int) -> bytes:
