@@ -199,3 +199,22 @@ def test_what_was_not_sent_is_not_left_out():
 )  # fmt: skip
 def test_the_field_decides_before_the_words(message, error, found):
     assert find_refused_parameter(message, error) == found
+
+
+def test_a_refusal_inside_a_stream_is_mended_too():
+    server = RefusingServer("openai_chat", *FORCED["openai_chat"])
+    inner = server.answer
+
+    async def answer(outgoing):
+        reply = await inner(outgoing)
+        if reply.status == 200:
+            return reply
+        error = {"error": {**server.refusal["error"], "code": 400}}
+        frames = (b"data: " + json.dumps(error).encode() + b"\n\n",)
+        return HttpReply(status=200, headers=(("content-type", "text/event-stream"),), frames=frames)
+
+    server.answer = answer
+    result, records = ask(server, streamed=True, tool_choice=ToolChoice(mode="any"))
+    assert (result.stop, result.text) == ("done", "It is fine.")
+    (failed,) = of_type(records, e.ModelFailed)
+    assert failed.failure.refused_parameter == "tool_choice"
