@@ -82,14 +82,14 @@ BYTES = {
         test_failures.py test_foreign_thoughts.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
         test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
         test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
-        test_missing_fields.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py vendor_replies.py
+        test_missing_fields.py test_mutated_replies.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py vendor_replies.py
         """,
     ),
     "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_http.py test_pool.py"),
     "applications": (
         r"InProcessTransport\(",
         """
-        raw_server.py sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_conversation_object.py test_failures.py test_faults.py
+        mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_conversation_object.py test_failures.py test_faults.py
         test_keys_and_names.py test_latency.py test_refused_parameters.py
         test_forensics.py test_gathering.py test_hearing.py test_inprocess.py test_layers.py test_lineage.py test_marking.py
         test_memory.py test_prefix.py test_retry.py test_simulator.py test_storing.py

@@ -190,7 +190,7 @@ class Telling:
         self._calls = {call.id: call for call in reply.calls}
         said = [("model", reply.text)] if reply.text.strip() else []
         asked = [("call", f"{call.id} {call.name}({brief(call.arguments)})") for call in reply.calls]
-        unread = [("note", words) for words in (event.suspicion, *reply.dropped) if words]
+        unread = [("note", words) for words in (event.suspicion, event.usage_doubt, *reply.dropped) if words]
         return [*unread, *said, *asked, paid]
 
     def _approval(self, event: e.ApprovalAsked | e.ApprovalAnswered) -> tuple[str, str]:

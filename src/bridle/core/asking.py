@@ -104,7 +104,8 @@ def restarted(effect: AskModel, state: State) -> AttemptRestarted:
 
 def _patience(state: State) -> Wait | GivenUp:
     run, until = state.run, deadline(state)
-    mended = bool(run.blamed or run.squeeze.overflow or (run.failure and run.failure.refused_parameter))
+    refused = run.failure is not None and bool(run.failure.refused_parameter)
+    mended = bool(run.blamed or run.echo or run.squeeze.overflow or refused)
     if run.failure is None or mended:
         return Wait(seconds=0.0, source="repair" if mended else "")
     if run.failure.kind == "unavailable" and next_model(state) is not None:

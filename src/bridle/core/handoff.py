@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from ..values.errors import Failure
 from ..values.event import Change, Compacted, Spot, ViewChanged
 from ..values.message import Message
 from ..values.model import Model
@@ -36,6 +37,8 @@ PICTURES_BATCH = 3
 """How many more may gather before the old ones go: every change moves the cached prefix."""
 REPAIRS_MAX = 3
 """How often in a run something may be left out because it was refused."""
+WIRE_ID_CHARACTERS = 40
+"""A longer id of a call holds more than a name, such as a signature."""
 REFUSED_PART = "[this was left out: it could not be processed]"
 PICTURE_GONE = "[an older picture was here]"
 NO_RESULT = "No result of this call is known."
@@ -56,6 +59,10 @@ def wanted(state: State) -> ViewChanged | None:
         )
         said = state.run.failure.message if state.run.failure else ""
         return ViewChanged(changes=changes, why=f"the provider refused it: {said}", seat=seat)
+    if state.run.echo == "refused":
+        said = state.run.failure.message if state.run.failure else ""
+        why = f"the provider refused its own last reply as it came: {said}"
+        return ViewChanged(changes=unproven_echo(state), why=why, seat=seat)
     if state.run.reasoning == "refused":
         changes = tuple(without_reasoning(state, state.transcript.messages))
         return ViewChanged(changes=changes, why="earlier reasoning was not taken back", seat=seat)
@@ -269,12 +276,52 @@ def without_reasoning(state: State, messages: Iterable[Message]) -> Iterator[Cha
                 yield Change(message=message.id, part=at, plain=True)
 
 
+def is_echo_refused(state: State, failure: Failure) -> bool:
+    """Whether a refusal that names nothing may be about the model's last reply as it was sent back."""
+    named = failure.kind != "invalid" or failure.refused_parameter
+    return not named and bool(unproven_echo(state))
+
+
+def unproven_echo(state: State) -> tuple[Change, ...]:
+    """Changes that leave words and calls of the model's last reply, and nothing that only its provider reads.
+
+    A reply goes back as it came, also what we do not interpret.  Of every reply but the last it is known that
+    the provider takes it back, because another one came after it.
+    """
+    if state.run.repairs >= REPAIRS_MAX:
+        return ()
+    messages = reversed(state.transcript.messages)
+    last = next((message for message in messages if message.role == "assistant"), None)
+    home = state.settings.model.endpoint.home
+    if last is None or last.origin is None or last.origin.endpoint != home:
+        return ()
+    has_words = any(isinstance(part, Text | ToolCall) for part in last.parts)
+    return tuple(
+        Change(message=last.id, part=at, plain=isinstance(part, Text | ToolCall),
+               words="" if has_words else REFUSED_PART)
+        for at, part in enumerate(last.parts)
+        if (last.id, at, -1) not in state.changed and _is_echoed(part)
+    )  # fmt: skip
+
+
+def _plain(part: Part | None) -> Part | None:
+    if isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS:
+        return replace(part, native=None, wire_id="")
+    return replace(part, native=None) if isinstance(part, Text | ToolCall) else part
+
+
+def _is_echoed(part: Part) -> bool:
+    """Whether more of a part goes back to its provider than our view of it."""
+    long_id = isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS
+    return isinstance(part, Reasoning) or part.native is not None or long_id
+
+
 def _with_changes(message: Message, changes: Iterable[Change]) -> Message:
     parts: list[Part | None] = list(message.parts)
     for change in changes:
         part = parts[change.part]
         if change.plain:
-            parts[change.part] = replace(part, native=None) if isinstance(part, Text | ToolCall) else part
+            parts[change.part] = _plain(part)
         elif change.inner < 0:
             parts[change.part] = Text(text=change.words) if change.words else None
         elif isinstance(part, ToolResult):

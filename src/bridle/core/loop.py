@@ -52,7 +52,7 @@ from .effects import Effect, End
 from .fallback import switched
 from .forking import forked
 from .gathering import again, begun
-from .handoff import blamable, viewed
+from .handoff import blamable, is_echo_refused, viewed
 from .inner import subrun_charged, subrun_started
 from .judging import final_text, judge, output_json
 from .limits import WRAP_UP
@@ -125,6 +125,8 @@ def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> 
     run = state.run
     if run.blamed and not state.unfit:
         run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
+    elif run.echo and not state.unfit:
+        run = replace(run, echo="", repairs=run.repairs + 1, failure=None)
     elif (run.reasoning == "refused" or outlived(state)) and not state.unfit:
         run = replace(run, reasoning="left out")
     return reweighed(viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event)))
@@ -253,7 +255,7 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         replies=state.replies + 1,
         hits=answered(state, reply),
         conversation=conversation_answered(state, reply),
-        **counted(state, reply),
+        **counted(state, reply, doubted=bool(event.usage_doubt)),
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
@@ -282,6 +284,7 @@ def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
         run,
         failure=failure,
         left_out=left_out,
+        echo="refused" if not blamed and is_echo_refused(state, failure) else "",
         reached=run.reached or _has_answered(event),
         blamed=blamed,
         squeeze=run.squeeze if blamed else overflowed(state, failure),

@@ -23,6 +23,7 @@ PICTURE_TOKENS = 5_000
 """What the largest picture a model looks at costs."""
 MESSAGE_TOKENS = 16
 """What goes around a message: who speaks, where it begins and ends."""
+IMPLAUSIBLE_TIMES = 2
 LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 LETTERS_PER_TOKEN = 2
 """Words have four; names and codes have two.  Digits, signs and other scripts are counted one a byte."""
@@ -74,10 +75,29 @@ def prompted(state: State, message: Message) -> State:
     return replace(after, prompts=(*after.prompts, after.transcript.messages[-1].id))
 
 
-def counted(state: State, reply: Reply) -> dict[str, int]:
-    """The estimate after a reply: as its provider counted, and by our own measure where it did not."""
+def doubt_usage(state: State, reply: Reply) -> str:
+    """Why the usage of a reply cannot be true, in words; empty when it may be.
+
+    More than the model can read and write, where our own estimate, which is high, says far less.
+    """
+    limits, total = state.settings.model.abilities, reply.usage.total
+    most = limits.prompt_tokens_max + (limits.output_tokens or 0)
+    estimate = (state.prompt_tokens or overhead(state)) + parts_tokens(reply.parts)
+    if not limits.prompt_tokens_max or total <= max(most, IMPLAUSIBLE_TIMES * estimate):
+        return ""
+    return (
+        f"{state.settings.model.name} counted {total:,} tokens where it can read and write {most:,}"
+        f" and about {estimate:,} were sent and said; the window is reckoned by our estimate"
+    )
+
+
+def counted(state: State, reply: Reply, *, doubted: bool = False) -> dict[str, int]:
+    """The estimate after a reply: as its provider counted, and by our own measure where it did not.
+
+    `doubted`: the provider's count is not believed.
+    """
     total = reply.usage.total
-    if not total:
+    if not total or doubted:
         return {"prompt_tokens": state.prompt_tokens + parts_tokens(reply.parts)}
     return {"prompt_tokens": total, "counted_tokens": total, "slack_tokens": 0}
 

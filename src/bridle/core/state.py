@@ -98,6 +98,8 @@ class Run(Value):
     """Whether the provider refused earlier reasoning in this run, and what became of it."""
     left_out: Parameters = ()
     """Optional parameters that the current endpoint refused; its requests go without them."""
+    echo: Literal["", "refused"] = ""
+    """Whether the provider refused a request with its last reply in it, and did not say what was wrong."""
     noted: tuple[str, ...] = ()
     """What was changed in this run's requests to make them acceptable, each recorded once."""
     adjusted: tuple[str, ...] = ()

@@ -148,7 +148,8 @@ FAILURES: dict[FailureKind, Row] = {
     "invalid": Row(
         verdict="repair",
         then="the part it names is left out, or once the forced tool choice or the cache parameters it names;"
-        " when it names none, the run ends: it would be wrong again",
+        " when it names none, its own last reply goes back once in words and calls alone; after that the run"
+        " ends: it would be wrong again",
         example="400 `messages.3.content.1.image.source.base64: invalid base64 data`",
         by_name=True,
     ),

@@ -113,8 +113,11 @@ class ResponsesDecoder(DecoderShell):
             case "response.output_item.done" if isinstance(event.get("item"), dict):
                 self._finish(index, event["item"], deltas)
             case "response.content_part.added" if index in self._begun:
+                part = event.get("part") or {}
+                if not isinstance(part, dict):
+                    raise self._problem("garbled", f"the provider sent a {kind} whose part is no object")
                 self._begun[index].next_piece()
-                self._begun[index].refuses |= kind_of(event.get("part") or {}) == "refusal"
+                self._begun[index].refuses |= kind_of(part) == "refusal"
                 self._places += 1
             case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if (
                 index in self._begun

@@ -303,7 +303,7 @@ def _reasoning_item(part: Reasoning, native: Block, *, own: bool) -> Block:
 
 def _going_back(kind: str, members: Mapping[str, Any], *, with_ids: bool) -> Block:
     unwanted = _ONLY_OUT | _ONLY_OUT_OF.get(kind, set())
-    if not with_ids and kind not in _IS_ITS_ID:
+    if (not with_ids and kind not in _IS_ITS_ID) or not isinstance(members.get("id", ""), str):
         unwanted = unwanted | {"id"}
     kept = _without(members, unwanted)
     if kind == "shell_call_output" and isinstance(pieces := kept.get("output"), list):

@@ -30,6 +30,11 @@ DONE = b"[DONE]"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLANK = b" \t\r\n" + _BYTE_ORDER_MARK
 
+UNREADABLE = (
+    ProviderError, ValueError, RecursionError, TypeError, AttributeError, LookupError, ArithmeticError
+)  # fmt: skip
+"""Errors of reading: a value that has another type than every event like it is the provider's mistake."""
+
 K = TypeVar("K")
 
 
@@ -66,7 +71,7 @@ class DecoderShell(ABC):
                 self._hold(data)
                 return []
             return self._take(self._reader.feed(data))
-        except (ProviderError, ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self._failed_by(error) from None
 
     def close(self) -> Reply:
@@ -74,7 +79,7 @@ class DecoderShell(ABC):
             raise ProviderError(self._failure)
         try:
             return self._closed()
-        except (ProviderError, ValueError, RecursionError) as error:
+        except UNREADABLE as error:
             raise self._failed_by(error) from None
 
     @abstractmethod

@@ -39,6 +39,7 @@ from ..core.effects import (
 from ..core.judging import answer_in
 from ..core.loop import apply, next_effects
 from ..core.prefix import moved, refusal
+from ..core.saying import doubt_usage
 from ..core.state import State
 from ..core.truncation import suspicion
 from ..core.written import event_of
@@ -179,7 +180,7 @@ class Driver:
             if self._broken is not None:
                 raise self._broken
             record = seal(self._length + 1, self._clock.now(), event, self._head)
-            state = apply(self.state, event, record.at, record.hash)
+            state = apply(self.state, record.event, record.at, record.hash)
             try:
                 await keep(self._store, self.session, record, torn=self._log.torn)
             except BaseException as error:
@@ -336,8 +337,9 @@ class Driver:
 
     async def _replied(self, exchange: Exchange, reply: Reply, suspected: str, aside: str) -> None:
         usd, self._exchange = self._cost(reply.usage), None
-        if suspected:
-            LOG.warning("session %s: %s", self.session, suspected)
+        doubt = doubt_usage(self.state, reply)
+        for words in filter(None, (suspected, doubt)):
+            LOG.warning("session %s: %s", self.session, words)
         reply = numbered(reply, self.state.replies + 1)
         await self.record(
             e.ModelReplied(
@@ -346,6 +348,7 @@ class Driver:
                 objection="" if aside else self._objection(reply),
                 claims=() if aside else self._hands.claims(reply),
                 suspicion=suspected,
+                usage_doubt=doubt,
                 summary_of=aside,
                 latency=exchange.latency,
             )

@@ -156,6 +156,8 @@ class ModelReplied(Quiet, tag="model_replied"):
     """What the tools' own code says of the calls."""
     suspicion: str = ""
     """Why the model has probably not read all of the prompt."""
+    usage_doubt: str = ""
+    """Why the provider's count cannot be true; it is recorded, and the window goes by our estimate."""
     summary_of: str = ""
     """As the question says: this is no part of the conversation."""
     latency: Latency | None = None

@@ -15,6 +15,7 @@ import msgspec
 
 from .errors import Corrupt
 from .event import Event, Unknown
+from .text import sound
 from .value import Value
 
 GENESIS = "0" * 64
@@ -37,7 +38,12 @@ class Record(Value):
 
 
 def seal(seq: int, at: float, event: Event, prev: str) -> Record:
-    data = _encode(event)
+    """Halves of characters cannot be written: they are mended, and the record holds that event."""
+    try:
+        data = _encode(event)
+    except UnicodeEncodeError:
+        event = msgspec.convert(_mended(msgspec.to_builtins(event)), type(event))
+        data = _encode(event)
     return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=_hash(seq, at, data, prev))
 
 
@@ -52,6 +58,16 @@ def unseal(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
     except msgspec.DecodeError as error:
         raise Corrupt(f"record {seq} cannot be read: {error}") from error
     return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_)
+
+
+def _mended(value: object) -> object:
+    if isinstance(value, str):
+        return sound(value)
+    if isinstance(value, dict):
+        return {_mended(name): _mended(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_mended(inner) for inner in value]
+    return value
 
 
 def _kind(data: bytes) -> str:

@@ -1,0 +1,104 @@
+"""Valid replies of every family with one thing changed, through a whole agent: the next turn works.
+
+BRIDLE_CAMPAIGN multiplies the number of sessions; a failure names its seed and what was changed.
+"""
+
+import asyncio
+import os
+
+import pytest
+
+from bridle import Agent, tool
+from bridle.providers import load
+from bridle.run.line import locate
+from bridle.stores.memory import MemoryStore
+from bridle.testing import FakeClock, scripted
+from bridle.testing.script import says
+from bridle.values.errors import ProviderError
+from bridle.values.event import ModelReplied, RunEnded
+from bridle.values.record import GENESIS, seal, unseal
+from bridle.values.request import Request
+from bridle.values.usage import Usage
+from mutated_replies import MutatedProvider
+
+SESSIONS = 40 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+MODELS = {
+    "anthropic": "sim:anthropic/claude-sonnet-5-5",
+    "openai_responses": "sim:openai_responses/gpt-6.1-sol",
+    "openai_chat": "sim:openai_chat/gpt-6.1-sol",
+    "gemini": "sim:gemini/gemini-3.5-flash",
+    "bedrock_converse": "sim:bedrock_converse/anthropic.claude-sonnet-5-5-v1:0",
+    "reasoning in chat": "sim:openai_chat/deepseek-v4-pro",
+}
+PROMPT = '!call look {"at": "door"}\n!then\n!say well'
+
+
+@tool(effect="read")
+async def look(at: str) -> str:
+    """Look."""
+    return f"{at} is fine"
+
+
+async def live(model: str, seed: int) -> None:
+    clock, store = FakeClock(), MemoryStore()
+    provider = MutatedProvider(model, seed, clock)
+    line = provider.line()
+
+    async def turn():
+        agent = Agent(line, tools=[look], store=store, clock=clock, chance=lambda: 0.5)
+        if seed % 2:
+            return await agent.run(PROMPT, session="s")
+        return await agent.stream(PROMPT, session="s").start().result()
+
+    provider.mutate = provider.chance.choice((1, 2, 3))
+    await turn()
+    provider.mutate = 0
+    for _ in range(2):
+        result = await turn()
+        assert result.done, f"seed {seed}: {result.stop} {result.reason}; changed: {provider.changes}"
+
+
+@pytest.mark.refusals
+def test_a_changed_reply_never_bricks_a_session():
+    """Requests with what the model was made to say may be refused; the session goes on all the same."""
+
+    async def main():
+        for seed in range(SESSIONS):
+            for family, model in MODELS.items():
+                try:
+                    await live(model, seed)
+                except AssertionError as error:
+                    raise AssertionError(f"{family}: {error}") from None
+                except Exception as error:
+                    raise AssertionError(f"{family}, seed {seed}: {error!r}") from error
+
+    asyncio.run(main())
+
+
+def test_usage_above_the_window_is_recorded_and_flagged_and_not_believed():
+    store, most = MemoryStore(), Usage(input=10**9, output=5)
+    line = scripted(says("first", usage=most), "second")
+    agent = Agent(line, store=store)
+    assert agent.run_sync("go", session="s").text == "first"
+    assert agent.run_sync("again", session="s").text == "second"
+    replies = [r.event for r in asyncio.run(store.read("s")) if isinstance(r.event, ModelReplied)]
+    assert replies[0].reply.usage.total >= 10**9
+    assert "1,000,000,005 tokens" in replies[0].usage_doubt
+    assert not replies[1].usage_doubt
+
+
+def test_a_content_part_that_is_no_object_is_a_failure_of_the_provider():
+    model = locate("sim:openai_responses/gpt-6.1-sol")
+    decoder = load("openai_responses").decoder(Request(model=model), 200, {})
+    item = b'data: {"type":"response.output_item.added","output_index":0,"item":{"type":"message"}}\n\n'
+    part = b'data: {"type":"response.content_part.added","output_index":0,"part":"x"}\n\n'
+    decoder.feed(item)
+    with pytest.raises(ProviderError, match="no object"):
+        decoder.feed(part)
+
+
+def test_half_a_character_in_an_event_is_mended_when_it_is_sealed():
+    event = RunEnded(stop="failed", reason="half \ud83d of it")
+    record = seal(1, 1.0, event, GENESIS)
+    assert unseal(1, 1.0, record.data, GENESIS, record.hash).event == record.event
+    assert record.event.reason.startswith("half ")
