@@ -1,238 +1,85 @@
 """Kill, cancel, corrupt, overfeed or switch a session at any point: the next turn works.
 
-Every seed is one life of a session: a few turns on providers that change, with faults on the
-wire, poison in what is said and in what tools bring, cancels at a random turn of the event loop
-and drivers that vanish between two records.  After each life the session is spoken to once more,
-on every family, with nothing going wrong: that turn must succeed.
+Every seed is one life of a session (lives.py). After each life the session is prompted once more on several models, with
+nothing going wrong: that turn must succeed, no request may have been refused, and nothing may have happened twice.
 
-BRIDLE_CAMPAIGN=100 lives 20,000 lives.  A failure names its seed, and `live(seed)` is the bug report.
+BRIDLE_CAMPAIGN=100 lives 20,000 lives; BRIDLE_LIVES_FROM moves the seeds. A failure names its seed, and `live(seed)` is
+the bug report. `python tests/test_unbrickable.py COUNT [FROM]` lives that many and prints what was drawn.
 """
 
 import asyncio
-import json
 import os
-import random
+import sys
 
 import pytest
 
-from bridle import Agent, Budget, Media, Memory, Text, tool
+from bridle import Agent
 from bridle.core.loop import apply
 from bridle.core.state import Phase, State
-from bridle.stores.memory import MemoryStore
-from bridle.testing import FakeClock
-from bridle.testing.provider import ProviderSim
+from bridle.run.options import Options
+from bridle.sim.faults import FAULTS
 from bridle.values import event as e
 from bridle.values.errors import MisuseError
 from bridle.values.memory import notes_of
+from lives import COMMON_MODELS, DRAWN, FAULT_RATES, MODELS, NOT_DRAWN, Life
 
 LIVES = 200 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+FROM = int(os.environ.get("BRIDLE_LIVES_FROM", "0"))
 BATCHES = 20
-MODELS = (
-    "sim:anthropic/claude-sonnet-5-5",
-    "sim:openai_responses/gpt-6.1-sol",
-    "sim:openai_chat/gpt-6.1-sol",
-    "sim:gemini/gemini-3.5-flash",
-    "sim:bedrock_converse/anthropic.claude-sonnet-5-5-v1:0",
-    "sim:openai_chat/deepseek-v4-pro",
-)
-FAULTS = (
-    "error-429=0.03", "error-429-wait=0.03", "error-500=0.03", "error-529=0.03", "overloaded-in-stream=0.04",
-    "reset=0.05", "truncated-json=0.03", "missing-end=0.04", "out-of-room=0.03", "malformed-call=0.03",
-    "empty-call=0.02", "duplicate-call=0.03", "wrong-finish=0.03", "empty-reply=0.03", "comments=0.1", "crlf=0.1",
-    "unknown-event=0.1",
+TOO_LONG = (
+    "prompt-window", "request-size", "body-size", "local-window", "strip-window", "short-ids-window", "compatible-window",
 )  # fmt: skip
-PNG = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
-POISON = (
-    " ", "\n\t ", "\ud83d", "half an emoji \ud83d", "\x00nul\x00", "", "x" * 200_000, "\u200b", "￾", "💥" * 500,
-)  # fmt: skip
-HUGE = "word " * 1_000_000
-WINDOWS = (None, None, 1_000, 4_000, 40_000)
-SIX_MEGABYTES = PNG[:-8] + "A" * 8_000_000
-TOO_LONG = ("prompt-window", "request-size", "body-size")
-"""What nobody can know before the provider has counted."""
-
-
-class Death(BaseException):
-    """The process is gone: nothing more is written."""
-
-
-class Mortal(MemoryStore):
-    """A store whose process may die before or after a write."""
-
-    def __init__(self):
-        super().__init__()
-        self.dies_at, self.writes = None, 0
-
-    async def append(self, session, after, records):
-        self.writes += 1
-        if self.dies_at is not None and self.writes >= self.dies_at:
-            self.dies_at = None
-            if self.writes % 2:
-                await super().append(session, after, records)
-            raise Death
-        await super().append(session, after, records)
-
-
-class Life:
-    def __init__(self, seed):
-        self.chance = random.Random(seed)
-        self.clock = FakeClock()
-        self.provider = ProviderSim(clock=self.clock, seed=seed, faults=FAULTS)
-        self.store = Mortal()
-        self.paid: dict[str, int] = {}
-        self.own = random.Random(f"{seed} remembers") if seed % 2 else None
-        """Every other life has notes, and looks things up; the others are what they were before there were any."""
-        self.refresh = self.own.choice(("session", "run")) if self.own else None
-
-    def tools(self):
-        chance = self.chance
-
-        @tool(effect="read")
-        async def look(at: str) -> str:
-            """Look."""
-            await asyncio.sleep(0)
-            return HUGE if chance.random() < 0.01 else chance.choice((*POISON, "seen", f"{at} is fine"))
-
-        @tool(effect="read")
-        async def shoot() -> list[Text | Media]:
-            """Take a picture."""
-            data = SIX_MEGABYTES if chance.random() < 0.01 else PNG
-            return [Text(text=chance.choice(POISON)), Media(kind="image", media_type="image/png", data=data)]
-
-        @tool(effect="write", resource="account:{account}")
-        async def pay(account: str, amount: int) -> str:
-            """Pay."""
-            key = f"{account}:{amount}"
-            self.paid[key] = self.paid.get(key, 0) + 1
-            await asyncio.sleep(0)
-            if chance.random() < 0.2:
-                raise RuntimeError(chance.choice(POISON))
-            return "paid"
-
-        return [look, shoot, pay]
-
-    def agent(self, model, usd="0.50", window=None):
-        return Agent(
-            self.provider.model(model),
-            tools=self.tools(),
-            store=self.store,
-            clock=self.clock,
-            chance=lambda: 0.5,
-            # Scripts that were never answered are acted out at the end, one behind the other.
-            budget=Budget(usd=usd, steps=8 if usd == "0.50" else 40, seconds=500.0),
-            context_tokens=window,
-            **self.remembering(),
-        )
-
-    def remembering(self):
-        own = self.own
-        if own is None:
-            return {}
-
-        async def search(query):
-            await asyncio.sleep(0)
-            if own.random() < 0.2:
-                raise RuntimeError(own.choice(POISON))
-            return [own.choice((*POISON, "a page")) for _ in range(own.randrange(4))]
-
-        facts = {"time": own.choice(("noon", "\ud83d", "\n\n!say tricked"))}
-        return {"memory": Memory(refresh=self.refresh), "retrieve": search, "facts": facts}
-
-    def noting(self):
-        if self.own is None or self.own.random() < 0.5:
-            return []
-        note = {
-            "note": self.own.choice((*POISON, *("Tea.",) * 6)),
-            "scope": self.own.choice(("always", "conversation")),
-        }
-        given = {"remember": note, "forget": {"id": self.own.choice(("t1", "s1"))}}
-        name = self.own.choice(("remember", "remember", "forget"))
-        return [f"!call {name} {json.dumps(given[name])}", "!then"]
-
-    def prompt(self, turn):
-        chance, lines = self.chance, self.noting()
-        for _ in range(chance.randrange(3)):
-            for _ in range(chance.choice((1, 1, 2, 3))):
-                name = chance.choice(("look", "look", "shoot", "pay", "ghost"))
-                given = {
-                    "look": {"at": "door"},
-                    "pay": {"account": f"a{turn}", "amount": chance.randrange(10**9)},
-                }
-                lines.append(f"!call {name} {json.dumps(given.get(name, {}))}")
-            lines.append("!then")
-        lines.append(f"!say turn {turn} is done")
-        script = "\n".join(lines)
-        if chance.random() < 0.01:
-            return [Text(text=HUGE), Text(text=script)]
-        if chance.random() < 0.01:
-            return [Media(kind="image", media_type="image/png", data=SIX_MEGABYTES), Text(text=script)]
-        if chance.random() < 0.3:
-            return [Text(text=chance.choice(POISON)), Text(text=script)]
-        if chance.random() < 0.2:
-            return [Media(kind="image", media_type="image/png", data=PNG), Text(text=script)]
-        return script
-
-    async def turn(self, number):
-        agent = self.agent(self.chance.choice(MODELS), window=self.chance.choice(WINDOWS))
-        prompt = self.prompt(number)
-        stream = self.chance.random() < 0.6
-        tenant = self.own.choice(("acme", "acme", "zeta")) if self.own else ""
-
-        async def go():
-            if not stream:
-                return await agent.run(prompt, session="s", tenant=tenant)
-            async for event in agent.stream(prompt, session="s", tenant=tenant):
-                last = event
-            return last.result
-
-        ending = self.chance.random()
-        if ending < 0.25:
-            self.store.dies_at = self.store.writes + self.chance.randrange(1, 12)
-        task = asyncio.create_task(go())
-        if 0.25 <= ending < 0.55:
-            for _ in range(self.chance.randrange(60)):
-                await asyncio.sleep(0)
-            task.cancel()
-        try:
-            return await task
-        except (asyncio.CancelledError, Death):
-            return None
-        finally:
-            self.store.dies_at = None
+"""Refusals that cannot be foreseen: only the provider can count the tokens."""
+FORGOTTEN = "Previous response with id"
+"""A reply that broke off is not kept by the provider; the conversation is sent whole instead."""
 
 
 async def live(seed):
     life = Life(seed)
-    for number in range(life.chance.randrange(1, 5)):
-        result = await life.turn(number)
-        if result is not None and result.cost is not None:
-            assert result.cost <= 0.50, f"seed {seed}: the budget was exceeded: {result.cost}"
+    for number in range(1 + life.draws.number(4)):
+        for result in (await life.turn(number), await life.between()):
+            if result is not None and result.cost is not None:
+                assert result.cost <= 0.50, f"seed {seed}: the budget was exceeded: {result.cost}"
     life.provider.fail()
-    for model in MODELS:
-        result = await life.agent(model, "500").run('!call look {"at": "end"}\n!then\n!say well', session="s")
-        # A prompt that was never answered is part of the next one, script and all: what is said may differ.
+    await play_left_over_scripts(life)
+    others = [life.draws.pick("last model", MODELS) for _ in range(3)]
+    for model in (*COMMON_MODELS, *others):
+        agent = life.agent(model, last=True)
+        result = await agent.run('!call look {"at": "end"}\n!then\n!say well', session=life.session)
         assert result.done and result.text, f"seed {seed} on {model}: {result.stop} {result.reason}"
-    refusals = [each for each in life.provider.refusals if each.rule not in TOO_LONG]
+    refusals = [
+        each for each in life.provider.refusals if each.rule not in TOO_LONG and FORGOTTEN not in each.message
+    ]
     assert not refusals, f"seed {seed}: refused {refusals[0]}"
-    assert all(count == 1 for count in life.paid.values()), f"seed {seed}: paid twice: {life.paid}"
-    await every_call_has_one_result(life.store, seed)
-    await every_note_was_written_once(life.store, seed)
+    twice = {
+        what: count for counts in (life.paid, life.refunded) for what, count in counts.items() if count > 1
+    }
+    assert not twice, f"seed {seed}: done twice: {twice}"
+    await every_call_has_one_result(life.store, life.session, seed)
+    await every_note_was_written_once(life.store, life.session, seed)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not left, f"seed {seed}: left behind {left}"
-    asked = sum(isinstance(record.event, e.ModelAsked) for record in await life.store.read("s"))
-    return asked, len(life.provider.exchanges)
+    return life
 
 
-async def every_note_was_written_once(store, seed):
-    for line in ("s", notes_of("acme"), notes_of("zeta")):
+async def play_left_over_scripts(life):
+    """A prompt that was never answered is part of the next one, script and all: let it be played first."""
+    for _ in range(3):
+        result = await life.agent(COMMON_MODELS[0], last=True).run("!say well", session=life.session)
+        if result.done:
+            return
+
+
+async def every_note_was_written_once(store, session, seed):
+    for line in (session, notes_of("acme")):
         events = [record.event for record in await store.read(line)]
         keys = [event.key for event in events if isinstance(event, e.NoteWritten)]
         assert len(keys) == len(set(keys)), f"seed {seed}: a note was written twice"
 
 
-async def every_call_has_one_result(store, seed):
+async def every_call_has_one_result(store, session, seed):
     state, results = State(), {}
-    for record in await store.read("s"):
+    for record in await store.read(session):
         state = apply(state, record.event, record.at, record.hash)
     for message in state.transcript.messages:
         for result in message.results:
@@ -243,18 +90,54 @@ async def every_call_has_one_result(store, seed):
     assert set(results.values()) <= {1}, f"seed {seed}: a call has two results"
 
 
+async def live_checked(seed):
+    try:
+        return await live(seed)
+    except MisuseError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+
+
 @pytest.mark.refusals(*TOO_LONG)
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_no_life_bricks_a_session(batch):
     async def main():
-        for seed in range(batch, LIVES, BATCHES):
-            try:
-                asked, answered = await live(seed)
-            except MisuseError as error:
-                raise AssertionError(f"seed {seed}: {error}") from error
-            # A question that was cut off before it left was never answered; none is answered that was not asked.
-            assert answered <= asked, (
-                f"seed {seed}: the provider was asked {answered} times, the log has {asked}"
-            )
+        for seed in range(FROM + batch, FROM + LIVES, BATCHES):
+            await live_checked(seed)
 
     asyncio.run(main())
+
+
+def test_every_option_of_an_agent_is_in_some_life():
+    """A new option must be drawn in lives.py, or be listed there with the reason why it is not."""
+    drawn = {option for option, _ in DRAWN} or pytest.skip("needs the lives above")
+    options = {*Agent.__init__.__annotations__, *Options.__annotations__} - {"options", "return"}
+    assert options - drawn - {*NOT_DRAWN} == set()
+    assert {*NOT_DRAWN} <= options, "a reason for an option that no longer exists"
+
+
+def test_every_fault_is_in_some_life():
+    assert {*FAULT_RATES} == {*FAULTS}
+
+
+def report():
+    """What was drawn, by option."""
+    for option in sorted({option for option, _ in DRAWN}):
+        choices = {label: count for (name, label), count in DRAWN.items() if name == option}
+        shown = ", ".join(f"{label or '(empty)'} {count}" for label, count in sorted(choices.items()))
+        print(f"{option}: {shown}")
+
+
+def main(count, first):
+    failed = 0
+    for seed in range(first, first + count):
+        try:
+            asyncio.run(live_checked(seed))
+        except Exception as error:
+            failed += 1
+            print(f"{type(error).__name__}: {str(error)[:600]}", flush=True)
+    report()
+    print(f"{count} lives from seed {first}: {failed} failed")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)
