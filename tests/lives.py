@@ -355,6 +355,8 @@ class Life:
             repeats_max=draws.pick("repeats_max", (None, 3, 5)),
             attempts_max=draws.pick("attempts_max", (1, 3, 6)),
             approval_seconds=draws.pick("approval_seconds", (None, 60.0)),
+            reply_calls_max=draws.pick("reply_calls_max", (None, 1, 100)),
+            reply_bytes_max=draws.pick("reply_bytes_max", (None, 2_000, 10_000_000)),
             result_characters=draws.pick("result_characters", (None, 1_000, 20_000)),
             chain=draws.pick("chain", (False, False, True, "conversation")),
             cache_ttl=draws.pick("cache_ttl", ("auto", "5m", "1h", "24h")),
