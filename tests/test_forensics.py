@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, tool
+from bridle import Across, Agent, Budget, tool
 from bridle.cli.columns import cells
 from bridle.cli.main import main
 from bridle.core.forensics import VERDICTS, examined, summed
@@ -306,7 +306,7 @@ def test_rates_by_agent_tenant_session_and_model(tmp_path, capsys):
 def test_a_tenant_of_its_own_key_moves_the_prefix_and_is_told():
     world = World("openai:gpt-6.1-sol")
     world.run(cache_by="tenant")
-    world.run(cache_by="tenant", tenant="globex")
+    world.run(cache_by="tenant", tenant=Across("globex"))
     miss = world.calls()[2]
     assert (miss.verdict, miss.read) == ("prefix", 0)
     assert miss.why.startswith("settings, from cache key on")

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bridle import Agent, tool
+from bridle import Across, Agent, tool
 from bridle.cli.columns import cells
 from bridle.cli.cost import KEYS, of_every_session, rows, total, with_inner
 from bridle.cli.logs import fold
@@ -195,7 +195,7 @@ def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
         first = agent.stream(script, "s", deltas=stream)
         async for _ in first:
             pass
-        await agent.run("!say and again", "s", tenant="acme")
+        await agent.run("!say and again", "s", tenant=Across("acme"))
         return fold(await store.read("s")), await everything(store), await everything(store, "s")
 
     state, of_all, of_one = asyncio.run(run())

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from bridle import Agent, Budget, Memory, Note, tool
+from bridle import Across, Agent, Budget, Memory, Note, tool
 from bridle.cli.main import main
 from bridle.core.effects import AskModel, LoadMemory
 from bridle.core.loop import apply, next_effects
@@ -168,7 +168,7 @@ def test_tenants_never_see_one_anothers_notes_even_in_one_session():
     asyncio.run(shared.notes.add("A secret of acme.", tenant="acme"))
     asyncio.run(shared.notes.add("A secret of zeta.", tenant="zeta"))
     for tenant in ("acme", "zeta", ""):
-        shared.run_sync("go", session="s", tenant=tenant)
+        shared.run_sync("go", session="s", tenant=Across(tenant))
     acme, zeta, nobody = systems(store)
     assert ("acme" in acme, "zeta" in acme) == (True, False)
     assert ("acme" in zeta, "zeta" in zeta) == (False, True)
@@ -651,8 +651,8 @@ def test_a_run_from_the_command_line_remembers(store_path, capsys):
     assert "1 note from here on: the session began" in capsys.readouterr().out
     assert main(["show", session]) == 0
     assert "0 notes from here on" in capsys.readouterr().out
-    assert main(["show", "notes:acme"]) == 0
-    assert "t1 by model: Likes tea." in capsys.readouterr().out
+    assert main(["memory", "list", "--tenant", "acme"]) == 0
+    assert "Likes tea." in capsys.readouterr().out
     assert main(["sessions", "--json"]) == 0
     assert [row["session"] for row in json.loads(capsys.readouterr().out)] == [later, session]
     assert main(["sessions", "--limit", "1", "--json"]) == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bridle import Agent, Budget, Media, Memory, Notes, tool
+from bridle import Across, Agent, Budget, Media, Memory, Notes, tool
 from bridle.core.loop import apply
 from bridle.core.state import State
 from bridle.providers import load
@@ -222,7 +222,7 @@ async def converse(path, seed):
         await driven.run(
             [f"Part {n} of {turn}." for n in range(chance.choice((1, 3, 30)))],
             session=f"s{seed}",
-            tenant=tenant,
+            tenant=Across(tenant),
         )
         await store.close()
 

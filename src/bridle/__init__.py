@@ -122,6 +122,7 @@ if TYPE_CHECKING:
     from .values.subrun import Subrun as Subrun
     from .values.subrun import SubrunCharged as SubrunCharged
     from .values.subrun import SubrunStarted as SubrunStarted
+    from .values.tenancy import Across as Across
     from .values.usage import Budget as Budget
     from .values.usage import Limits as Limits
     from .values.usage import Usage as Usage
@@ -177,6 +178,7 @@ _HOMES = {
     "values.result": ("FinalAnswer", "History", "Result"),
     "values.retrieval": ("Chunk", "ContextGathered", "Query"),
     "values.subrun": ("Subrun", "SubrunCharged", "SubrunStarted"),
+    "values.tenancy": ("Across",),
     "values.usage": ("Budget", "Limits", "Usage"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--last-good", action="store_true", help="share all that can be trusted (default)")
     parser.add_argument("--as", dest="name", metavar="NAME", help="what to call it (default: a new id)")
     parser.add_argument("-m", "--model", help="go on with this model when the fork is resumed or spoken to")
+    parser.add_argument("--tenant", metavar="T", help="refuse it unless the session is this tenant's")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
 
@@ -63,6 +64,8 @@ def _told(made: Fork) -> Iterator[str]:
 async def _fork(options: argparse.Namespace) -> Fork:
     store = open_log(options.store, to_read=True)
     try:
-        return await fork_session(store, options.session, options.at, options.name, model=options.model)
+        return await fork_session(
+            store, options.session, options.at, options.name, model=options.model, tenant=options.tenant
+        )
     finally:
         await store.close()

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from ..core import mending
 from ..core.state import State
 from ..ports.store import Mending, SessionInfo, Store
+from ..run.given import check_session
 from ..values.errors import Corrupt, SessionNotFound
 from ..values.event import Prompted
 from ..values.memory import NOTES_PREFIX
@@ -16,6 +17,7 @@ from ..values.record import Record
 
 async def read_session(store: Store, session: str) -> Sequence[Record]:
     """Its records; of one whose end was torn off, those that are left."""
+    check_session(session)
     try:
         records = await store.read(session)
     except Corrupt as error:

@@ -20,6 +20,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..core.memory import FORGET, REMEMBER
+from ..core.state import State
 from ..ports.store import Store
 from ..providers.catalogue import preferred
 from ..run.agent import Agent
@@ -29,6 +30,7 @@ from ..values.memory import Memory
 from ..values.model import Model
 from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
+from ..values.tenancy import Across
 from ..watchers.console import Console, counts, dollars, duration, plural
 from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of, with_default
 from .logs import fold, read_session
@@ -51,10 +53,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--memory", action="store_true", help="show the model the notes it was left, and let it make some")
     add(
         "--tenant",
-        default="",
         metavar="T",
-        help="on whose behalf: whose notes, and in whose name it is booked",
+        help="on whose behalf: whose notes, and in whose name it is booked (default: the session's)",
     )
+    add("--across-tenants", action="store_true", help="go on although the session is another tenant's")
     add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
     add_store_option(parser)
 
@@ -111,7 +113,8 @@ async def _run(
 ) -> tuple[Agent[str], Result[str], float]:
     store = open_log(options.store)
     try:
-        before = fold(await read_session(store, session)).settings if session else Settings()
+        state = fold(await read_session(store, session)) if session else State()
+        before = state.settings
         model = options.model
         if prompt is None:
             _check_tools(before, options.tools)
@@ -128,7 +131,10 @@ async def _run(
             console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
         began = time.monotonic()
         if prompt is not None:
-            stream = agent.stream(prompt, session, deltas=options.stream, tenant=options.tenant)
+            owner = state.owner or ""
+            named = owner if options.tenant is None else options.tenant
+            tenant = Across(named) if options.across_tenants else named
+            stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
         else:
             stream = agent.resume_stream(session or "", budget=budget_of(options))
         return agent, await _watched(stream, console), time.monotonic() - began

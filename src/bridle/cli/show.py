@@ -10,6 +10,7 @@ from ..core.comparing import ending
 from ..core.spent import Spent
 from ..core.state import State
 from ..run.approving import approval_id
+from ..run.tenancy import check_tenant
 from ..values import event as e
 from ..values.cached import CacheDegraded, PrefixMoved, PromptDropped, PromptKept
 from ..values.errors import MisuseError
@@ -41,6 +42,7 @@ NOTICING = (e.Prompted, e.Resumed, e.Repaired)
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
+    parser.add_argument("--tenant", metavar="T", help="refuse it unless the session is this tenant's")
     parser.add_argument("--result", metavar="HANDLE", help="print a long tool result whole, and nothing else")
     add_store_option(parser)
 
@@ -62,6 +64,7 @@ async def _read(options: argparse.Namespace) -> tuple[Sequence[Record], str | No
     store = open_log(options.store, to_read=True)
     try:
         records = await read_session(store, options.session)
+        check_tenant(options.session, fold(records), options.tenant)
         if not options.result:
             return records, None
         wholes = fold(records).wholes

@@ -138,7 +138,10 @@ def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
     earlier = state.earlier_seconds + state.run.seconds
     conversation = conversation_tried_again(state)
-    asking = replace(state, phase=Phase.ASKING, run=run, earlier_seconds=earlier, conversation=conversation)
+    owner = event.tenant if state.owner is None else state.owner
+    asking = replace(
+        state, phase=Phase.ASKING, run=run, owner=owner, earlier_seconds=earlier, conversation=conversation
+    )
     return prompted(_noticed(asking, notice, at) if notice else asking, message)
 
 

@@ -125,6 +125,8 @@ class Run(Value):
 class State(Value):
     phase: Phase = Phase.NEW
     session: str = ""
+    owner: str | None = None
+    """The tenant of the first prompt, to whom the session belongs; None before that."""
     settings: Settings = Settings()
     transcript: Transcript = Transcript()
     view: tuple[Message, ...] = ()

@@ -43,6 +43,7 @@ from ..values.settings import (
     Catalogue,
     Settings,
 )
+from ..values.tenancy import Across
 from ..values.text import describe_error, sound
 from ..values.usage import Budget
 from .approving import Approver
@@ -210,7 +211,8 @@ class Agent(Desk, Branching, Generic[T]):
         on whose behalf, for the policy's rules and the log.
         """
         prompted, (name, fresh) = self._prompted(prompt, budget, caller, tenant), self._named(session, new)
-        return await self._prompt(prompted, name, stream=self._long(), history=history, new=fresh)
+        streamed = self._long()
+        return await self._prompt(prompted, name, stream=streamed, history=history, new=fresh, tenant=tenant)
 
     def run_sync(
         self,
@@ -247,19 +249,25 @@ class Agent(Desk, Branching, Generic[T]):
         streamed = deltas or self._long()
 
         async def start(viewers: Viewers) -> Result[T]:
-            return await self._prompt(prompted, name, stream=streamed, viewers=viewers, new=fresh)
+            return await self._prompt(
+                prompted, name, stream=streamed, viewers=viewers, new=fresh, tenant=tenant
+            )
 
         return Stream(name, start, lambda: self._now(name))
 
-    async def resume(self, session: str, *, budget: Budget | None = None) -> Result[T]:
-        """Finish what was left unfinished, with a raised budget if one is given."""
+    async def resume(
+        self, session: str, *, budget: Budget | None = None, tenant: str | None = None
+    ) -> Result[T]:
+        """Finish what was left unfinished, with a raised budget if one is given; for a tenant, only his."""
         check_types(None, budget)
         check_session(session)
         self._lineup.check_price(budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=self._long())
-        return self._result(session, await conversation.resume(budget))
+        return self._result(session, await conversation.resume(budget, tenant))
 
-    def resume_stream(self, session: str, *, budget: Budget | None = None) -> Stream[T]:
+    def resume_stream(
+        self, session: str, *, budget: Budget | None = None, tenant: str | None = None
+    ) -> Stream[T]:
         """`resume`, shown while it happens."""
         check_types(None, budget)
         check_session(session)
@@ -267,7 +275,7 @@ class Agent(Desk, Branching, Generic[T]):
 
         async def start(viewers: Viewers) -> Result[T]:
             conversation = self.conversation(session, stream=True, viewers=viewers)
-            return self._result(session, await conversation.resume(budget))
+            return self._result(session, await conversation.resume(budget, tenant))
 
         return Stream(session, start, lambda: self._now(session))
 
@@ -280,15 +288,18 @@ class Agent(Desk, Branching, Generic[T]):
         viewers: Viewers | None = None,
         history: History | None = None,
         new: bool | None = None,
+        tenant: str = "",
     ) -> Result[T]:
         self._lineup.check_price(prompted.budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=stream, viewers=viewers)
-        return self._result(session, await conversation.prompt(prompted, history, new=new))
+        # Inside a tool the tenant is that of the run around it, unless another is named.
+        whose = tenant if isinstance(tenant, Across) else prompted.tenant
+        return self._result(session, await conversation.prompt(prompted, history, new=new, tenant=whose))
 
     def _prompted(self, prompt: Prompt, budget: Budget | None, caller: str, tenant: str) -> Prompted:
         check_types(None, budget)
         limits, parts = budget or self._budget, parts_of_prompt(prompt)
-        names = {"caller": worded(caller=caller), "tenant": worded(tenant=tenant)}
+        names = {"caller": worded(caller=caller), "tenant": str(worded(tenant=tenant))}
         prompted = placed(Prompted(parts=parts, budget=limits, **names))
         check_shared(limits, prompted.tenant)
         return prompted
@@ -297,6 +308,7 @@ class Agent(Desk, Branching, Generic[T]):
         self, session: str, *, stream: bool = False, viewers: Viewers | None = None
     ) -> Conversation:
         """A session in this agent's hands, with nothing done about it yet."""
+        check_session(session)
         lines = self._lineup.lines(self._clock, self._deadlines)
         settings = replace(self._settings, skipped=self._lineup.skipped)
         watchers = self._watchers if viewers is None else (*self._watchers, viewers)

@@ -25,6 +25,7 @@ from ..values.usage import Budget
 from .approving import chosen, pending
 from .driver import Driver
 from .reserving import check_shared
+from .tenancy import check_tenant
 from .undoing import undo
 
 FINISHED = ("done", "refused")
@@ -44,13 +45,19 @@ class Conversation:
     """Makes a fresh driver for this session; a broken one cannot be mended, only replaced."""
 
     async def prompt(
-        self, prompted: Prompted, history: History | None = None, *, new: bool | None = None
+        self,
+        prompted: Prompted,
+        history: History | None = None,
+        *,
+        new: bool | None = None,
+        tenant: str | None = None,
     ) -> State:
         """`new`: whether the session must not have begun (True), must have (False), or may be either."""
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
             self._check_new(new, begun=driver.begun)
+            prompted = replace(prompted, across=check_tenant(self.session, driver.state, tenant))
             if driver.state.phase not in (Phase.NEW, Phase.RESTING):
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             begins = history.instructions if history is not None else ""
@@ -60,7 +67,7 @@ class Conversation:
             await driver.record(prompted)
             return await self._drive(driver)
 
-    async def resume(self, budget: Budget | None) -> State:
+    async def resume(self, budget: Budget | None, tenant: str | None = None) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
@@ -69,11 +76,12 @@ class Conversation:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
             if not state.transcript.messages:
                 raise MisuseError(f"session {self.session!r} was never prompted: there is nothing to resume")
+            across = check_tenant(self.session, state, tenant)
             if state.phase is Phase.RESTING and state.run.stop in FINISHED:
                 return state
             check_shared(budget or state.run.budget, state.run.tenant)
             await self._configure(driver, self._going_on(state))
-            await driver.record(Resumed(budget=budget))
+            await driver.record(Resumed(budget=budget, across=across))
             return await self._drive(driver)
 
     def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001
@@ -87,21 +95,27 @@ class Conversation:
                 f"session {self.session!r} has begun already; leave new=True out to go on there"
             )
 
-    async def answer(self, wanted: str, verdict: Verdict) -> PendingApproval:
+    async def answer(self, wanted: str, verdict: Verdict, tenant: str | None = None) -> PendingApproval:
         """Write a person's answer into the log; the run goes on when it is resumed."""
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
+            across = check_tenant(self.session, driver.state, tenant)
+            if across:
+                verdict = replace(verdict, by=f"{verdict.by} of tenant {across}".strip())
             question = chosen(pending(self.session, driver.state), wanted)
             await driver.answer(question, verdict)
             return question
 
-    async def undo(self, tools: Mapping[str, Tool], settled: Collection[str] = ()) -> State:
+    async def undo(
+        self, tools: Mapping[str, Tool], settled: Collection[str] = (), tenant: str | None = None
+    ) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
+            check_tenant(self.session, driver.state, tenant)
             if driver.state.phase is not Phase.RESTING:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
             await undo(driver, tools, settled)

@@ -14,6 +14,7 @@ from ..values.approval import PendingApproval, Verdict
 from ..values.compensation import Compensation
 from .approving import arguments_text, pending
 from .conversation import Conversation
+from .tenancy import check_tenant
 
 
 class Office(Protocol):
@@ -26,12 +27,15 @@ class Office(Protocol):
 
 
 class Desk:
-    """`approval` is the id of a pending approval, or of its call."""
+    """`approval` is the id of a pending approval, or of its call.  For a `tenant`, only his."""
 
-    async def approvals(self: Office, session: str) -> tuple[PendingApproval, ...]:
+    async def approvals(
+        self: Office, session: str, *, tenant: str | None = None
+    ) -> tuple[PendingApproval, ...]:
         """What a run that ended with `stop == "waiting"` waits for."""
         driver = self.conversation(session).drivers()
         await driver.restore()
+        check_tenant(session, driver.state, tenant)
         return pending(session, driver.state)
 
     async def approve(
@@ -42,34 +46,42 @@ class Desk:
         arguments: Mapping[str, Json] | str | None = None,
         reason: str = "",
         by: str = "",
+        tenant: str | None = None,
     ) -> PendingApproval:
         """Let a call run, perhaps with other arguments; `resume` then goes on.
 
         For a call in doubt, approving is running it again.
         """
         verdict = Verdict(answer="approve", arguments=arguments_text(arguments), reason=reason, by=by)
-        return await self.conversation(session).answer(approval, verdict)
+        return await self.conversation(session).answer(approval, verdict, tenant)
 
     async def reject(
-        self: Office, session: str, approval: str, *, reason: str = "", by: str = ""
+        self: Office,
+        session: str,
+        approval: str,
+        *,
+        reason: str = "",
+        by: str = "",
+        tenant: str | None = None,
     ) -> PendingApproval:
         """Keep a call from running; the model is told, with the reason."""
         verdict = Verdict(answer="reject", reason=reason, by=by)
-        return await self.conversation(session).answer(approval, verdict)
+        return await self.conversation(session).answer(approval, verdict, tenant)
 
     async def settle(
-        self: Office, session: str, approval: str, result: str, *, by: str = ""
+        self: Office, session: str, approval: str, result: str, *, by: str = "", tenant: str | None = None
     ) -> PendingApproval:
         """Say of a call in doubt that it was done, and what came of it."""
         verdict = Verdict(answer="done", reason=result, by=by)
-        return await self.conversation(session).answer(approval, verdict)
+        return await self.conversation(session).answer(approval, verdict, tenant)
 
     async def compensate(
-        self: Office, session: str, *, settled: Collection[str] = ()
+        self: Office, session: str, *, settled: Collection[str] = (), tenant: str | None = None
     ) -> tuple[Compensation, ...]:
         """Undo what the last run did, last things first; what is left of the list, with how it went.
 
         It stops where one fails or is in doubt, and goes on from there when it is called again; `settled`
         are calls that a person has seen to.
         """
-        return compensations(await self.conversation(session).undo(compensating(self.tools), settled))
+        conversation = self.conversation(session)
+        return compensations(await conversation.undo(compensating(self.tools), settled, tenant))

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from ..core.comparing import compared, ending
 from ..core.fallback import with_model
 from ..core.lineage import cut
-from ..core.mending import Reading
+from ..core.mending import Reading, fold
 from ..core.spent import Spent
 from ..core.state import State
 from ..ports.clock import Clock
@@ -29,8 +29,10 @@ from ..values.model import Model
 from ..values.parts import Text
 from ..values.record import GENESIS, Record, seal
 from .clock import SystemClock
+from .given import check_session
 from .identity import new_session
 from .line import locate
+from .tenancy import check_tenant
 
 SESSIONS_MAX = 1_000_000
 """How many sessions are looked through for a family: all of them, in any store that one machine keeps."""
@@ -44,20 +46,27 @@ async def fork_session(
     *,
     model: str | Model | None = None,
     clock: Clock | None = None,
+    tenant: str | None = None,
 ) -> Fork:
     """A new session that shares the records up to a message (`"m4"`) or a number; without one, all that can
     be trusted.  Where that is not all there is, the new one begins by saying so.  With a `model`, it is
-    that one's turn when the new session goes on.
+    that one's turn when the new session goes on.  For a `tenant`, the session must be his.
     """
+    check_session(session)
+    if new is not None:
+        check_session(new)
     now = (clock or SystemClock()).now()
     records, lost = await _trusted(store, session)
     if not records and not lost:
         raise SessionNotFound(f"there is no session {session!r} to fork; `bridle sessions` lists them")
     place = cut(session, records, at)
     name = new or new_session(now)
+    across = check_tenant(session, fold(records).state, tenant)
     behind = lost if place.at == len(records) else ""
     chosen = locate(model, spoken_to=False) if isinstance(model, str) else model
-    beginning = _beginning(Forked(session=name, parent=session, at=place.at), behind, chosen, place.state)
+    beginning = _beginning(
+        Forked(session=name, parent=session, at=place.at, across=across), behind, chosen, place.state
+    )
     try:
         await store.fork(session, place.at, name)
     except Conflict:
@@ -84,6 +93,7 @@ async def _half_made(store: Store, name: str, parent: str, at: int) -> bool:
 
 async def branches(store: Store, session: str) -> tuple[Branch, ...]:
     """The family of a session, parents before their children, in the order they were forked."""
+    check_session(session)
     infos = {info.id: info for info in await store.sessions(limit=SESSIONS_MAX)}
     if session not in infos:
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
@@ -97,11 +107,15 @@ async def branches(store: Store, session: str) -> tuple[Branch, ...]:
     return await _Family(store, children).grown(infos[root])
 
 
-async def compare_sessions(store: Store, a: str, b: str) -> Comparison:
+async def compare_sessions(store: Store, a: str, b: str, *, tenant: str | None = None) -> Comparison:
+    """What both said, and what each did after that; for a `tenant`, both must be his."""
+    for name in (a, b):
+        check_session(name)
     sides = [(await _trusted(store, name))[0] for name in (a, b)]
     for name, records in zip((a, b), sides, strict=True):
         if not records:
             raise SessionNotFound(f"there is no session {name!r} here; `bridle sessions` lists them")
+        check_tenant(name, fold(records).state, tenant)
     return compared(a, sides[0], b, sides[1])
 
 
@@ -118,18 +132,20 @@ class Tree(Protocol):
 class Branching:
     """What an agent can do about the past of its sessions."""
 
-    async def fork(self: Tree, session: str, at: Place = None, *, new: str | None = None) -> Fork:
+    async def fork(
+        self: Tree, session: str, at: Place = None, *, new: str | None = None, tenant: str | None = None
+    ) -> Fork:
         """A new session that begins as that one did, up to a message (`"m4"`) or a record (12).
 
         Nothing is copied and nothing is undone; `kept` says what the old session did after that point.
         """
-        return await fork_session(self.store, session, at, new, clock=self.clock)
+        return await fork_session(self.store, session, at, new, clock=self.clock, tenant=tenant)
 
     async def branches(self: Tree, session: str) -> tuple[Branch, ...]:
         return await branches(self.store, session)
 
-    async def compare(self: Tree, a: str, b: str) -> Comparison:
-        return await compare_sessions(self.store, a, b)
+    async def compare(self: Tree, a: str, b: str, *, tenant: str | None = None) -> Comparison:
+        return await compare_sessions(self.store, a, b, tenant=tenant)
 
 
 class _Line(NamedTuple):

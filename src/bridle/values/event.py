@@ -77,6 +77,8 @@ class Prompted(Quiet, tag="prompted"):
     caller: str = ""
     """On whose behalf; what a policy may go by."""
     tenant: str = ""
+    across: str = ""
+    """The tenant again, when the session is another's and the caller said that this is meant."""
     within: str = ""
     """The session in a tool of which this run is."""
 
@@ -111,6 +113,8 @@ class Resumed(Quiet, tag="resumed"):
     """A new driver took the session over; whatever was under way in the old one is in doubt."""
 
     budget: Budget | None = None
+    across: str = ""
+    """The tenant for whom, when the session is another's and the caller said that this is meant."""
 
 
 class RequestAdjusted(Quiet, tag="request_adjusted"):

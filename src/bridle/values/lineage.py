@@ -28,6 +28,8 @@ class Forked(Quiet, tag="forked"):
     parent: str
     at: int
     """How many records the two share."""
+    across: str = ""
+    """The tenant for whom, when the session is another's and the caller said that this is meant."""
 
 
 class Act(Value):

@@ -1,0 +1,171 @@
+"""A session belongs to its tenant, and no name of a session reaches what is none."""
+
+import asyncio
+import json
+
+import pytest
+
+from bridle import Agent, Notes, RawTool, fork_session
+from bridle.cli.main import main
+from bridle.run.lineage import branches, compare_sessions
+from bridle.stores.memory import MemoryStore
+from bridle.testing import scripted
+from bridle.testing.script import calls
+from bridle.values.errors import MisuseError
+from bridle.values.event import Prompted, Resumed
+from bridle.values.lineage import Forked
+
+RESERVED = ["notes:acme", "notes:", "budget:tenant:acme", "budget:x#1"]
+
+
+def talking(store, *words):
+    return Agent(scripted(*words), store=store)
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reserved_names_are_refused_at_every_entry(name):
+    store = MemoryStore()
+    asyncio.run(Notes(store).add("Fridays.", tenant="acme"))
+    agent = talking(store, "one", "two")
+    agent.run_sync("go", session="s")
+    before = asyncio.run(store.sessions(limit=100))
+    entries = [
+        lambda: agent.run(f"hi {name}", session=name),
+        lambda: agent.resume(name),
+        lambda: agent.approvals(name),
+        lambda: agent.approve(name, "x"),
+        lambda: agent.reject(name, "x"),
+        lambda: agent.settle(name, "x", "done"),
+        lambda: agent.compensate(name),
+        lambda: agent.fork(name),
+        lambda: agent.fork("s", new=name),
+        lambda: agent.compare("s", name),
+        lambda: agent.branches(name),
+        lambda: fork_session(store, "s", None, name),
+        lambda: fork_session(store, name),
+        lambda: compare_sessions(store, name, "s"),
+        lambda: branches(store, name),
+        lambda: agent.notes.list(session=name),
+    ]
+    for entry in entries:
+        with pytest.raises(MisuseError):
+            asyncio.run(entry())
+    for start in (agent.stream, agent.resume_stream):
+        with pytest.raises(MisuseError):
+            start("hi", name) if start == agent.stream else start(name)
+    assert asyncio.run(store.sessions(limit=100)) == before
+
+
+@pytest.mark.parametrize("name", RESERVED)
+def test_reserved_names_are_refused_by_every_command(name, tmp_path, capsys):
+    store = str(tmp_path / "log.db")
+    assert main(["run", "!say hi", "--json", "--store", store]) == 0
+    session = json.loads(capsys.readouterr().out)["session"]
+    main(["memory", "add", "Fridays.", "--tenant", "acme", "--store", store])
+    for command in (
+        ("run", "hi", "--session", name),
+        ("resume", name),
+        ("show", name),
+        ("log", name),
+        ("log", name, "--tree"),
+        ("fork", name),
+        ("fork", session, "--as", name),
+        ("diff", session, name),
+        ("approvals", name),
+        ("compensate", name, "--list"),
+        ("cost", name),
+        ("cache", name),
+    ):
+        capsys.readouterr()
+        assert main([*command, "--store", store]) == 2, command
+        told = capsys.readouterr().err
+        assert told.count("\n") == 1, told
+        assert "budget" in told or "notes" in told, (command, told)
+
+
+def test_another_tenant_cannot_go_on_fork_answer_or_read():
+    store = MemoryStore()
+    pay = RawTool("pay", "Pay.", {"type": "object"}, lambda given: "paid", approve=True)
+    agent = Agent(scripted(calls(("pay", {})), "paid", "more"), tools=[pay], store=store)
+    assert agent.run_sync("my secret", session="s", tenant="acme").stop == "waiting"
+    (question,) = asyncio.run(agent.approvals("s", tenant="acme"))
+    for tenant in ("globex", "", "ACME"):
+        for entry in (
+            lambda tenant=tenant: agent.run("tell me", session="s", tenant=tenant),
+            lambda tenant=tenant: agent.resume("s", tenant=tenant),
+            lambda tenant=tenant: agent.approvals("s", tenant=tenant),
+            lambda tenant=tenant: agent.approve("s", question.id, tenant=tenant),
+            lambda tenant=tenant: agent.reject("s", question.id, tenant=tenant),
+            lambda tenant=tenant: agent.compensate("s", tenant=tenant),
+            lambda tenant=tenant: agent.fork("s", tenant=tenant),
+            lambda tenant=tenant: agent.compare("s", "s", tenant=tenant),
+        ):
+            with pytest.raises(MisuseError, match="does not belong to") as caught:
+                asyncio.run(entry())
+            assert "acme" not in str(caught.value), "the owner's name is not told to others"
+    records = asyncio.run(store.read("s"))
+    assert sum(isinstance(record.event, Prompted) for record in records) == 1
+    asyncio.run(agent.approve("s", question.id, tenant="acme"))
+    assert asyncio.run(agent.resume("s", tenant="acme")).text == "paid"
+    assert agent.run_sync("go on", session="s", tenant="acme").text == "more"
+
+
+def test_a_session_without_a_tenant_is_no_tenants():
+    agent = talking(MemoryStore(), "one", "two")
+    agent.run_sync("go", session="s")
+    with pytest.raises(MisuseError, match="'acme'"):
+        agent.run_sync("go on", session="s", tenant="acme")
+    assert agent.run_sync("go on", session="s").text == "two"
+
+
+def test_a_fork_belongs_to_the_tenant_of_what_it_shares():
+    agent = talking(MemoryStore(), "one", "two")
+    agent.run_sync("go", session="s", tenant="acme")
+    asyncio.run(agent.fork("s", new="f"))
+    with pytest.raises(MisuseError, match="does not belong"):
+        agent.run_sync("go on", session="f", tenant="globex")
+    assert agent.run_sync("go on", session="f", tenant="acme").text == "two"
+
+
+def test_a_caller_who_says_so_crosses_and_it_is_recorded():
+    from bridle import Across
+
+    store = MemoryStore()
+    agent = talking(store, "one", "two", "three")
+    agent.run_sync("go", session="s", tenant="acme")
+    assert agent.run_sync("go on", session="s", tenant=Across("globex")).text == "two"
+    fork = asyncio.run(agent.fork("s", new="f", tenant=Across("globex")))
+    events = [record.event for record in asyncio.run(store.read(fork.session))]
+    prompts = [(event.tenant, event.across) for event in events if isinstance(event, Prompted)]
+    assert prompts == [("acme", ""), ("globex", "globex")]
+    assert [event.across for event in events if isinstance(event, Forked)] == ["globex"]
+    with pytest.raises(MisuseError, match="does not belong"):
+        agent.run_sync("again", session="s", tenant="globex")
+
+
+def test_a_resumption_across_tenants_is_recorded():
+    from bridle import Across
+
+    store = MemoryStore()
+    pay = RawTool("pay", "Pay.", {"type": "object"}, lambda given: "paid", approve=True)
+    agent = Agent(scripted(calls(("pay", {})), "paid"), tools=[pay], store=store)
+    agent.run_sync("go", session="s", tenant="acme")
+    asyncio.run(agent.resume("s", tenant=Across("globex")))
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    assert [event.across for event in events if isinstance(event, Resumed)] == ["globex"]
+
+
+def test_the_commands_keep_tenants_apart(tmp_path, capsys):
+    store = str(tmp_path / "log.db")
+    main(["run", "!say hi", "--tenant", "acme", "--json", "--store", store])
+    session = json.loads(capsys.readouterr().out)["session"]
+    for command in (
+        ("run", "!say more", "--session", session, "--tenant", "globex"),
+        ("fork", session, "--tenant", "globex"),
+        ("show", session, "--tenant", "globex"),
+    ):
+        assert main([*command, "--store", store]) == 2, command
+        assert "does not belong to tenant 'globex'" in capsys.readouterr().err
+    more = ("run", "!say more", "--session", session, "--store", store)
+    assert main(list(more)) == 0, "without a tenant it goes on for the session's own"
+    assert main([*more, "--tenant", "globex", "--across-tenants"]) == 0
