@@ -6,21 +6,25 @@ whoever registers a tool has agreed to it; whoever types a command has only name
 """
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from ..run.approving import Approver
+from ..run.logged_models import ForeignEndpoint, resolve_logged_model
 from ..run.policy import read_policy
 from ..values.model import Model
 from ..values.policy import PermissionRule, Policy
 from ..values.request import Effect
 from ..values.settings import Settings
+from ..values.text import escape_text
 from ..values.usage import STEPS_DEFAULT, Budget
 from ..watchers.console import Console
 from .asking import Asking
 from .numbers import amount, count_of, share
+from .printing import say
 
 MUTATING: tuple[Effect, ...] = ("write", "exclusive", "undeclared")
 
@@ -31,6 +35,12 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         "-m",
         "--model",
         help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
+    )
+    add(
+        "--trust-endpoint",
+        metavar="HOST",
+        default="",
+        help="let a session go on at this host, where its log names it and the tables do not",
     )
     add(
         "--fallback",
@@ -76,10 +86,25 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
 def models_of(
     options: argparse.Namespace, model: str | Model | None, before: Settings
 ) -> Sequence[str | Model]:
-    """Who is asked, and who goes on after them; a session goes on with those it had."""
+    """Who is asked, and who goes on after them; a session goes on with those it had.
+
+    Of those its log names nothing but the names is taken: a log may come from elsewhere.
+    """
     if model is None and not options.fallback:
-        return before.models or (before.model,)
-    return (model or before.model, *options.fallback)
+        return tuple(_resolve(options, each) for each in before.models or (before.model,))
+    return (model or _resolve(options, before.model), *options.fallback)
+
+
+def _resolve(options: argparse.Namespace, logged: Model) -> Model:
+    try:
+        return resolve_logged_model(logged, os.environ, options.trust_endpoint)
+    except ForeignEndpoint as error:
+        if not somebody_is_there():
+            raise
+        say(f"{escape_text(str(error))}\ngo there now? [y/N] ", file=sys.stderr, end="", flush=True)
+        if input().strip().lower() not in ("y", "yes"):
+            raise
+        return resolve_logged_model(logged, os.environ, error.host)
 
 
 def budget_of(options: argparse.Namespace) -> Budget:
