@@ -40,6 +40,13 @@ CREATE TABLE IF NOT EXISTS blobs (
     bytes BLOB NOT NULL
 ) STRICT;
 
+-- What a session was made as: proof against one that was renamed, exchanged or deleted (sqlite_origins.py).
+CREATE TABLE IF NOT EXISTS origins (
+    uid  TEXT    PRIMARY KEY NOT NULL,
+    sid  INTEGER NOT NULL UNIQUE,
+    seal TEXT    NOT NULL
+) STRICT;
+
 PRAGMA application_id = 1112687692;
 PRAGMA user_version = 1;
 

@@ -25,6 +25,9 @@ APPLICATION = int.from_bytes(b"BRDL", "big")
 FORMAT = 1
 """Raised when an older Bridle could no longer read what a newer one writes, and not otherwise."""
 
+LATER_TABLES = ("blobs", "origins")
+"""Tables that files of this format may lack; opening one adds them."""
+
 SQLITE_MIN = (3, 37, 0)
 """Strict tables came with it."""
 
@@ -231,7 +234,7 @@ def _refuse_second_name(path: Path) -> None:
 
 
 def _lay_out(db: sqlite3.Connection, path: Path) -> None:
-    application, version, tables, blobs = when_free(lambda: _marks(db))
+    application, version, tables, later_tables = when_free(lambda: _marks(db))
     if application != APPLICATION and (application or version or tables):
         raise Unusable(f"store {path}: it is the database of another program; choose another path")
     if version > FORMAT:
@@ -242,19 +245,20 @@ def _lay_out(db: sqlite3.Connection, path: Path) -> None:
     mode = when_free(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
     if mode != "wal":
         raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
-    if version < FORMAT or not blobs:
+    if version < FORMAT or later_tables < len(LATER_TABLES):
         script = SCHEMA.read_text(encoding="utf-8")
         when_free(lambda: db.executescript(script))
 
 
 def _marks(db: sqlite3.Connection) -> tuple[int, int, int, int]:
     """Whose file it is.  One statement, or another process could lay it out half-way through the question."""
-    application, version, tables, blobs = db.execute(
+    application, version, tables, later_tables = db.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema),"
-        " (SELECT count(*) FROM sqlite_schema WHERE name = 'blobs')"
-        " FROM pragma_application_id, pragma_user_version"
+        " (SELECT count(*) FROM sqlite_schema WHERE name IN (?, ?))"
+        " FROM pragma_application_id, pragma_user_version",
+        LATER_TABLES,
     ).fetchone()
-    return application, version, tables, blobs
+    return application, version, tables, later_tables
 
 
 def _primary(error: sqlite3.Error) -> int:

@@ -25,6 +25,7 @@ from ..values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
 from ..values.event import Unknown
 from ..values.record import GENESIS, Record, unseal
 from .refusals import behind, beyond, dangling, diverged, repeated, taken
+from .sqlite_origins import SessionRow, check_origin, check_times, find_row, move_origin, seal_origin
 
 BLOB_BYTES = 64 * 1024
 """Longer events are kept beside the table, by their hash: listing it never reads through them."""
@@ -39,6 +40,8 @@ def append(
     for record in records:
         _check_time(record)
     found = db.execute("SELECT sid, parent, seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
+    if found is None:
+        _find_row(session, db)
     sid, parent, length, head = found or (None, None, 0, GENESIS)
     if length != after:
         raise behind(session, length, after)
@@ -53,6 +56,7 @@ def append(
     first, last = records[0], records[-1]
     if sid is None:
         sid = db.execute(_NEW_SESSION, (session, None, 0, 0, GENESIS, first.at, first.at, 0)).lastrowid
+        seal_origin(session, sid, None, 0, first.hash, db)
     for record in records:
         gseq = db.execute(
             _NEW_EVENT, (sid, record.seq, record.at, record.event.once, record.hash, *_body(record, db))
@@ -63,11 +67,12 @@ def append(
 def fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None:
     parent = db.execute("SELECT sid, seq FROM sessions WHERE uid = ?", (session,)).fetchone()
     if parent is None:
+        _find_row(session, db)
         raise SessionNotFound(f"there is no session {session!r} to fork")
     sid, length = parent
     if not 0 <= at <= length:
         raise beyond(session, length, at)
-    if db.execute("SELECT 1 FROM sessions WHERE uid = ?", (new,)).fetchone():
+    if _find_row(new, db) is not None:
         raise taken(new)
     head, time = GENESIS, 0.0
     if at:
@@ -77,32 +82,40 @@ def fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None:
             raise _located(session, Corrupt(f"record {at} is missing"), db)
         head, time = row
     touched = db.execute("SELECT coalesce(max(gseq), 0) FROM events").fetchone()[0]
-    db.execute(_NEW_SESSION, (new, sid, at, at, head, time, time, touched))
+    made = db.execute(_NEW_SESSION, (new, sid, at, at, head, time, time, touched)).lastrowid
+    seal_origin(new, made, sid, at, head, db)
 
 
 def read(session: str, after: int, db: sqlite3.Connection) -> tuple[Record, ...]:
-    found = db.execute("SELECT seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
-    length, head = found or (0, GENESIS)
-    if after >= length:
+    row = _find_row(session, db)
+    if row is None or after >= row.length:
         return ()
     try:
-        return tuple(_proved(_segments(session, db), after, length, head, db))
+        records = tuple(_proved(_segments(session, db), after, row.length, row.head, db))
+        if after == 0:
+            check_origin(session, row, records)
+            check_times(row, records)
     except Corrupt as error:
         raise _located(session, error, db) from error
+    return records
 
 
 def whole(session: str, db: sqlite3.Connection) -> tuple[Record, ...]:
     """The records up to the first that is not whole."""
-    length, head = db.execute("SELECT seq, head FROM sessions WHERE uid = ?", (session,)).fetchone() or (
-        0,
-        GENESIS,
-    )
     records: list[Record] = []
+    row = None
     try:
-        records.extend(_proved(_segments(session, db), 0, length, head, db))
+        row = find_row(session, db)
+        if row is not None:
+            records.extend(_proved(_segments(session, db), 0, row.length, row.head, db))
     except Corrupt:
         # extend() keeps what came before; what is wrong with the rest, reading the session tells.
-        return tuple(records)
+        pass
+    try:
+        if row is not None:
+            check_origin(session, row, records)
+    except Corrupt:
+        return ()  # another session's
     return tuple(records)
 
 
@@ -120,12 +133,16 @@ def mend(session: str, record: Record, db: sqlite3.Connection) -> None:
     good = whole(session, db)
     if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
         raise diverged(session, at)
-    (sid,) = db.execute("SELECT sid FROM sessions WHERE uid = ?", (session,)).fetchone()
+    row = _find_row(session, db)
+    assert row is not None
+    sid = row.sid
     db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (sid, at))
     gseq = db.execute(
         _NEW_EVENT, (sid, record.seq, record.at, record.event.once, record.hash, *_body(record, db))
     )
     db.execute(_MOVE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, sid))
+    if at <= row.forked_at:
+        move_origin(session, row, record, db)
 
 
 def sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
@@ -152,6 +169,13 @@ def get_blob(hash_: str, db: sqlite3.Connection) -> bytes | None:
         file = db.execute("PRAGMA database_list").fetchone()[2]
         raise Corrupt(f"store {file}: blob {hash_} is not what was written; restore the file from a backup")
     return data
+
+
+def _find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
+    try:
+        return find_row(session, db)
+    except Corrupt as error:
+        raise _located(session, error, db) from error
 
 
 def _segments(session: str, db: sqlite3.Connection) -> list[Segment]:
@@ -273,9 +297,13 @@ LIMIT ?
 # Equal `touched` means forks made since that record: the later fork has the higher sid.
 
 _NEW_SESSION = """
-INSERT INTO sessions (uid, parent, fork_seq, seq, head, created, updated, touched)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO sessions (sid, uid, parent, fork_seq, seq, head, created, updated, touched)
+VALUES (
+    1 + max(coalesce((SELECT max(sid) FROM sessions), 0), coalesce((SELECT max(sid) FROM origins), 0)),
+    ?, ?, ?, ?, ?, ?, ?, ?
+)
 """
+# Above the number of every session there ever was: that of a deleted one is not used again.
 
 _NEW_EVENT = """
 INSERT INTO events (sid, seq, at, once, hash, blob, data) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
