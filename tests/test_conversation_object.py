@@ -232,3 +232,16 @@ def test_a_chain_switched_on_later_does_not_name_replies_that_were_not_kept():
 
     assert asyncio.run(story()).text == "three"
     assert [bool(body.get("previous_response_id")) for body in provider.asked] == [False, False, True]
+
+
+@pytest.mark.parametrize("chain", ["conversation", True])
+def test_calls_that_share_an_id_are_answered_without_held_state(chain):
+    """A repeated id gets a new one here, which the provider's own copy of the reply does not have."""
+    provider, store = Provider(), MemoryStore()
+    provider.simulator.plan(["duplicate-call"])
+
+    async def story():
+        return await provider.agent(store, chain=chain).run(CALLING, session="s")
+
+    assert asyncio.run(story()).text == "done"
+    assert len(provider.asked) == 2, "nothing was refused"

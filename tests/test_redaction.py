@@ -94,7 +94,7 @@ ESCAPED = "".join(f"\\u{ord(each):04x}" for each in LONG)
         (f"https://h/v1?api%5Fkey={LONG}", {}, b"{}"),
         (f"https://h/v1?x={QUOTED}", {"x-api-key": LONG}, b"{}"),
         ("https://h/v1", {"x-api-key": LONG}, f'{{"said":"{ESCAPED}"}}'.encode()),
-        ("https://h/v1", {"x-api-key": LONG}, gzip.compress(f'{{"said":"{LONG}"}}'.encode())),
+        ("https://h/v1", {"x-api-key": LONG}, gzip.compress(f'{{"said":"{LONG}"}}'.encode(), mtime=0)),
         ("https://h/v1", {"x-api-key": SHORT}, f'{{"said":"{SHORT}"}}'.encode()),
     ],
 )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from ..values.message import Message
 from ..values.model import Endpoint, Model
-from ..values.parts import Reasoning, Text
+from ..values.parts import Reasoning, Text, ToolCall
 from ..values.request import OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 from ..values.settings import Settings
 from .boundary import offered, withheld_tools
@@ -189,8 +189,17 @@ def _chained_to(state: State) -> str:
     if state.settings.chain is not True or state.run.unchained:
         return ""
     # A reply from before the chain was switched on was not kept by the provider.
-    own = state.transcript.messages[state.chained_from :]
-    return reply_before(state) if any(message.role == "assistant" for message in own) else ""
+    own = [each for each in state.transcript.messages[state.chained_from :] if each.role == "assistant"]
+    return reply_before(state) if own and has_distinct_call_ids(own[-1].calls) else ""
+
+
+def has_distinct_call_ids(calls: tuple[ToolCall, ...]) -> bool:
+    """Whether the provider can tell these calls apart by its own ids.
+
+    We give a repeated or missing id a new one, which state held by the provider does not know.
+    """
+    ids = [call.wire_id for call in calls]
+    return all(ids) and len(set(ids)) == len(ids)
 
 
 def _held_conversation(state: State) -> HeldConversation | None:

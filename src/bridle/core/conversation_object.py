@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from ..values import event as e
 from ..values.errors import Failure, FailureKind
 from ..values.message import Reply, Stop
-from .context import relies_on_server_state, reply_before
+from .context import has_distinct_call_ids, relies_on_server_state, reply_before
 from .effects import DropConversation, OpenConversation
 from .held_conversation import HeldConversation
 from .saying import counts
@@ -60,7 +60,7 @@ def conversation_answered(state: State, reply: Reply) -> HeldConversation | None
     if held is None or not held.in_flight:
         return held
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
-    if refused or not reply.id or not any(map(counts, reply.parts)):
+    if refused or not reply.id or not any(map(counts, reply.parts)) or not has_distinct_call_ids(reply.calls):
         return replace(held, in_flight=False, trouble=NOT_A_MESSAGE)
     return replace(held, in_flight=False, reply_id=reply.id)
 
