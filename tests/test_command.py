@@ -59,7 +59,7 @@ def test_lists_numbers_defaults_and_nothing():
         },
     )  # fmt: skip
     assert run(made, paths=["a", "-b c"]) == "['3', '--deep=false', '--', 'a', '-b c']\n"
-    assert run(made, paths=[], count=-1, last="z", deep=True) == "['-1', '--deep=true', '--', 'z']\n"
+    assert run(made, paths=[], count=1, last="z", deep=True) == "['1', '--deep=true', '--', 'z']\n"
 
 
 @pytest.mark.parametrize("words", [["{path}"], ["{path}.txt"], ["-n", "{path}"]])

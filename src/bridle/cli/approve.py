@@ -111,6 +111,6 @@ def _object(text: str | None) -> dict[str, Json] | None:
     try:
         msgspec.json.decode(text, type=dict[str, object])
         given: dict[str, Json] = msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
         raise MisuseError(f"--arguments is no JSON object: {error}") from None
     return given

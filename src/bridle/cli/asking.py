@@ -74,6 +74,6 @@ class Asking:
 def _is_object(text: str) -> bool:
     try:
         msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return False
     return True

@@ -11,6 +11,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
 PORT_MAX = 65_535
+COUNT_MAX = 1_000_000_000
+"""More than any log has of anything, and less than a database can count to."""
+SHOWN_MAX = 60
 UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
@@ -21,9 +24,11 @@ def count_of(least: int) -> Callable[[str], int]:
         try:
             number = int(text)
         except ValueError:
-            raise ArgumentTypeError(f"{text!r} is not a whole number") from None
+            raise ArgumentTypeError(f"{text[:SHOWN_MAX]!r} is not a whole number") from None
         if number < least:
             raise ArgumentTypeError(f"must be {least} or more, not {number}")
+        if number > COUNT_MAX:
+            raise ArgumentTypeError(f"must be at most {COUNT_MAX:,}")
         return number
 
     return count

@@ -35,6 +35,8 @@ def check_session(session: object) -> str:
         raise MisuseError(f"a session is named by its id, which is a string; not {session!r}")
     if not session.strip():
         raise MisuseError("the session id is empty; leave it out to start a new session")
+    if sound(session) != session:
+        raise MisuseError(f"the session id {session!r} is not text that can be written (UTF-8)")
     if session.startswith(LINE):
         raise MisuseError(f"the names of budgets begin with {LINE}; call the session something else")
     if session.startswith(NOTES_PREFIX):

@@ -15,7 +15,7 @@ directives as they would stand in a prompt.
 import json
 import runpy
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -30,6 +30,8 @@ def read_script(path: Path) -> tuple[Step, ...]:
         return steps_of(_loaded(path))
     except OSError as error:
         raise MisuseError(f"cannot read the script {path}: {error.strerror or error}") from None
+    except RecursionError:
+        raise MisuseError(f"{path} is not a script: it is nested too deeply") from None
     except (ValueError, KeyError, TypeError) as error:
         raise MisuseError(f"{path} is not a script: {error}") from None
 
@@ -50,7 +52,7 @@ def _loaded(path: Path) -> object:
         case ".toml":
             return tomllib.loads(path.read_text())
         case ".py":
-            return _ran(path)["REPLIES"]
+            return _ran(path)
         case ".yaml" | ".yml":
             if find_spec("yaml") is None:
                 raise MisuseError(
@@ -61,11 +63,18 @@ def _loaded(path: Path) -> object:
             return [path.read_text()]
 
 
-def _ran(path: Path) -> Mapping[str, object]:
+def _ran(path: Path) -> object:
+    """What a program calls `REPLIES`; a generator is run to its end here."""
     try:
-        return runpy.run_path(str(path))
-    except OSError:
+        found = runpy.run_path(str(path))
+        if "REPLIES" not in found:
+            raise MisuseError(f"{path} is not a script: it has no `REPLIES`")
+        given: object = found["REPLIES"]
+        return list(given) if isinstance(given, Iterator) else given
+    except (OSError, MisuseError):
         raise
+    except SystemExit as error:
+        raise MisuseError(f"the script {path} cannot be run: it exits with {error.code!r}") from None
     except Exception as error:  # whatever somebody's own program raises is a mistake in that program
         raise MisuseError(f"the script {path} cannot be run: {type(error).__name__}: {error}") from error
 

@@ -9,8 +9,9 @@ it otherwise.  A list makes as many words as it has items, and nothing (null, or
 left out) makes no word.
 
 A program reads a word that begins with "-" as an option, and many have options that write
-files or run other programs.  So text that does is refused, unless it stands behind a "--"
-or is the end of a longer word (`--message={text}`).
+files or run other programs; `kill {pid}` with -1 ends every process.  So a text or a number
+that does is refused, unless it stands behind a "--" or is the end of a longer word
+(`--message={text}`, `--offset={number}`).
 
 Every exit code but 0 is a failure, which the model is told with the end of what the program
 wrote; `exits` names those that are none.
@@ -123,9 +124,9 @@ class CommandTool:
                 continue
             value = arguments[field]
             for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
-                if isinstance(item, str) and not plain:
-                    self._check(item, field)
                 made.append(_text(item))
+                if not plain:
+                    self._check(made[-1], field)
         return made
 
     def _check(self, text: str, what: str) -> None:
