@@ -33,7 +33,7 @@ from ..sim.turn import Brain
 from ..transports.exchange_file import ExchangeFile
 from ..values.errors import MisuseError
 from .numbers import port
-from .printing import say_json, say_lines
+from .printing import say, say_json, say_lines
 from .rules_table import print_rules
 
 TABLES = ("rules", "faults", "directives")
@@ -94,7 +94,7 @@ def execute(options: argparse.Namespace) -> int:
     if file is not None:
         file.close()
         if file.complaint:
-            print(f"bridle sim: {file.complaint}", file=sys.stderr)
+            say(f"bridle sim: {file.complaint}", file=sys.stderr)
     simulator.finish()
     return 0
 
