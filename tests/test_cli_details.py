@@ -158,3 +158,26 @@ def test_words_on_a_terminal_are_not_broken(monkeypatch):
     lines = out.getvalue().split("\n")
     assert max(map(len, lines)) <= 40
     assert out.getvalue().split() == text.split()
+
+
+def test_lines_about_a_run_fit_the_terminal(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    about = Terminal()
+
+    @tool(effect="read")
+    def look(city: str) -> str:
+        """Look at a city."""
+        return f"{city} is fine and the weather there is quite remarkable for this time of the year"
+
+    agent = Agent("sim:", tools=[look], watchers=[Console(Terminal(), about)])
+    agent.run_sync('!call look {"city": "Oslo"}\n!then\n!say ok')
+    Console(None, about).note("everything depends on boundaries " * 6)
+    plain = re.sub(r"\x1b\[[0-9;]*[mK]", "", about.getvalue())
+    lines = [line.rpartition("\r")[2] for line in plain.split("\n")]
+    assert max(map(len, lines)) <= 60
+    assert {word for line in lines[-5:] for word in line.split()} <= {
+        "everything",
+        "depends",
+        "on",
+        "boundaries",
+    }

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from ..values.text import escape_text, join_lines
 from ..watchers.console import STYLES
-from ..watchers.wrap import cell_count, letter_cells
+from ..watchers.wrap import cell_count, fit_cells, letter_cells
 
 WIDTH_DEFAULT, WIDTH_LEAST = 100, 40
 """Of output that goes to no terminal, and of a terminal too narrow to be served."""
@@ -34,15 +34,7 @@ def cut(words: str, width: int) -> str:
 
 def trimmed(line: str, width: int) -> str:
     """The same of a line whose spaces mean something."""
-    if cells(line) <= width:
-        return line
-    kept, room = [], width - 1
-    for letter in line:
-        room -= letter_cells(letter)
-        if room < 0:
-            break
-        kept.append(letter)
-    return "".join(kept).rstrip() + "…" if width > 0 else ""
+    return fit_cells(line, width)
 
 
 def padded(words: str, width: int, *, right: bool = False) -> str:

@@ -18,7 +18,7 @@ from ..values.record import Record
 from ..values.subrun import SubrunStarted
 from ..values.text import escape_text, join_lines
 from ..values.usage import Usage
-from .wrap import WordWrap, cell_count, terminal_width
+from .wrap import WordWrap, cell_count, fit_cells, terminal_width
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
 SHOWN_CHARACTERS_MAX = 160
@@ -54,7 +54,11 @@ class Console:
 
     def note(self, words: str, style: str = "dim") -> None:
         self._break()
-        self._write(self._about, self._styled(escape_text(words), style) + "\n")
+        text = escape_text(words)
+        if self._colour:
+            wrap = WordWrap()
+            text = wrap.feed(text) + wrap.flush()
+        self._write(self._about, "\n".join(self._styled(line, style) for line in text.split("\n")) + "\n")
 
     def _event(self, event: e.Event, at: float) -> None:
         match event:
@@ -129,10 +133,13 @@ class Console:
         shown = f"{call.name}({brief(call.arguments)})" if call else result.call_id
         self._running.pop(result.call_id, None)
         self._break()
+        head, text = f"  {escape_text(shown)}", escape_text(brief(result.text))
+        if self._colour:
+            # One line: what is left out is in `bridle show`.
+            text = fit_cells(text, terminal_width() - cell_count(f"{head} {mark} {took}"))
         self._write(
             self._about,
-            f"{self._styled('  ' + escape_text(shown), 'cyan')} {self._styled(mark, style)} "
-            f"{escape_text(brief(result.text))}{self._styled(took, 'dim')}\n",
+            f"{self._styled(head, 'cyan')} {self._styled(mark, style)} {text}{self._styled(took, 'dim')}\n",
         )
         self._show_running()
 
@@ -141,9 +148,8 @@ class Console:
         if not self._colour or not self._running:
             return
         self._break()
-        line = f"  running {escape_text(', '.join(self._running.values()))} …"
-        while cell_count(line) >= terminal_width():
-            line = line[:-3] + " …"
+        names = escape_text(", ".join(self._running.values()))
+        line = fit_cells(f"  running {names} …", terminal_width() - 1)
         self._write(self._about, self._styled(line, "dim"))
         self._status = line
 

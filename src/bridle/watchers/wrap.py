@@ -31,6 +31,19 @@ def letter_cells(letter: str) -> int:
     return 2 if unicodedata.east_asian_width(letter) in ("W", "F") else 1
 
 
+def fit_cells(line: str, width: int) -> str:
+    """The line cut to a width in columns; an ellipsis shows that something was cut."""
+    if cell_count(line) <= width:
+        return line
+    kept, room = [], width - 1
+    for letter in line:
+        room -= letter_cells(letter)
+        if room < 0:
+            break
+        kept.append(letter)
+    return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
 class WordWrap:
     """Decides where lines break; `feed` returns what can be written now, `flush` what was held back."""
 
