@@ -12,12 +12,20 @@ import msgspec
 from msgspec.structs import replace
 
 from ..ports.codec import HttpReply
+from ..values.errors import Failure
 
 LOST = "Invalid URL ({method} {path})"
 STAMP = "x-request-id"
 UNSIMULATED = re.compile(
     r"(?:/v1)?/(?:embeddings|files|uploads|batches|images|audio|moderations|fine_tuning|vector_stores|assistants"
     r"|threads|realtime|videos|containers|evals|completions)(?:/.*)?"
+)
+WRONG_TYPE = Failure(
+    kind="invalid",
+    message="Unsupported content type: '{given}'. This API method only accepts 'application/json' requests,"
+    " but you specified the header 'Content-Type: {given}'. Please try again with a supported content type.",
+    status=400,
+    code="unsupported_content_type",
 )
 SIZE_STEP = 16
 """Padded pieces are as long as a multiple of this."""

@@ -5,6 +5,8 @@ not one.  All families are served at once, told apart by the paths their clients
 
 Pieces of an answer with no pause between them go out in one write, as they would arrive
 through any network; a pause is real time here.
+
+The limits of what a client may send, and the checks before an answer, are in `server_limits.py`.
 """
 
 import asyncio
@@ -12,16 +14,25 @@ import logging
 import re
 import socket
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
-from aiohttp import web
+from aiohttp import StreamReader, web
+from msgspec.structs import replace
 
 from ..ports.transport import Cut, Outgoing, Pause, Timeline
 from ..values.errors import MisuseError
+from .server_limits import BodyRefused, ServerLimits, check_host, is_json_type, read_body
 from .simulator import Simulator
 
 HOST = "127.0.0.1"
+MISDIRECTED, TIMED_OUT = 421, 408
+LINGER_SECONDS = 2.0
+"""How long the rest of a refused body is still read, so that the client gets to read the refusal."""
+HEAD_END = b"\r\n\r\n"
+HEAD_TOO_LONG = "431 Request Header Fields Too Large"
+HEAD_TOO_SLOW = "408 Request Timeout"
 HEAD_BYTES_MAX = 16_384
 NAMED = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
 RESET = struct.pack("ii", 1, 0)
@@ -29,19 +40,32 @@ RESET = struct.pack("ii", 1, 0)
 
 
 @asynccontextmanager
-async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
+async def serving(
+    simulator: Simulator, port: int = 0, limits: ServerLimits | None = None
+) -> AsyncIterator[str]:
     """The address where the simulator answers, for as long as the context lasts."""
+    limits = limits or ServerLimits()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
+        if told := check_host(request.headers.getall("Host", ())):
+            return _refuse(MISDIRECTED, told)
         outgoing = Outgoing(
-            method=request.method,
-            url=request.raw_path,
-            headers=tuple(request.headers.items()),
-            body=await request.content.read(),
+            method=request.method, url=request.raw_path, headers=tuple(request.headers.items()), body=b""
         )
-        return await _play(request, await simulator.answer(outgoing))
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                body = await read_body(request, limits.body_bytes)
+        except TimeoutError:
+            return _refuse(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
+        except BodyRefused as refused:
+            answer = await _play(request, simulator.refuse_size(outgoing, refused.size))
+            answer.force_close()
+            return answer
+        if body and not is_json_type(request.headers.get("Content-Type", "")):
+            return await _play(request, simulator.refuse_type(outgoing))
+        return await _play(request, await simulator.answer(replace(outgoing, body=body)))
 
-    server = _Server(handle, access_log=None)
+    server = _Server(handle, limits)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     # A client that leaves in the middle of an answer is what is being tried out, and no news.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -59,8 +83,25 @@ async def serving(simulator: Simulator, port: int = 0) -> AsyncIterator[str]:
         await runner.cleanup()
 
 
+def _refuse(status: int, told: str) -> web.Response:
+    refusal = web.Response(status=status, text=f"{told}\n")
+    refusal.force_close()
+    return refusal
+
+
 class _Server(web.Server):
     """Some clients name themselves twice, which providers do not mind and the parser refuses to read."""
+
+    def __init__(
+        self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: ServerLimits
+    ) -> None:
+        super().__init__(
+            handle,
+            access_log=None,
+            keepalive_timeout=limits.idle_seconds,
+            lingering_time=min(LINGER_SECONDS, limits.body_seconds),
+        )
+        self.limits = limits
 
     def __call__(self) -> web.RequestHandler:
         # What cannot be unpacked is refused in the words of whoever was asked, not of the parser.
@@ -68,15 +109,68 @@ class _Server(web.Server):
 
 
 class _Handler(web.RequestHandler):
-    __slots__ = ()
+    """A connection.  The head of a request is timed and counted here: the parser does neither."""
+
+    __slots__ = ("_head_bytes", "_head_tail", "_head_timer", "_limits", "_newest_body")
+
+    def __init__(self, server: _Server, **options: Any) -> None:
+        super().__init__(server, **options)
+        self._limits = server.limits
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._newest_body: StreamReader | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._begin_head()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._end_head()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self._head_timer is None and self._newest_body is not None and self._newest_body.is_eof():
+            self._begin_head()
+        if self._head_timer is not None and self._is_head_too_long(data):
+            self._refuse_head(HEAD_TOO_LONG)
+            return
         if len(NAMED.findall(data, 0, HEAD_BYTES_MAX)) > 1:
-            head, end, body = data.partition(b"\r\n\r\n")
+            head, end, body = data.partition(HEAD_END)
             first, *rest = NAMED.split(head)
             named = NAMED.search(head)
             data = b"".join((first, named[0] if named else b"", *rest, end, body))
+        read = self._request_count
         super().data_received(data)
+        if self._request_count > read and self._messages:
+            # Only the parser knows that a head has ended: empty lines before one are none.
+            self._newest_body = self._messages[-1][1]
+            self._end_head()
+
+    def _begin_head(self) -> None:
+        self._head_bytes, self._head_tail = 0, b""
+        self._head_timer = self._loop.call_later(
+            self._limits.header_seconds, self._refuse_head, HEAD_TOO_SLOW
+        )
+
+    def _end_head(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _is_head_too_long(self, data: bytes) -> bool:
+        """The end of a head may be split between two pieces, and the body behind it does not count."""
+        joined = self._head_tail + data
+        end = joined.find(HEAD_END)
+        size = self._head_bytes + (len(data) if end < 0 else end - len(self._head_tail))
+        self._head_bytes += len(data)
+        self._head_tail = joined[1 - len(HEAD_END) :]
+        return size > self._limits.header_bytes
+
+    def _refuse_head(self, status: str) -> None:
+        self._end_head()
+        if self.transport is not None and self._head_bytes:
+            told = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            self.transport.write(told.encode())
+        self.force_close()
 
 
 async def _play(request: web.BaseRequest, timeline: Timeline) -> web.StreamResponse:

@@ -87,6 +87,11 @@ def _unblamed(reply: HttpReply, param: str) -> HttpReply:
     return reply
 
 
+UNSUPPORTED_TYPE = Failure(
+    kind="invalid", message="Unsupported media type {given!r}: use 'application/json'", status=415
+)
+
+
 class Side(Value):
     """Everything of a family but its main endpoint."""
 
@@ -96,6 +101,8 @@ class Side(Value):
     lost: str = "Not Found"
     """What is said of an address at which nobody is; `{method}` and `{path}` are known."""
     lost_code: str = ""
+    wrong_type: Failure = UNSUPPORTED_TYPE
+    """The refusal of a body that is not said to be JSON; `{given}` is the content type."""
     unsimulated: re.Pattern[str] | None = None
     """Paths that the provider serves and the simulator does not."""
     stamp: str = ""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from ..ports.codec import HttpReply
 from ..values.errors import Failure
 from ..values.model import Model
-from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted, tier_of
+from ._side_openai import LOST, STAMP, UNSIMULATED, WRONG_TYPE, blamed, padded, padding_wanted, tier_of
 from .choices import Listing, repeat_answers
 from .side import Door, House, Json, Knock, Side
 
@@ -77,5 +77,6 @@ SIDE = Side(
     reply_id=lambda digest: f"chatcmpl-sim{digest[:24]}",
     undated=b'"created":0',
     unsimulated=UNSIMULATED,
+    wrong_type=WRONG_TYPE,
     blamed=blamed,
 )

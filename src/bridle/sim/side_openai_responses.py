@@ -17,7 +17,7 @@ from ..values.errors import Failure
 from ..values.request import Request
 from ._rules_openai_responses_talk import PREFIXES
 from ._rules_openai_shape import INVALID
-from ._side_openai import LOST, STAMP, UNSIMULATED, blamed, padded, padding_wanted, tier_of
+from ._side_openai import LOST, STAMP, UNSIMULATED, WRONG_TYPE, blamed, padded, padding_wanted, tier_of
 from ._side_openai_conversations import (
     CONVERSATION_DOORS,
     conversation_of,
@@ -241,5 +241,6 @@ SIDE = Side(
     reply_id=lambda digest: f"resp_sim{digest[:40]}",
     undated=b'"created_at":0',
     unsimulated=UNSIMULATED,
+    wrong_type=WRONG_TYPE,
     blamed=blamed,
 )

@@ -56,6 +56,9 @@ METHOD, PROBE = "POST", "HEAD"
 """`HEAD /` only asks whether somebody is there."""
 UNREAD = "json"
 """The rule about bodies that are not JSON, in every family."""
+SIZE = "body-size"
+"""The rule about bodies that are too large, in the families that tell their limit."""
+TOO_LARGE = Failure(kind="too_large", message="Request Entity Too Large", status=413)
 WRONG_METHOD = Failure(kind="invalid", message="Method Not Allowed", status=405)
 """Nobody's main endpoint is asked in any other way."""
 REFUSALS_MAX = 1_000
@@ -112,6 +115,20 @@ class Simulator:
             answer = Recording(status=timeline.status, headers=timeline.headers, body=timeline.body)
             self._log(scrubbed(outgoing, answer, family))
         return timeline
+
+    def refuse_type(self, outgoing: Outgoing) -> Timeline:
+        """The refusal of a body that is not said to be JSON, in the words of the family that was asked."""
+        heard = hear(outgoing)
+        given = heard.asked.headers.get("content-type", "")
+        failure = side_of(heard.codec.family).wrong_type
+        return self._refuse(heard, replace(failure, message=failure.message.format(given=given)))
+
+    def refuse_size(self, outgoing: Outgoing, size: int) -> Timeline:
+        """The refusal of a body of which `size` bytes are too many to be read."""
+        heard = hear(outgoing)
+        limits = [rule for rule in rules_of(heard.codec.family) if rule.id == SIZE]
+        violation = check(limits, replace(heard.asked, size=size))
+        return self._refuse(heard, violation.failure, SIZE) if violation else self._refuse(heard, TOO_LARGE)
 
     def plan(self, faults: Iterable[Planned | str]) -> None:
         """Let these go wrong from now on, instead of what was planned before."""
