@@ -449,3 +449,10 @@ def test_numbers_of_blocks_may_be_written_with_a_point():
         stopped("tool_use"),
     )
     assert reply.parts == (Text(text="hi"), ToolCall(id="", name="a", arguments='{"x":1}', wire_id="t"))
+
+
+@pytest.mark.parametrize("said", [{"type": "text_delta", "text": '{"n":1}'}, {"text": '{"n":1}'}])
+def test_words_sent_for_a_call_are_an_error(said):
+    """They may be its arguments: without them the call would run with its defaults."""
+    call = start(0, type="tool_use", id="toolu_1", name="act", input={})
+    assert failure(stream(BEGIN, call, delta(0, **said), stopped("tool_use"))).kind == "garbled"

@@ -9,6 +9,7 @@ import contextlib
 import io
 import time
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -22,7 +23,7 @@ from bridle.providers._failures import one_line
 from bridle.run.line import Line, locate
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
-from bridle.testing.script import calls
+from bridle.testing.script import calls, says
 from bridle.values import event as e
 from bridle.values.message import Reply, Stop
 from bridle.values.model import Origin
@@ -272,3 +273,23 @@ def test_the_share_of_a_tool_falls_when_its_results_are_cut():
         shares.append(found[-1].shares[0].result_tokens)
     whole, cut = shares
     assert cut < 0.7 * whole
+
+
+@pytest.mark.parametrize("nested", [150, 900, 5_000])
+@pytest.mark.parametrize("options", [{}, {"once_per": "run"}, {"approve": True}], ids=str)
+def test_arguments_nested_too_deeply_are_an_error_for_the_model(nested, options):
+    """Whatever looks at the arguments of a call survives them, and the tool does not run."""
+    ran = []
+
+    @tool(effect="write", **options)
+    def keep(value: Any) -> str:
+        """Keep something."""
+        ran.append(value)
+        return "kept"
+
+    deep = f'{{"value":{"[" * nested}{"]" * nested}}}'
+    reply = says("", ToolCall(id="", name="keep", arguments=deep))
+    result = Agent(scripted(reply, "done"), tools=[keep]).run_sync("keep")
+    assert (result.stop, result.text, ran) == ("done", "done", [])
+    told = [part.text for message in result.messages if message.role == "tool" for part in message.parts]
+    assert "nested too deeply" in told[0]

@@ -1,6 +1,7 @@
 """Tools for which equal arguments are the same action (`once_per`)."""
 
 import asyncio
+from dataclasses import dataclass
 
 import pytest
 
@@ -85,6 +86,32 @@ def test_equal_calls_of_one_reply_are_run_once():
     result = Agent(scripted(calls(PAY, SAME, PAY), "done"), tools=[bank.tool]).run_sync("pay")
     assert (result.text, bank.paid) == ("done", [5])
     assert ["receipt number 1" in each.text for each in results(result)] == [True] * 3
+
+
+def test_a_number_is_the_same_however_it_is_written():
+    bank = Bank("run")
+    script = scripted(calls(PAY), calls(("pay", {"amount": 5.0})), "done")
+    assert (Agent(script, tools=[bank.tool]).run_sync("pay").text, bank.paid) == ("done", [5])
+
+
+def test_a_default_inside_an_object_may_be_written_or_left_out():
+    sent = []
+
+    @dataclass
+    class Letter:
+        to: str
+        copies: int = 1
+
+    @tool(effect="write", once_per="run")
+    def send(letter: Letter) -> str:
+        """Send a letter."""
+        sent.append(letter)
+        return "sent"
+
+    letters = [{"to": "Ann"}, {"to": "Ann", "copies": 1}, {"to": "Ann", "copies": 2}]
+    script = scripted(*(calls(("send", {"letter": letter})) for letter in letters), "done")
+    assert Agent(script, tools=[send]).run_sync("send").text == "done"
+    assert sent == [Letter("Ann"), Letter("Ann", 2)]
 
 
 def test_a_session_that_is_resumed_by_another_process_knows_the_receipt(tmp_path):

@@ -3,8 +3,7 @@
 import json
 from collections.abc import Iterator
 
-import msgspec
-
+from ..values.json_text import parse_json
 from ..values.request import ToolSpec
 from ..values.text import escape_text
 from .schema_values import fill_defaults, read_schema
@@ -13,8 +12,8 @@ from .schema_values import fill_defaults, read_schema
 def complete_arguments(spec: ToolSpec | None, arguments: str) -> str:
     """The arguments with every default that was left out, as JSON text; as they are when they are no JSON."""
     try:
-        given = msgspec.json.decode(arguments.strip() or "{}")
-    except msgspec.DecodeError:
+        given = parse_json(arguments.strip() or "{}")
+    except ValueError:
         return arguments
     filled = given if spec is None else fill_defaults(read_schema(spec.parameters), given)
     return json.dumps(filled, ensure_ascii=False)
@@ -28,8 +27,8 @@ def show_arguments(arguments: str) -> str:
 def list_changes(before: str, after: str) -> list[str]:
     """One line for every value that differs, by its path."""
     try:
-        first, second = (msgspec.json.decode(text.strip() or "{}") for text in (before, after))
-    except msgspec.DecodeError:
+        first, second = (parse_json(text.strip() or "{}") for text in (before, after))
+    except ValueError:
         return [] if before == after else [f"{show_arguments(before)} → {show_arguments(after)}"]
     return list(_changes("", first, second))
 

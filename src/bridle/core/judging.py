@@ -8,9 +8,8 @@ up the run ends with what there is, never in a loop.
 
 from collections.abc import Callable
 
-import msgspec
-
 from ..values.event import RunStop
+from ..values.json_text import parse_json
 from ..values.message import Reply, Stop
 from ..values.parts import Opaque
 from ..values.request import OutputSpec, ToolSpec
@@ -159,7 +158,7 @@ def output_json(text: str) -> str:
 
 def _parses(text: str) -> bool:
     try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
+        parse_json(text)
+    except ValueError:
         return False
     return True

@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..values.event import Question
+from ..values.json_text import parse_json
 from ..values.policy import Permission, PermissionRule, Policy
 from ..values.request import ToolSpec
 from ..values.value import Value
@@ -123,8 +124,8 @@ def _fits(schema: Schema, place: Place, pattern: str) -> bool:
 
 def _parsed(arguments: str) -> object:
     try:
-        return msgspec.json.decode(arguments.strip() or "{}")
-    except msgspec.DecodeError:
+        return parse_json(arguments.strip() or "{}")
+    except ValueError:
         return {}
 
 

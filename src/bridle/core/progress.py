@@ -10,6 +10,7 @@ from hashlib import sha256
 
 import msgspec
 
+from ..values.json_text import parse_json
 from ..values.parts import ToolCall, ToolResult
 from ..values.value import Value
 
@@ -79,7 +80,7 @@ def _short(arguments: str) -> str:
 
 def _canonical(arguments: str) -> str:
     try:
-        parsed = msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+        parsed = parse_json(arguments or "{}")
+    except ValueError:
         return arguments
     return msgspec.json.encode(parsed, order="sorted").decode()

@@ -9,11 +9,13 @@ Receipts are folded from the log, so a resumed session and a fork know them too.
 
 import msgspec
 
+from ..values.json_text import parse_json
 from ..values.parts import ToolResult
 from ..values.request import ToolSpec
 from ..values.value import Value
 from ..values.whole import Whole
 from .opencall import OpenCall
+from .schema_values import fill_defaults, read_schema
 
 SAME_ACTION = "This call equals an earlier one ({call_id}) that is done, so it was not run again. Its result:"
 
@@ -63,18 +65,25 @@ def drop_receipt(receipts: tuple[Receipt, ...], call_id: str) -> tuple[Receipt, 
 
 
 def canonical_arguments(arguments: str, spec: ToolSpec) -> bytes:
-    """Equal for equal arguments, whatever their order, and whether or not a default was spelled out."""
-    given = _decoded(arguments)
-    schema = _decoded(spec.parameters)
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    if isinstance(given, dict) and isinstance(properties, dict):
-        defaults = {
-            name: about["default"]
-            for name, about in properties.items()
-            if isinstance(about, dict) and "default" in about
-        }
-        given = {**defaults, **given}
-    return msgspec.json.encode(given, order="sorted")
+    """Equal for equal arguments: in any order, with defaults written or left out, 5 written as 5.0."""
+    try:
+        given = parse_json(arguments.strip() or "{}")
+    except ValueError:
+        return arguments.encode()
+    filled = fill_defaults(read_schema(spec.parameters), given)
+    return msgspec.json.encode(_unify_numbers(filled), order="sorted")
+
+
+def _unify_numbers(value: object) -> object:
+    """The value with every whole number as an integer, as JSON Schema compares them."""
+    match value:
+        case dict():
+            return {name: _unify_numbers(member) for name, member in value.items()}
+        case list():
+            return [_unify_numbers(member) for member in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
 
 
 def _holds(receipt: Receipt, spec: ToolSpec, run: int, now: float) -> bool:
@@ -86,10 +95,3 @@ def _holds(receipt: Receipt, spec: ToolSpec, run: int, now: float) -> bool:
         case float(seconds):
             return now - receipt.at < seconds
     return False
-
-
-def _decoded(text: str) -> object:
-    try:
-        return msgspec.json.decode(text.strip() or "{}")
-    except msgspec.DecodeError:
-        return text

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, cast
 
 import msgspec
 
+from ..values.json_text import TooDeep, parse_json
 from ..values.request import ToolSpec
 from ..values.value import Value
 from .closed_schema import close_schema
@@ -53,8 +54,8 @@ def check_arguments(
     """The arguments as data, or what is wrong with them, in the words of `wording`."""
     words = wording or word_arguments(spec.name)
     try:
-        given = _decode(arguments or "{}")
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        given = parse_json(arguments or "{}")
+    except ValueError as error:
         if not arguments.strip():
             return check_arguments(spec, "{}", words)
         return _unreadable(words, arguments, error)
@@ -89,9 +90,6 @@ def unknown_tool(name: str, names: Iterable[str]) -> str:
     return f"There is no tool named `{called}`. {offer}"
 
 
-_decode: Callable[[str], object] = msgspec.json.Decoder().decode
-
-
 @functools.lru_cache(maxsize=VALIDATORS_MAX)
 def _closed(schema: str) -> dict[str, Json]:
     data = msgspec.json.decode(schema)
@@ -114,7 +112,7 @@ def _validator(schema: str) -> "Validator":
 
 
 def _unreadable(words: Wording, arguments: str, error: Exception) -> Problem:
-    if isinstance(error, RecursionError):
+    if isinstance(error, TooDeep):
         return _malformed(words, "are nested too deeply")
     if "truncated" not in str(error):
         return _malformed(

@@ -233,6 +233,8 @@ class AnthropicDecoder(DecoderShell):
                 self._say(block, said, deltas)
             case "input_json_delta":
                 raise ValueError(f"arguments were sent for a block of type {block.stub.get('type')!r}")
+            case "text_delta" | "thinking_delta" if block.is_call:
+                raise ValueError(f"words were sent for the call of {block.name!r}; they may be its arguments")
             case "citations_delta" if "citation" in delta:
                 had = block.stub.get("citations")
                 block.stub["citations"] = [*(had if isinstance(had, list) else ()), delta["citation"]]

@@ -1,13 +1,14 @@
 """A call's arguments, on wires that want them as an object and not as text.
 
 Our calls keep arguments as the text they arrived in.  Most of it is an object and goes out as it is
-written.  What is not (arguments cut in two, a list, plain nonsense) has to travel all the same,
-because a call that was answered cannot be left out: it becomes the one member of an object that says
-so, and is taken out of it again on the way back.
+written.  The rest (arguments cut in two, a list, plain nonsense, objects nested too deeply to be run) has to
+travel all the same, because a call that was answered cannot be left out: it becomes the one member of an
+object that says so, and is taken out of it again on the way back.
 """
 
 from typing import Any
 
+from ..values.json_text import is_too_deep
 from ._json import is_object, loads, mended, raw
 
 INVALID_JSON = "INVALID_JSON"
@@ -15,12 +16,12 @@ INVALID_JSON = "INVALID_JSON"
 
 def object_of(arguments: str) -> Any:
     """The arguments as an object, spelled as they were wherever possible; none at all are an empty one."""
-    if is_object(arguments):
+    if is_object(arguments) and not is_too_deep(arguments):
         return raw(arguments)
     if not arguments.strip():
         return {}
     try:
-        value = loads(arguments)
+        value = None if is_too_deep(arguments) else loads(arguments)
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {INVALID_JSON: mended(arguments)}

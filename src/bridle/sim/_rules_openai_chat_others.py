@@ -5,9 +5,9 @@ They differ most over reasoning: one wants it back, another refuses it.
 
 import re
 
-import msgspec
 from msgspec.structs import replace
 
+from ..values.json_text import is_too_deep, parse_json
 from ._rules_openai_chat_messages import orphan, unanswered
 from ._rules_openai_chat_shape import (
     BLIND,
@@ -127,8 +127,8 @@ def _is_object(arguments: object) -> bool:
     if isinstance(arguments, dict) or arguments in (None, ""):
         return True
     try:
-        return isinstance(msgspec.json.decode(str(arguments)), dict)
-    except msgspec.DecodeError:
+        return is_too_deep(str(arguments)) or isinstance(parse_json(str(arguments)), dict)
+    except ValueError:
         return False
 
 

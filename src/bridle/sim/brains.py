@@ -18,6 +18,7 @@ import msgspec
 
 from ..core.differing import differences
 from ..values.errors import Failure, MisuseError
+from ..values.json_text import parse_json
 from ..values.message import Message, Reply
 from ..values.parts import Part, Reasoning, Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
@@ -205,6 +206,6 @@ def _told(part: Part) -> object:
 
 def _value(arguments: str) -> object:
     try:
-        return msgspec.json.decode(arguments or "{}")
-    except msgspec.DecodeError:
+        return parse_json(arguments or "{}")
+    except ValueError:
         return arguments

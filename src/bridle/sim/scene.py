@@ -9,9 +9,8 @@ A brain makes one of two moves: it answers in words, or it calls tools.
 
 from collections.abc import Iterable, Mapping, Sequence
 
-import msgspec
-
 from ..core.judging import UNUSABLE
+from ..values.json_text import parse_json
 from ..values.message import Message
 from ..values.parts import Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
@@ -144,6 +143,7 @@ def _exchanges(messages: Iterable[Message]) -> Iterable[Exchange]:
 
 def _arguments(call: ToolCall) -> Mapping[str, object]:
     try:
-        return msgspec.json.decode(call.arguments or "{}", type=dict[str, object])
-    except msgspec.DecodeError:
+        given = parse_json(call.arguments or "{}")
+    except ValueError:
         return {}
+    return given if isinstance(given, dict) else {}

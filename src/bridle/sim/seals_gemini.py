@@ -12,6 +12,7 @@ from base64 import b64encode
 import msgspec
 from msgspec.structs import replace
 
+from ..values.json_text import parse_json
 from ..values.message import Reply
 from ..values.parts import Part, Text, ToolCall
 from ._rules_gemini_shape import (
@@ -75,8 +76,8 @@ def _signed(part: Part, name: str) -> Part:
 
 def _trace_of_call(call: ToolCall) -> str:
     try:
-        args: object = msgspec.json.decode(call.arguments or "{}")
-    except msgspec.DecodeError:
+        args: object = parse_json(call.arguments or "{}")
+    except ValueError:
         return ANYTHING  # cut off, or nonsense: nobody can tell in which shape it will come back
     return trace([call.name, args]) if isinstance(args, dict) else ANYTHING
 
