@@ -1,8 +1,8 @@
 """Messages on their way to Anthropic: which block stands where, and under which id.
 
 The strictest reading of the wire is written.  Blank texts are left out, results come before words,
-an assistant turn does not end in reasoning, no words follow the calls of a foreign one, and neighbours of
-one role become one turn.  A message with nothing left to say gets no turn at all; its neighbours then
+an assistant turn does not end in reasoning, no words follow its calls, and neighbours of one role become
+one turn.  A message with nothing left to say gets no turn at all; its neighbours then
 meet, and merge.  A conversation that ends with the model's words is continued in the user's name where the
 model refuses to end like that.
 Each call is answered once, in the turn that follows it: a call whose result is missing is answered with
@@ -193,12 +193,11 @@ class MessageWriter:
                         block, [name for name in part.shows if name in self._manner.deferred]
                     )
                 written.append(_encoded(told, block))
-        if message.role == "assistant" and message.stop is not Stop.PAUSED:
-            while written and written[-1].kind in _THOUGHTS:
+        if message.role == "assistant":
+            while message.stop is not Stop.PAUSED and written and written[-1].kind in _THOUGHTS:
                 written.pop()
-        kinds = [block.kind for block in written]
-        if not own and "tool_use" in kinds and "text" in kinds[kinds.index("tool_use") :]:
-            return sorted(written, key=lambda block: block.kind == "tool_use")
+            if _says_more(written):
+                return _calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
         return sorted(written, key=lambda block: block.kind != "tool_result")
 
     def _sayable(self, part: Part, *, own: bool) -> Part:
@@ -237,6 +236,19 @@ class MessageWriter:
                 self._sent[call_id] = chosen
                 return chosen
         return ""
+
+
+def _says_more(written: Sequence[_Written]) -> bool:
+    """Whether words stand after a call, between it and its result: such a request is refused."""
+    kinds = [block.kind for block in written]
+    return "tool_use" in kinds and "text" in kinds[kinds.index("tool_use") :]
+
+
+def _calls_last(written: Sequence[_Written], *, bound: bool) -> list[_Written]:
+    """Words before calls.  Reasoning that is `bound` to what stood before it does not stay after a change."""
+    first = next(at for at, block in enumerate(written) if block.kind == "tool_use")
+    after = [block for block in written[first:] if not (bound and block.kind in _THOUGHTS)]
+    return [*written[:first], *sorted(after, key=lambda block: block.kind == "tool_use")]
 
 
 def _is_hosted(block: _Written) -> bool:

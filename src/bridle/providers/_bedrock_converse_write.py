@@ -4,9 +4,9 @@ The strictest reading of the wire is written.  Two speakers alternate and the us
 one role become one turn, and a message with nothing to say gets none.  Results come before words, and
 each call is answered exactly once in the turn that follows it: a call whose result is missing is
 answered with an error as soon as anybody else speaks, a result without a call, or a second one, is left
-out.  Blank texts are left out, and no turn of the model ends in reasoning.  No two documents have the
-same name, and none comes without a word beside it.  A conversation that ends with the model's words is
-continued in the user's name where the model refuses to end like that.
+out.  Blank texts are left out, no turn of the model ends in reasoning, and no words follow its calls.
+No two documents have the same name, and none comes without a word beside it.  A conversation that ends with
+the model's words is continued in the user's name where the model refuses to end like that.
 
 One endpoint serves the models of many makers.  What is native to one of them means nothing to the next,
 so it goes back only to the model it came from: opaque parts, members beside the plain view, reasoning.
@@ -42,6 +42,9 @@ _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("use
 _USER = _OPENINGS["user"]
 _CLOSING = b"]}"
 _GO_ON = b',%b{"text":"%b"}%b' % (_USER, CONTINUE.encode(), _CLOSING)
+_CALL = "a call of a client's tool"
+"""The kind of such a block here; the provider's own tools are called by blocks of the same name."""
+_WORDS = {"text", "citationsContent", "guardContent"}
 _UNMARKED = {"document", "video", "reasoningContent"}
 """Blocks a cache point may not follow directly."""
 ID_LENGTH_MAX = 64
@@ -112,9 +115,12 @@ class MessageWriter:
             ):
                 continue
             if (block := self._block(part if own else _retold(part), own=own)) is not None:
-                written.append(_encoded(block))
+                kind, data = _encoded(block)
+                written.append(_Written(_CALL if isinstance(part, ToolCall) else kind, data))
         while written and written[-1].kind == "reasoningContent":
             written.pop()
+        if _says_more(written):
+            written = _calls_last(written, bound=own and self._policy != "must_echo")
         if not written:
             self._open = before
             return ()
@@ -240,6 +246,19 @@ def _said(words: str) -> Turn:
 
 def _encoded(block: Block | Raw) -> _Written:
     return _Written(kind_of(block), dumps(block))
+
+
+def _says_more(written: Sequence[_Written]) -> bool:
+    """Whether words stand after a call, between it and its result: such a request is refused."""
+    kinds = [block.kind for block in written]
+    return _CALL in kinds and not _WORDS.isdisjoint(kinds[kinds.index(_CALL) :])
+
+
+def _calls_last(written: Sequence[_Written], *, bound: bool) -> list[_Written]:
+    """Words before calls.  Reasoning that is `bound` to what stood before it does not stay after a change."""
+    first = next(at for at, block in enumerate(written) if block.kind == _CALL)
+    after = [block for block in written[first:] if not (bound and block.kind == "reasoningContent")]
+    return [*written[:first], *sorted(after, key=lambda block: block.kind == _CALL)]
 
 
 def _answers_first(written: list[_Written]) -> list[_Written]:

@@ -162,6 +162,15 @@ def _late(request: Asked) -> Found | None:
     return None
 
 
+def _talk_after_call(request: Asked) -> Found | None:
+    """A call followed by words is not immediately followed by its result."""
+    for index, message in enumerate(messages(request)):
+        called = calls(message)
+        if called and any("text" in block for block in blocks(message)[called[0][0] :]):
+            return {"index": index, "ids": ", ".join(str(item.get("toolUseId")) for _, item in called)}
+    return None
+
+
 def _silent_failure(request: Asked) -> Found | None:
     for index, message in enumerate(messages(request)):
         for inner, item in results(message):
@@ -326,6 +335,15 @@ MESSAGE_RULES = (
                 _UNANSWERED.format(index=1, ids="b"),
             ),
         ),
+    ),
+    rule(
+        "call-last",
+        _talk_after_call,
+        _UNANSWERED,
+        evidence="S",
+        passes=asked(messages=[user("Look"), assistant("I look.", call()), user(result())], **_LOOK),
+        offends=asked(messages=[user("Look"), assistant(call(), "I look."), user(result())], **_LOOK),
+        says=_UNANSWERED.format(index=1, ids="tooluse_1"),
     ),
     rule(
         "failure-told",
