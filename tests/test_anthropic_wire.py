@@ -25,9 +25,12 @@ def test_every_reply_decodes_and_nearly_every_request_survives():
     changed = [found for found in asked if found.differences]
     assert len(changed) <= (1 - MEANT_SHARE_MIN) * len(asked), changed
     # What may be lost: blank texts, which the provider refuses, and results of calls nobody made.
+    # What the provider refused as it was (words after a call) may be written in another order.
     for found in changed:
         blank = all('"text": " "' in line or '"text": ""' in line for line in found.differences)
-        assert blank or found.reason.startswith("every call has one result"), found
+        told = found.reason.startswith("every call has one result")
+        refused = {difference.reason for difference in found.request} == {"the provider refused it as it was"}
+        assert blank or told or (refused and found.answer == "failure"), found
 
 
 def test_replies_say_what_a_plain_reading_says():
