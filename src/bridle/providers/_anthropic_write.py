@@ -193,12 +193,11 @@ class MessageWriter:
                         block, [name for name in part.shows if name in self._manner.deferred]
                     )
                 written.append(_encoded(told, block))
-        if message.role == "assistant":
-            while message.stop is not Stop.PAUSED and written and written[-1].kind in _THOUGHTS:
+        if message.role == "assistant" and message.stop is not Stop.PAUSED:
+            while written and written[-1].kind in _THOUGHTS:
                 written.pop()
-            if _says_more(written):
-                return _calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
-        return sorted(written, key=lambda block: block.kind != "tool_result")
+        written.sort(key=lambda block: block.kind != "tool_result")
+        return _calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
 
     def _sayable(self, part: Part, *, own: bool) -> Part:
         """What is said instead of an item that is not taken here."""
@@ -238,15 +237,24 @@ class MessageWriter:
         return ""
 
 
-def _says_more(written: Sequence[_Written]) -> bool:
-    """Whether words stand after a call, between it and its result: such a request is refused."""
-    kinds = [block.kind for block in written]
-    return "tool_use" in kinds and "text" in kinds[kinds.index("tool_use") :]
+def _first_call(written: Sequence[_Written]) -> int:
+    """The place of the first call that is still open at the end of a reply.
+
+    A call made by code that the provider runs is over where the result of that code stands.
+    """
+    over = max((at for at, block in enumerate(written) if block.kind.endswith("_tool_result")), default=0)
+    calls = (at for at, block in enumerate(written) if at >= over and block.kind == "tool_use")
+    return next(calls, len(written))
 
 
-def _calls_last(written: Sequence[_Written], *, bound: bool) -> list[_Written]:
-    """Words before calls.  Reasoning that is `bound` to what stood before it does not stay after a change."""
-    first = next(at for at, block in enumerate(written) if block.kind == "tool_use")
+def _calls_last(written: list[_Written], *, bound: bool) -> list[_Written]:
+    """Words before calls: words between a call and its result make the provider refuse the request.
+
+    Reasoning that is `bound` to what stood before it does not stay after such a change.
+    """
+    first = _first_call(written)
+    if all(block.kind != "text" for block in written[first:]):
+        return written
     after = [block for block in written[first:] if not (bound and block.kind in _THOUGHTS)]
     return [*written[:first], *sorted(after, key=lambda block: block.kind == "tool_use")]
 
