@@ -9,11 +9,17 @@ import sys
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
 
+from bridle.sim import server as sim_server
+from bridle.sim.simulator import Simulator
+from bridle.transports import pool
+from bridle.transports.deadlines import Deadlines
 from bridle.transports.http import HttpTransport, close_all
+from bridle.values.errors import ProviderError
 from local_server import (
     PATIENCE_SECONDS,
     endless,
@@ -362,3 +368,75 @@ def test_a_stranger_is_not_trusted(localhost):
     """
     with serving(streamed, tls=context) as server:
         assert run_script(BEGIN + textwrap.dedent(script), server.url, os.devnull) == ""
+
+
+CROWD = """
+import asyncio, resource, sys
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+from bridle import Agent
+
+async def main():
+    agent = Agent("anthropic:claude-sonnet-5", store=sys.argv[1])
+    runs = (agent.run(f"!say hello {n}", session=f"s{n}") for n in range(300))
+    results = await asyncio.gather(*runs)
+    print(sum(result.text == f"hello {n}" for n, result in enumerate(results)))
+
+asyncio.run(main())
+"""
+
+
+def test_more_sessions_than_descriptors_wait_for_their_turn(tmp_path):
+    async def crowd():
+        simulator = Simulator()
+        async with sim_server.serving(simulator) as url:
+            environment = {**os.environ, "ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "sim"}
+            child = await asyncio.create_subprocess_exec(
+                sys.executable, "-c", CROWD, str(tmp_path / "log.db"),
+                env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            )  # fmt: skip
+            told, complaint = await child.communicate()
+            return told.decode(), complaint.decode(), child.returncode
+
+    told, complaint, code = asyncio.run(crowd())
+    assert (code, complaint) == (0, "")
+    assert told == "300\n"
+
+
+def test_waiting_for_a_turn_is_no_part_of_a_deadline(monkeypatch):
+    """Four may be under way; the fifth waits longer than it may take itself, and is answered."""
+    monkeypatch.setattr(pool, "DESCRIPTORS_PER_CONNECTION", 10**9)
+    short = Deadlines(connect_seconds=0.1, first_byte_seconds=0.1)
+
+    async def hold_and_wait(held_at, answered_at):
+        async with AsyncExitStack() as held:
+            for _ in range(pool.CONNECTIONS_MIN):
+                answer = await held.enter_async_context(HttpTransport().open(outgoing(held_at)))
+                await anext(answer.chunks())
+            given_up = asyncio.ensure_future(read(answered_at, short))
+            waiting = asyncio.ensure_future(read(answered_at, short))
+            done, _ = await asyncio.wait([waiting, given_up], timeout=0.2)
+            assert not done
+            given_up.cancel()
+            await asyncio.wait([given_up])
+        answers = [waiting, *(read(answered_at) for _ in range(20))]
+        return await asyncio.wait_for(asyncio.gather(*answers), PATIENCE_SECONDS)
+
+    with serving(endless) as holding, serving(whole) as answering:
+        answers = asyncio.run(hold_and_wait(holding.url, answering.url))
+        assert {body for _, _, body in answers} == {b"hello"}
+        assert answering.opened <= pool.CONNECTIONS_MIN
+
+
+def test_failures_give_their_turn_back(monkeypatch):
+    monkeypatch.setattr(pool, "DESCRIPTORS_PER_CONNECTION", 10**9)
+
+    async def fail_often(nowhere, answered_at):
+        for _ in range(pool.CONNECTIONS_MIN + 1):
+            with pytest.raises(ProviderError):
+                await asyncio.wait_for(read(nowhere), PATIENCE_SECONDS)
+        return await asyncio.wait_for(read(answered_at), PATIENCE_SECONDS)
+
+    with serving(whole) as gone:
+        pass
+    with serving(whole) as server:
+        assert asyncio.run(fail_often(gone.url, server.url))[2] == b"hello"

@@ -3,7 +3,8 @@
 Rule 1: this is the hot path.  Whatever is added to aiohttp's own work is paid on every
         piece of every answer, so one object is the context manager, the answer and the
         iterator, and the watch for silence is one lazy timer instead of one per read.
-Rule 2: connections are pooled per event loop and closed with it (pool.py).
+Rule 2: connections are pooled per event loop and closed with it (pool.py); a request waits for its turn
+        where there are not enough descriptors for all, and its deadlines begin with its turn.
 Rule 3: leaving in the middle closes the socket at once.  A model that talks to nobody
         still costs money, so nothing is drained to save a handshake.
 Rule 4: only `ProviderError` leaves here, with no cause attached: aiohttp's exceptions
@@ -52,7 +53,7 @@ class Exchange:
 
     __slots__ = (
         "_content", "_deadlines", "_ends", "_headers", "_heard", "_loop", "_outgoing", "_response",
-        "_since", "_stalled", "_timeout", "_timer", "status",
+        "_since", "_stalled", "_timeout", "_timer", "_turns", "status",
     )  # fmt: skip
 
     def __init__(self, outgoing: Outgoing, deadlines: Deadlines, timeout: aiohttp.ClientTimeout) -> None:
@@ -67,10 +68,20 @@ class Exchange:
         self.status = 0
 
     async def __aenter__(self) -> Self:
-        outgoing = self._outgoing
         loop = self._loop = asyncio.get_running_loop()
         pool = pool_of(loop)
-        body = outgoing.body
+        turns = pool.turns
+        await turns.__aenter__()
+        try:
+            await self._send(pool)
+        except BaseException:
+            await turns.__aexit__(None, None, None)
+            raise
+        self._turns = turns
+        return self
+
+    async def _send(self, pool: Pool) -> None:
+        outgoing, loop, body = self._outgoing, self._loop, self._outgoing.body
         patience = _or_ever(self._deadlines.first_byte_seconds)
         started = self._since = loop.time()
         self._ends = started + _or_ever(self._deadlines.total_seconds)
@@ -96,7 +107,6 @@ class Exchange:
             raise ProviderError(failure)
         self._response, self._content, self.status = response, response.content, response.status
         self._look_at(until)
-        return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -106,6 +116,7 @@ class Exchange:
         response = self._response
         if response is not None and response.connection is not None:
             response.close()
+        await self._turns.__aexit__(None, None, None)
 
     @property
     def headers(self) -> Mapping[str, str]:

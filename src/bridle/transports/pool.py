@@ -9,6 +9,9 @@ its own `close` back and calls that.
 `asyncio.run`, runners, test frameworks and bare loops all come by here.  Nothing but the
 loop keeps the pool, so it lives exactly as long as its loop; a loop that is still open
 when the process ends (a notebook's, a daemon thread's) has its pool emptied then.
+
+Connections are limited by the descriptors that the process may open: requests beyond the limit wait for
+their turn, before any deadline of theirs begins, instead of failing.
 """
 
 import asyncio
@@ -16,7 +19,9 @@ import atexit
 import os
 import socket
 import threading
+from contextlib import nullcontext
 from functools import cache
+from importlib import import_module
 from typing import NamedTuple
 from urllib.request import getproxies, proxy_bypass
 from weakref import WeakSet
@@ -35,6 +40,10 @@ PROBES = 5
 EXIT_SECONDS = 1.0
 """How long the end of the process waits for the loop of another thread to empty its pool."""
 ROUTES_MAX = 256
+DESCRIPTORS_PER_CONNECTION = 4
+"""One connection in use for so many descriptors.  As many again may be idle at another address, which
+leaves half of them to stores, tools and the program."""
+CONNECTIONS_MIN = 4
 
 _PROBING = (
     ("TCP_KEEPIDLE", PROBE_SECONDS),
@@ -54,6 +63,18 @@ def pool_of(loop: asyncio.AbstractEventLoop) -> "Pool":
     return found if isinstance(found, Pool) else Pool(loop)
 
 
+def connections_max() -> int | None:
+    """The requests that may be under way at once in one loop; None without a limit of descriptors."""
+    try:
+        resource = import_module("resource")
+    except ImportError:
+        return None
+    limit: int = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return None
+    return max(limit // DESCRIPTORS_PER_CONNECTION, CONNECTIONS_MIN)
+
+
 class Pool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.session = aiohttp.ClientSession(
@@ -63,6 +84,9 @@ class Pool:
             headers={"user-agent": f"bridle/{__version__}", "accept-encoding": "identity"},
             response_class=_Response,
         )
+        most = connections_max()
+        self.turns = nullcontext() if most is None else asyncio.Semaphore(most)
+        """Entered for every request, until its answer has been read or given up."""
         self._routes: dict[str, Route] = {}
         self._loop, self._process = loop, os.getpid()
         self._former = vars(loop).get("close")
