@@ -223,3 +223,56 @@ def test_output_only_members_do_not_go_back():
     run(server, "hello", "bye")
     assert "created_by" not in json.dumps(server.sent[1])
     assert done in server.sent[1]["input"]
+
+
+CUT = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
+FREE_TEXT = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "call_1", "name": "act", "input": "rm a"}
+
+
+@pytest.mark.parametrize("cut", [True, False])
+def test_free_text_that_was_cut_off_never_runs(cut):
+    """Half a JSON object shows that it is half; half a text does not, so the end of the reply decides."""
+    ran = []
+
+    @tool(effect="write")
+    def act(input: str) -> str:  # noqa: A002 - the name that the wire gives to free text
+        """Act."""
+        ran.append(input)
+        return "acted"
+
+    server = RawServer(MODEL, response(FREE_TEXT, **(CUT if cut else {})), says("done"))
+    agent = Agent(server.line(), tools=[act], clock=FakeClock())
+    assert agent.run_sync("act").text == "done"
+    assert ran == ([] if cut else ["rm a"])
+    assert [item["input"] for item in server.sent[-1]["input"] if item.get("type") == "custom_tool_call"] == [
+        "rm a"
+    ]
+
+
+@pytest.mark.parametrize("reason", ["length", "tool_calls"])
+def test_free_text_that_was_cut_off_never_runs_on_chat(reason):
+    ran = []
+
+    @tool(effect="write")
+    def act(input: str) -> str:  # noqa: A002 - the name that the wire gives to free text
+        """Act."""
+        ran.append(input)
+        return "acted"
+
+    def completion(reason, **message):
+        choice = {
+            "index": 0,
+            "finish_reason": reason,
+            "message": {"role": "assistant", "content": None, **message},
+        }
+        return {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]}
+
+    call = {"id": "call_1", "type": "custom", "custom": {"name": "act", "input": "rm a"}}
+    server = RawServer(
+        "sim:openai-chat/gpt-5.4", completion(reason, tool_calls=[call]), completion("stop", content="done")
+    )
+    agent = Agent(server.line(), tools=[act], clock=FakeClock())
+    assert agent.run_sync("act").text == "done"
+    assert ran == ([] if reason == "length" else ["rm a"])
+    sent = next(message for message in server.sent[-1]["messages"] if "tool_calls" in message)
+    assert sent["tool_calls"][0]["custom"]["input"] == "rm a"

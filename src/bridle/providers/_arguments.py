@@ -9,7 +9,7 @@ object that says so, and is taken out of it again on the way back.
 from typing import Any
 
 from ..values.json_text import is_too_deep
-from ._json import is_object, loads, mended, raw
+from ._json import dumps, is_object, loads, mended, raw
 
 INVALID_JSON = "INVALID_JSON"
 
@@ -25,6 +25,24 @@ def object_of(arguments: str) -> Any:
     except ValueError:
         value = None
     return value if isinstance(value, dict) else {INVALID_JSON: mended(arguments)}
+
+
+def wrap_text(text: str, *, cut: bool = False) -> str:
+    """The free text of a call as an object.  Text that was cut off leaves it open, so that it never runs."""
+    written = dumps({"input": text}).decode()
+    return written.removesuffix("}") if cut else written
+
+
+def unwrap_text(arguments: str) -> str:
+    """The free text in what `wrap_text` wrote; any other arguments as they are."""
+    for written in (arguments, arguments + "}"):
+        try:
+            value = loads(written)
+        except ValueError:
+            continue
+        given = value.get("input") if isinstance(value, dict) else None
+        return given if isinstance(given, str) else arguments
+    return arguments
 
 
 def text_of(written: str) -> str:

@@ -11,8 +11,8 @@ of tools that take plain text.
 from typing import Any
 
 from ..values.parts import ToolCall
-from ._arguments import object_of, text_of
-from ._json import dumps, is_object, loads, mended
+from ._arguments import object_of, text_of, unwrap_text, wrap_text
+from ._json import dumps, is_object, mended
 from ._names import SHORT
 from ._openai_chat_content import Block, native_in, native_of, said, word
 
@@ -37,7 +37,7 @@ def call_of(wire: object, *, cut: bool = False) -> ToolCall | None:
     if plain:
         more["type"] = "custom"
     rest = {name: value for name, value in inner.items() if name not in ("name", "arguments", "input")}
-    given = dumps({"input": word(inner.get("input"))}).decode() if plain else arguments_in(inner, cut=cut)
+    given = wrap_text(word(inner.get("input")), cut=cut) if plain else arguments_in(inner, cut=cut)
     return ToolCall(
         id="",
         name=word(inner.get("name")),
@@ -96,7 +96,11 @@ def wire_call(call: ToolCall, sent_id: str, *, own: bool) -> Block:
     rest: Block = native.get("function", {})
     name = legal_name(call.name)
     if more.get("type") == "custom":
-        return {"id": sent_id, **more, "custom": {"name": name, "input": _input(call.arguments), **rest}}
+        return {
+            "id": sent_id,
+            **more,
+            "custom": {"name": name, "input": mended(unwrap_text(call.arguments)), **rest},
+        }
     function = {"name": name, "arguments": legal_arguments(call.arguments), **rest}
     return {"id": sent_id, "type": "function", "function": function, **more}
 
@@ -114,12 +118,3 @@ def legal_arguments(arguments: str) -> str:
     if is_object(arguments):
         return arguments
     return NO_ARGUMENTS if not arguments.strip() else dumps(object_of(arguments)).decode()
-
-
-def _input(arguments: str) -> str:
-    try:
-        value = loads(arguments)
-    except ValueError:
-        return mended(arguments)
-    given = value.get("input") if isinstance(value, dict) else None
-    return mended(given) if isinstance(given, str) else mended(arguments)

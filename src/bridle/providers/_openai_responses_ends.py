@@ -17,7 +17,7 @@ from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._json import loads, whole
 from ._openai_responses_content import said, word
-from ._openai_responses_items import FAMILY, kind_of, parts_of
+from ._openai_responses_items import CALL, FAMILY, kind_of, parts_of
 from ._terms import terms_of
 
 REASONS = {
@@ -59,6 +59,7 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
     if response.get("object") == COMPACTED:
         parts, stop, detail = tuple(map(_in_words, parts)), Stop.PAUSED, COMPACTION
     elif status == "incomplete":
+        parts = _leave_open(parts, items)
         stop, detail = REASONS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
     elif any(isinstance(part, ToolCall) for part in parts):
         stop, detail = Stop.TOOLS, status
@@ -75,6 +76,14 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
         stop_detail=detail,
         missed=_missed(response.get("prompt_cache_diagnostics")),
     )
+
+
+def _leave_open(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[Part, ...]:
+    """The parts, with a call at the end unfit to run if its form does not show that it is whole."""
+    last, call = items[-1] if items else None, parts[-1] if parts else None
+    if not isinstance(last, dict) or not isinstance(call, ToolCall) or kind_of(last) == CALL:
+        return parts
+    return (*parts[:-1], replace(call, arguments=call.arguments.removesuffix("}")))
 
 
 def _missed(told: object) -> str:

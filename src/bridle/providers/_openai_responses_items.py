@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from ..values.errors import MisuseError
 from ..values.parts import Media, Opaque, Part, Reasoning, Text, ToolCall
-from ._arguments import object_of
+from ._arguments import object_of, unwrap_text, wrap_text
 from ._json import dumps, is_object, loads, mended, raw
 from ._names import Naming
 from ._openai_responses_content import Block, content_of, piece_of, said, word
@@ -214,7 +214,9 @@ def _opening(part: Text, fields: Block | None = None) -> Text:
 
 def _call(kind: str, item: Block) -> ToolCall:
     if kind == CUSTOM_CALL:
-        arguments = dumps({"input": word(item.get("input"))}).decode()
+        arguments = wrap_text(
+            word(item.get("input")), cut=item.get("status") in ("incomplete", "in_progress")
+        )
     else:
         arguments = _arguments(item)
     more = beyond(_SHOWN[kind], item)
@@ -239,12 +241,7 @@ def _arguments(item: Block) -> str:
 def _call_item(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
     name, arguments = legal_name(call.name), mended(call.arguments)
     if own and custom:
-        try:
-            given = loads(arguments)["input"]
-        except (ValueError, TypeError, KeyError):
-            given = arguments
-        text = given if isinstance(given, str) else arguments
-        return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": text}
+        return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": unwrap_text(arguments)}
     if not own and not is_object(arguments):
         # Some servers read the arguments of every earlier call, and refuse the request over half of one.
         arguments = dumps(object_of(arguments)).decode() if arguments.strip() else "{}"
