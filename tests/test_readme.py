@@ -12,6 +12,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
+    ROOT / "SECURITY.md",
     *(ROOT / "docs").glob("*.md"),
 ]
 
