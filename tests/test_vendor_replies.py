@@ -81,12 +81,6 @@ def is_only_said(said, sent, reply):
     )
 
 
-def is_refusal_beside_others(said, sent, reply):
-    """Words of refusal beside calls go back as words."""
-    kinds = {piece.get("type") for piece in said.get("content", []) if isinstance(piece, dict)}
-    return sent is not None and "refusal" in kinds and differing(said, sent) == {"content"}
-
-
 def is_status_of_reasoning(said, sent, reply):
     """The status of a reasoning item is refused when it is sent back."""
     return sent is not None and said.get("type") == "reasoning" and differing(said, sent) == {"status"}
@@ -121,7 +115,6 @@ REASONS = {
         is_unproven,
         is_only_said,
         is_empty,
-        is_refusal_beside_others,
         is_status_of_reasoning,
     ),
     "openai_chat": (is_chat,),
@@ -180,6 +173,33 @@ def test_output_only_members_inside_an_output_do_not_go_back():
     assert not [
         wrong for wrong in type_violations("openai_responses", following) if wrong.kind == "unknown member"
     ]
+
+
+CALLED = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+DECLINED = [{"type": "refusal", "refusal": "I will not do the rest."}]
+WORDS = [{"type": "output_text", "text": "Half of it:", "annotations": []}]
+
+
+@pytest.mark.parametrize("content", [DECLINED, [*WORDS, *DECLINED], [*DECLINED, *WORDS]])
+@pytest.mark.parametrize("others", [[], [{**CALLED, "status": "completed"}]])
+@pytest.mark.parametrize("cut", ["", "max_output_tokens", "content_filter"])
+def test_words_of_refusal_go_back_as_a_refusal_whatever_stands_beside_them(content, others, cut):
+    """Also where the reply ends otherwise than as a refusal: in calls, or cut."""
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+    ended = (
+        {"status": "incomplete", "incomplete_details": {"reason": cut}} if cut else {"status": "completed"}
+    )
+    body = {**drawn("openai_responses", random.Random(1)), **ended, "output": [message, *others]}
+    request, reply = decoded("openai_responses", json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    (sent,) = [item for item in following["input"] if item.get("id") == "msg_1"]
+    assert sent["content"] == content
 
 
 @pytest.mark.parametrize("family", ROOTS)

@@ -17,7 +17,7 @@ from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._json import loads, whole
 from ._openai_responses_content import said, word
-from ._openai_responses_items import CALL, FAMILY, kind_of, parts_of
+from ._openai_responses_items import CALL, FAMILY, has_refusal, kind_of, parts_of
 from ._terms import terms_of
 
 REASONS = {
@@ -55,7 +55,7 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
     details = response.get("incomplete_details")
     reason = word(details.get("reason")) if isinstance(details, dict) else ""
     status = word(response.get("status")) or ("incomplete" if reason else "completed")
-    parts, refused = parts_of(items, surface=True)
+    parts = parts_of(items, refused=False, surface=True)
     if response.get("object") == COMPACTED:
         parts, stop, detail = tuple(map(_in_words, parts)), Stop.PAUSED, COMPACTION
     elif status == "incomplete":
@@ -63,8 +63,10 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
         stop, detail = REASONS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
     elif any(isinstance(part, ToolCall) for part in parts):
         stop, detail = Stop.TOOLS, status
+    elif has_refusal(items):
+        parts, stop, detail = parts_of(items, refused=True, surface=True), Stop.REFUSED, "refusal"
     else:
-        stop, detail = (Stop.REFUSED, "refusal") if refused else (Stop.DONE, status)
+        stop, detail = Stop.DONE, status
     return Reply(
         parts=parts,
         stop=stop,

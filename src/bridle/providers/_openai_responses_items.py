@@ -56,19 +56,25 @@ _IS_ITS_ID = {"item_reference", "mcp_approval_request"}
 """Items that are nothing without their id."""
 
 
-def parts_of(items: Sequence[object], *, surface: bool = False) -> tuple[tuple[Part, ...], bool]:
-    """The items of one turn as parts, and whether it is a refusal.
-
-    Ids of calls are left empty: whoever numbers calls sets them.  `surface`: calls of the provider's own
-    tool types that we must answer become calls too; elsewhere they and their answers stay as items.
-    """
-    known = [item for item in items if isinstance(item, dict)]
-    refused = any(
+def has_refusal(items: Sequence[object]) -> bool:
+    """Whether a turn says words of refusal, whatever else it says."""
+    return any(
         isinstance(piece, dict) and piece.get("type") == "refusal"
-        for item in known
-        if isinstance(item.get("content"), list)
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("content"), list)
         for piece in item["content"]
     )
+
+
+def parts_of(items: Sequence[object], *, refused: bool, surface: bool = False) -> tuple[Part, ...]:
+    """The items of one turn as parts.
+
+    Ids of calls are left empty: whoever numbers calls sets them.  `refused`: the message is kept with the
+    stop of a refusal, so its words are one unless they say otherwise; in any other message words of refusal
+    keep their type.  `surface`: calls of the provider's own tool types that we must answer become calls too;
+    elsewhere they and their answers stay as items.
+    """
+    known = [item for item in items if isinstance(item, dict)]
     parts: list[Part] = []
     in_message = False
     for item in known:
@@ -88,7 +94,7 @@ def parts_of(items: Sequence[object], *, surface: bool = False) -> tuple[tuple[P
             case kind:
                 parts.append(opaque(kind, item))
         in_message = False
-    return tuple(parts), refused
+    return tuple(parts)
 
 
 def items_of(

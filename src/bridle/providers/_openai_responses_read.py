@@ -26,7 +26,16 @@ from ..values.request import Extra, OutputSpec, Request, Sampling, Thinking, Too
 from ._json import dumps, loads, members, whole
 from ._openai_prompts import OPTIONS, UNKEPT
 from ._openai_responses_content import Block, piece_of, said, word
-from ._openai_responses_items import ANSWER_SCHEMA, FAMILY, SCHEMA, beyond, kind_of, opaque, parts_of
+from ._openai_responses_items import (
+    ANSWER_SCHEMA,
+    FAMILY,
+    SCHEMA,
+    beyond,
+    has_refusal,
+    kind_of,
+    opaque,
+    parts_of,
+)
 from ._openai_responses_points import Points
 from ._openai_responses_write import ERROR_MARK, OUTPUTS
 from ._tool_schema import goes_out_as_it_is
@@ -109,8 +118,9 @@ class _Line:
     def read(self, items: list[Block]) -> None:
         for role, group in groupby(items, _speaker):
             if role == "assistant":
-                parts, refused = parts_of(list(group))
-                self._place(role, parts, Stop.REFUSED if refused else None)
+                turn = list(group)
+                refused = has_refusal(turn)
+                self._place(role, parts_of(turn, refused=refused), Stop.REFUSED if refused else None)
             elif role == "tool":
                 *before, last = group
                 last = self._points.unmarked(last, len(self.messages))
