@@ -65,16 +65,18 @@ $(READY): requirements.lock pyproject.toml
 
 ORACLES := bench/.work/oracles
 oracles:
-	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES)
-	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check -e ".[oracles]"
-	@$(ORACLES)/bin/python -m pip install -q --disable-pip-version-check --no-deps litellm  # only its table of models
+	@test -x $(ORACLES)/bin/python || $(PYTHON) -m venv $(ORACLES) 2>/dev/null || $(PYTHON) -m venv --without-pip $(ORACLES)
+	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check -e ".[oracles]"
+	@$(PYTHON) -m pip --python $(ORACLES)/bin/python install -q --disable-pip-version-check --no-deps litellm  # only its table of models
 	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py tests/test_model_table.py
 	$(ORACLES)/bin/python tests/make_vendor_shapes.py --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/test_vendor_types.py tests/test_vendor_replies.py
 
 foreign: $(READY)
-	-$(BIN)/python bench/foreign/run.py --install --write
-	-$(BIN)/python bench/foreign/servers.py --install --write
+	@failed=0; \
+	$(BIN)/python bench/foreign/run.py --install --write || failed=1; \
+	$(BIN)/python bench/foreign/servers.py --install --write || failed=1; \
+	exit $$failed
 
 clean:
 	rm -rf $(VENV) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis bench/.work

@@ -5,6 +5,7 @@
 Every client of `clients.toml` runs unmodified in an environment of its own (bench/.work/foreign), against a
 `bridle sim` of its own. A cell is good when the client called the tools, gave the scripted answer, and the
 simulator refused none of its requests. A client that is not installed is shown as such; `--install` installs it.
+The exit code is 1 when a cell of a client that ran is not good.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -46,12 +48,12 @@ def main() -> int:
     asked = options.parse_args()
     RESULTS.mkdir(parents=True, exist_ok=True)
     clients = tomllib.loads((HERE / "clients.toml").read_text())["client"]
-    results = {}
+    results, ran = {}, {}
     for client in clients:
         name = client["name"]
         kept = RESULTS / f"{re.sub(r'[^a-z0-9]+', '-', name.lower())}.json"
         if not asked.names or any(name.startswith(given) for given in asked.names):
-            results[name] = run_client(client, asked)
+            results[name] = ran[name] = run_client(client, asked)
             kept.write_text(json.dumps(results[name], indent=1))
             print(table({name: results[name]}, head=False), flush=True)
         elif kept.exists():
@@ -60,8 +62,12 @@ def main() -> int:
     print(f"\n{text}\n\n{summary(results)}")
     if asked.write:
         write_page(f"{text}\n\n{summary(results)}")
-    cells = [cell for result in results.values() for cell in result["cells"].values()]
-    return 1 if any(cell not in ("ok", "not installed") for cell in cells) else 0
+    return int(any(not is_good(cell) for result in ran.values() for cell in result["cells"].values()))
+
+
+def is_good(cell: str) -> bool:
+    """Whether a cell is no reason to fail."""
+    return cell in ("ok", "not installed")
 
 
 def run_client(client: dict, asked: argparse.Namespace) -> dict:
@@ -177,7 +183,9 @@ def install(client: dict, place: Path) -> None:
         place.mkdir(parents=True, exist_ok=True)
         (place / "package.json").write_text('{"private": true}')
         command = ["npm", "install", "--silent", "--no-audit", "--no-fund", *client["npm"]]
-        subprocess.run(command, cwd=place, check=False)
+        if subprocess.run(command, cwd=place, check=False).returncode:
+            print(f"could not install {client['name']}", file=sys.stderr)
+            shutil.rmtree(place / "node_modules", ignore_errors=True)
         return
     subprocess.run([sys.executable, "-m", "venv", str(place)], check=True)
     command = [str(place / "bin" / "python"), "-m", "pip", "install", "-q", *client["packages"]]
