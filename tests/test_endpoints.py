@@ -299,7 +299,7 @@ def test_other_clouds_spell_and_charge_otherwise(string, price):
 def test_where_many_makers_are_served_nothing_is_assumed_of_a_model(string):
     model = find(string, environ={})
     # Which files and how many stop words can be sent is a matter of the wire, whoever made the model.
-    of_wire = ("choice_in_prefix", "document_types", "stop_sequences_max")
+    of_wire = ("called_tools_declared", "choice_in_prefix", "document_types", "stop_sequences_max")
     there = replace(NEUTRAL, **{name: getattr(model.abilities, name) for name in of_wire})
     assert (model.abilities, model.price) == (there, None)
 

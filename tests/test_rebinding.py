@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, Media, Text, ViewChanged, tool
+from bridle import Agent, Media, PrefixMoved, Text, ViewChanged, tool
 from bridle.testing import FakeClock
 from bridle.testing.provider import ProviderSim
 
@@ -63,3 +63,22 @@ def test_nothing_is_left_out_while_nothing_moves():
     provider = ProviderSim(clock=FakeClock())
     events = turns(provider, *({"tools": [look]} for _ in range(5)))
     assert (provider.refusals, left_out(events)) == ([], [])
+
+
+@pytest.mark.parametrize("prefix", ["report", "strict"])
+def test_a_tool_that_is_declared_only_because_it_was_called_moves_the_prompt_and_says_so(prefix):
+    """An agent without tools whose model calls some all the same: this wire wants them declared, in front."""
+    provider = ProviderSim(clock=FakeClock())
+    agent = Agent(
+        provider.model("sim:bedrock/anthropic.claude-sonnet-5-5"), clock=FakeClock(), instructions="Be kind.",
+        prefix=prefix,
+    )  # fmt: skip
+    script = "!think hm\n!call ghost {}\n!then\n!call ghost {}\n!call other {}\n!then\n!say ok"
+    assert agent.run_sync(script, session="s").stop == "done"
+    assert agent.run_sync("!say ok", session="s").stop == "done"
+    assert provider.refusals == []
+    events = [record.event for record in asyncio.run(agent.store.read("s"))]
+    moves = [(e.layer, e.block, e.cause) for e in events if isinstance(e, PrefixMoved)]
+    first = ("tools", "tool 1 (ghost)", "tool_called")
+    assert moves == [first, ("tools", "tool 2 (other)", "tool_called")]
+    assert left_out(events)

@@ -175,6 +175,18 @@ def test_output_only_members_inside_an_output_do_not_go_back():
     ]
 
 
+def test_a_compaction_block_without_words_or_signature_is_left_out_where_nobody_asked_for_it():
+    """Without the preview that makes such blocks, a request that carries one is refused."""
+    words = {"type": "text", "text": "Rome."}
+    body = {
+        **drawn("anthropic", random.Random(1)),
+        "content": [{"type": "compaction", "encrypted_content": "e"}, words],
+    }
+    request, reply = decoded("anthropic", json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    assert following["messages"][1]["content"] == [words]
+
+
 CALLED = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
 DECLINED = [{"type": "refusal", "refusal": "I will not do the rest."}]
 WORDS = [{"type": "output_text", "text": "Half of it:", "annotations": []}]

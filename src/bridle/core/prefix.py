@@ -21,10 +21,13 @@ from .asked import Asked
 from .catalogue import laid_out
 from .context import memory_of, offered_tools, prompt_key
 from .effects import End
+from .stand_ins import names_called
 from .state import State
 
 SETTINGS_THAT_MOVE = ("chain", "output", "thinking", "tool_choice", "extras")
 """Besides tools and instructions: what providers keep prompts apart by."""
+UNAVOIDED = ("compacted", "memory_loaded", "choice_released", "parameter_refused", "tool_called")
+"""Causes that end no run, however strict."""
 STRICT = (
     "the beginning of the prompt moved: {layer}, first at {block}, because {why}."
     ' Take the change back and resume, or allow it with Agent(prefix="report")'
@@ -85,8 +88,8 @@ def _refused(settings: Settings, event: PrefixMoved) -> bool:
     """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
     conversation made shorter before it no longer fits: who does not want that says so (`compaction`); nor
     are notes, which are loaded at points that were chosen; nor a forced call that is no longer forced; nor a
-    parameter that the endpoint refused."""
-    chosen = event.cause in ("compacted", "memory_loaded", "choice_released", "parameter_refused")
+    parameter that the endpoint refused; nor what the model called, which nobody can take back."""
+    chosen = event.cause in UNAVOIDED
     wanted = chosen or (event.cause == "model_switched" and bool(settings.models))
     return settings.prefix == "strict" and not wanted
 
@@ -101,6 +104,12 @@ def _differences(
     if request.tools != asked.tools:
         cause, why = _why_tools(state, asked)
         yield "tools", _tool_at(request.tools, _first(asked.tools, request.tools)), cause, why
+    declared = names_called(asked.view, request.model, offered=bool(asked.tools))
+    called = names_called(request.messages, request.model, offered=bool(request.tools))
+    if called != declared:
+        at = _first(declared, called)
+        why = "it was called and is not offered, and the provider wants called tools declared"
+        yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
     if settings.instructions != before.instructions:
         yield "system", "instructions", "settings_changed", "the agent's instructions changed"
     if memory_of(state) != asked.memory:

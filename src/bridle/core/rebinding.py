@@ -16,6 +16,7 @@ from .catalogue import laid_out
 from .context import offered_tools
 from .handoff import without_reasoning
 from .precis import is_taken
+from .stand_ins import first_calls
 from .state import State
 
 WHY = "earlier reasoning is bound to what stood before it then"
@@ -23,12 +24,18 @@ WHY = "earlier reasoning is bound to what stood before it then"
 
 def outlived(state: State) -> ViewChanged | None:
     model = state.settings.model
-    if not model.abilities.bound_thinking or not (state.shown or state.moved):
+    if not model.abilities.bound_thinking:
         return None
-    front = {spec.name for spec in laid_out(state, offered_tools(state))[0]}
+    messages = state.transcript.messages
+    offered = offered_tools(state)
+    # A call whose tool is declared from then on was itself thought before it was declared.
+    called = max(first_calls(messages, model, offered=bool(offered)).values(), default=-1) + 1
+    if not (state.shown or state.moved or called):
+        return None
+    front = {spec.name for spec in laid_out(state, offered)[0]}
     since = zip(state.shown, state.shown_at, strict=True)
     moved = max((at for name, at in since if name in front), default=0)
-    messages = state.transcript.messages
+    moved = max(moved, called)
     stale = {at for first, last in (*state.moved, (0, moved)) for at in range(first, last)}
     before = (messages[at] for at in sorted(stale) if state.covered <= at < len(messages))
     own = (each for each in before if each.origin is not None and each.origin.endpoint == model.endpoint.home)

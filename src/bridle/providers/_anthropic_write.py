@@ -200,8 +200,8 @@ class MessageWriter:
         return _calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
 
     def _sayable(self, part: Part, *, own: bool) -> Part:
-        """What is said instead of an item that is not taken here."""
-        if not isinstance(part, Opaque) or not part.text:
+        """What is said instead of an item that is not taken here; a summary without words says nothing."""
+        if not isinstance(part, Opaque) or not (part.text or part.kind == COMPACTION):
             return part
         taken = own and is_taken(part, signed=self._manner.signed, unsigned=self._manner.unsigned)
         return part if taken else Text(text=part.text)

@@ -12,7 +12,7 @@ Layer = Literal["model", "tools", "system", "memory", "settings", "history"]
 """What a prompt is made of, in the order it is kept."""
 Cause = Literal[
     "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted",
-    "choice_changed", "choice_released", "parameter_refused",
+    "choice_changed", "choice_released", "parameter_refused", "tool_called",
 ]  # fmt: skip
 Verdict = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
 """What became of what a call could have read from the cache."""

@@ -55,6 +55,8 @@ class Abilities(Value):
     """What of a tool choice is part of the cached prompt: a change of it is a cache miss."""
     unforced_while: tuple[str, ...] = ()
     """Thinking modes in which a call cannot be forced."""
+    called_tools_declared: bool = False
+    """Whether tools that were called earlier have to be declared, also where none is offered any more."""
     effort_with_tools: bool = True
     """Whether an effort may be asked for beside tools."""
     structured_output: StructuredOutput = "tool"
