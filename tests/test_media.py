@@ -24,6 +24,7 @@ PNG = base64.b64decode(
 )
 JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"
 MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00"
+HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00"
 WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "
 PICTURE = base64.b64encode(PNG).decode()
 
@@ -42,6 +43,7 @@ PICTURE = base64.b64encode(PNG).decode()
             "data: URL",
         ),
         ({"kind": "image", "media_type": "image/jpeg", "data": PICTURE}, "is image/png, not image/jpeg"),
+        ({"kind": "document", "media_type": "text/plain", "data": PICTURE}, "is image/png, not text/plain"),
         ({"kind": "image", "media_type": "text/plain", "data": "AAAA"}, "not the type of an image"),
         ({"kind": "video", "media_type": "png", "data": "AAAA"}, "not the type of a video"),
         ({"kind": "picture", "data": PICTURE}, "kind is one of image, document, audio, video"),
@@ -62,6 +64,8 @@ def test_bytes_are_recognized():
     assert Media.from_bytes(JPEG).media_type == "image/jpeg"
     assert (Media.from_bytes(MP4).kind, Media.from_bytes(WAV).kind) == ("video", "audio")
     assert Media.from_bytes(b"%PDF-1.7 \xff").media_type == "application/pdf"
+    assert (Media.from_bytes(HEIC).kind, Media.from_bytes(HEIC).media_type) == ("image", "image/heic")
+    assert Media.from_bytes(HEIC, media_type="image/heif").kind == "image"
     assert (Media.from_bytes("Grüße".encode()).kind, Media.from_bytes(b"hi").media_type) == (
         "document",
         "text/plain",

@@ -60,8 +60,8 @@ class Options(TypedDict, total=False):
     memory: Memory | None
     """Notes in front of every conversation, kept per tenant and per session; None for an agent without."""
     on_adjusted: OnAdjusted
-    """What it is when a tool choice, an extra or a hosted tool is not sent, because the model or its provider
-    does not take it: event or error."""
+    """`event` records that a tool choice, an extra or a hosted tool was not sent, because the model or its
+    provider does not take it; `error` ends the run."""
     on_truncation: OnTruncation
     """What a prompt is that a server seems not to have read whole: event or error."""
 

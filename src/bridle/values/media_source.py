@@ -25,6 +25,10 @@ _SIGNATURES = (
     (b"ID3", 0, "audio/mpeg"),
     (b"OggS", 0, "audio/ogg"),
     (b"fLaC", 0, "audio/flac"),
+    (b"ftypheic", 4, "image/heic"),
+    (b"ftypheix", 4, "image/heic"),
+    (b"ftypmif1", 4, "image/heic"),
+    (b"ftypavif", 4, "image/avif"),
     (b"ftyp", 4, "video/mp4"),
     (b"\x1aE\xdf\xa3", 0, "video/webm"),
 )
@@ -34,6 +38,8 @@ _EXTENSIONS = {
     "docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
     "flac": "audio/flac",
     "gif": "image/gif",
+    "heic": "image/heic",
+    "heif": "image/heif",
     "htm": "text/html",
     "html": "text/html",
     "jpeg": "image/jpeg",
@@ -133,7 +139,7 @@ def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id:
             )
     label = media_type.partition(";")[0].strip().lower()
     shown = recognize_bytes(decode_head(data)) if data else ""
-    if shown.startswith("image/") and label.startswith("image/") and shown != _usual(label):
+    if shown.startswith("image/") and label.startswith(("image/", "text/")) and shown != _usual(label):
         return f"its data is {shown}, not {label}"
     if kind == "image" and shown and not shown.startswith("image/"):
         return f"its data is {shown}, which is no image"
@@ -164,4 +170,4 @@ def explain_misuse(fields: dict[str, object]) -> str:
 
 
 def _usual(label: str) -> str:
-    return "image/jpeg" if label == "image/jpg" else label
+    return {"image/jpg": "image/jpeg", "image/heif": "image/heic"}.get(label, label)
