@@ -14,14 +14,15 @@ from msgspec.structs import replace
 
 from ..run.approving import Approver
 from ..run.logged_models import ForeignEndpoint, resolve_logged_model
+from ..run.logged_settings import take_logged_extras, take_logged_policy
 from ..run.policy import read_policy
 from ..values.model import Model
 from ..values.policy import PermissionRule, Policy
-from ..values.request import Effect
+from ..values.request import Effect, Extra
 from ..values.settings import Settings
 from ..values.text import escape_text
 from ..values.usage import STEPS_DEFAULT, Budget
-from ..watchers.console import Console
+from ..watchers.console import Console, plural
 from .asking import Asking
 from .numbers import amount, count_of, share
 from .printing import say
@@ -57,6 +58,11 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         help="take the @tool functions in there; may be given more than once",
     )
     add("--policy", metavar="FILE.toml", help="rules about which calls are allowed, asked about or denied")
+    add(
+        "--trust-policy",
+        action="store_true",
+        help="let the rules of a session's log allow calls too; without it they only deny and ask",
+    )
     add("--yes", action="store_true", help="allow every tool that no rule of the policy is about")
     add(
         "--usd",
@@ -121,6 +127,27 @@ def budget_of(options: argparse.Namespace) -> Budget:
 def policy_of(options: argparse.Namespace) -> Policy | None:
     """The policy of the file; None where no file is named."""
     return read_policy(options.policy) if options.policy else None
+
+
+def logged_policy_of(options: argparse.Namespace, before: Settings, console: Console) -> Policy:
+    """The policy that a session goes on with: its rules that allow count only when somebody says so here."""
+    allowing = sum(rule.decision == "allow" for rule in before.policy.rules)
+    if options.trust_policy:
+        return replace(before.policy, allow_rules_hold=True)
+    if allowing:
+        console.note(
+            f"{plural(allowing, 'rule')} of the session's log would allow calls; they do not count here:"
+            " name the policy again with --policy FILE, or say --trust-policy",
+            "yellow",
+        )
+    return take_logged_policy(before.policy)
+
+
+def logged_extras_of(before: Settings, console: Console) -> tuple[Extra, ...]:
+    kept, left_out = take_logged_extras(before.extras)
+    for told in left_out:
+        console.note(told, "yellow")
+    return kept
 
 
 def with_default(policy: Policy, options: argparse.Namespace) -> Policy:

@@ -32,7 +32,16 @@ from ..values.result import FinalAnswer, Result
 from ..values.settings import Settings
 from ..values.tenancy import Across
 from ..watchers.console import Console, counts, dollars, duration, plural
-from .agents import add_agent_options, approver_of, budget_of, models_of, policy_of, with_default
+from .agents import (
+    add_agent_options,
+    approver_of,
+    budget_of,
+    logged_extras_of,
+    logged_policy_of,
+    models_of,
+    policy_of,
+    with_default,
+)
 from .logs import fold, read_session
 from .main import CANCELLED, MISUSE
 from .places import add_store_option, open_log
@@ -86,7 +95,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             name=before.name,
             budget=budget,
             store=store,
-            policy=with_default(policy or before.policy, options),
+            policy=with_default(policy or logged_policy_of(options, before, console), options),
             approver=approver_of(console),
             max_tokens=before.max_tokens,
             thinking=before.thinking,
@@ -97,7 +106,7 @@ def drive(options: argparse.Namespace, *, session: str | None, prompt: str | Non
             cache_ttl=before.cache_ttl,
             prefix=before.prefix,
             memory=before.memory,
-            extras=before.extras,
+            extras=logged_extras_of(before, console),
             on_truncation=before.on_truncation,
             watchers=() if options.json else (console,),
         )

@@ -42,9 +42,9 @@ def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
     policy = state.settings.policy
     if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
         arguments = _parsed(item.arguments)
-    for number, rule in enumerate(policy.rules, start=1):
+    for rule, name in _rules_in_force(policy):
         if _matches(rule, spec, arguments, state.run.caller, state.run.tenant):
-            return Decision(permission=rule.decision, rule=rule.name or f"rule {number}")
+            return Decision(permission=rule.decision, rule=name)
     default = policy.otherwise
     if default is not None and _matches(default, spec, arguments, state.run.caller, state.run.tenant):
         return Decision(permission=default.decision, rule=default.name or "otherwise", is_default=True)
@@ -63,7 +63,7 @@ def hosted_permission(state: State, spec: ToolSpec) -> Decision:
     A rule about arguments therefore denies or asks about every call, and allows none.
     """
     policy = state.settings.policy
-    named = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
+    named = _rules_in_force(policy)
     if policy.otherwise is not None:
         named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
     for rule, name in named:
@@ -77,9 +77,18 @@ def hosted_permission(state: State, spec: ToolSpec) -> Decision:
 def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) -> str:
     """What an answer is good for.  A second doubt about the same call is another question."""
     attempt = item.attempt if question == "in_doubt" else 0
-    rules = replace(policy, otherwise=None)
+    rules = replace(policy, otherwise=None, allow_rules_hold=True)
     said = (question, attempt, item.call.id, spec, _canonical(item.call.arguments), rules)
     return sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+
+
+def _rules_in_force(policy: Policy) -> list[tuple[PermissionRule, str]]:
+    """The rules that count, each with what it is called."""
+    return [
+        (rule, rule.name or f"rule {number}")
+        for number, rule in enumerate(policy.rules, start=1)
+        if policy.allow_rules_hold or rule.decision != "allow"
+    ]
 
 
 def _matches(rule: PermissionRule, spec: ToolSpec, arguments: object, caller: str, tenant: str) -> bool:

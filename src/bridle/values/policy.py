@@ -41,6 +41,10 @@ class Policy(Value, forbid_unknown_fields=True):
     rules: tuple[PermissionRule, ...] = ()
     version: str = ""
     """A word of yours; an approval given under another version is asked for again."""
+    allow_rules_hold: bool = True
+    """Whether rules that allow count.  They do not when a policy comes from a log and nobody named it again.
+
+    Like a default it is no part of what an approval is bound to."""
     otherwise: PermissionRule | None = None
     """The default for calls that no rule matches; it comes before the tool's own `approve=`.
 
