@@ -43,8 +43,9 @@ def is_thought(block):
 
 
 def is_last_thought(said, sent, reply):
-    """A message may not end in a thought, nor consist of thoughts."""
+    """A message may not end in a thought, nor consist of thoughts; a summary without words is no end."""
     after = reply[reply.index(said) :] if said in reply else []
+    after = [each for each in after if not is_unsigned_summary(each, None, reply) or each.get("content")]
     return sent is None and bool(after) and all(map(is_thought, after))
 
 

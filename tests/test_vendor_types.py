@@ -99,6 +99,8 @@ GOOD = {
         "inferenceConfig": {"maxTokens": 100},
     },
 }
+ASKED, FOUND, EXPLAINED = Counter(), Counter(), Counter()
+"""Over all batches: requests by wire, violations by kind, and those that are rows of `ADDITIONS`."""
 FREE = ("input", "args", "response", "input_schema", "parameters", "parametersJsonSchema", "json")
 """Members that hold what a user or a tool said: nothing there can be wrong."""
 
@@ -113,11 +115,15 @@ async def played(batch):
 
 @pytest.mark.parametrize("batch", range(BATCHES))
 def test_random_conversations_are_valid_by_the_vendors_types(batch):
-    found, explained, asked = Counter(), Counter(), Counter()
+    found, asked = Counter(), Counter()
     for sent in asyncio.run(played(batch)):
         asked[root_of(sent.url)] += 1
-        for wrong in judge(sent.url, sent.body, sent.betas, explained):
+        for wrong in judge(sent.url, sent.body, sent.betas, EXPLAINED):
             found[(root_of(sent.url), wrong.kind, wrong.place, wrong.told, sent.seed)] += 1
+    ASKED.update(asked)
+    FOUND.update(kind for _, kind, *_ in found)
+    if batch == BATCHES - 1:
+        print(f"\nrequests {dict(ASKED)}\nviolations {dict(FOUND)}\nexplained {dict(EXPLAINED)}")
     assert not found
     assert sum(asked.values()) >= SCENARIOS / BATCHES
 
