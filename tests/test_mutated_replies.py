@@ -4,13 +4,16 @@ BRIDLE_CAMPAIGN multiplies the number of sessions; a failure names its seed and 
 """
 
 import asyncio
+import json
 import os
 
 import pytest
 
 from bridle import Agent, tool
+from bridle.ports.transport import Outgoing
 from bridle.providers import load
 from bridle.run.line import locate
+from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock, scripted
 from bridle.testing.script import says
@@ -102,3 +105,17 @@ def test_half_a_character_in_an_event_is_mended_when_it_is_sealed():
     record = seal(1, 1.0, event, GENESIS)
     assert unseal(1, 1.0, record.data, GENESIS, record.hash).event == record.event
     assert record.event.reason.startswith("half ")
+
+
+@pytest.mark.parametrize(("id_", "kind"), [([{}], "an array"), ({"a": 1}, "an object"), (7, "an integer")])
+@pytest.mark.refusals
+def test_the_simulator_refuses_an_item_id_that_is_no_text_in_the_words_of_the_wire(id_, kind):
+    items = [{"role": "user", "content": "go"}, {"type": "odd", "id": id_}, {"type": "odd", "id": id_}]
+    body = json.dumps({"model": "gpt-6.1-sol", "input": items}).encode()
+    headers = (("authorization", "Bearer sim"), ("content-type", "application/json"))
+    asked = Outgoing(method="POST", url="http://sim/v1/responses", headers=headers, body=body)
+    timeline = asyncio.run(Simulator().answer(asked))
+    assert timeline.status == 400
+    told = json.loads(timeline.body)["error"]
+    assert told["message"] == f"Invalid type for 'input[1].id': expected a string, but got {kind} instead."
+    assert told["param"] == "input[1].id"

@@ -74,6 +74,24 @@ def _parts(request: Asked, which: Which) -> Iterator[Block]:
 _LOOKED = [user("Look"), call(), output()]
 
 ITEM_RULES = (
+    SHAPES.typed(
+        "input[].id",
+        "string|null",
+        asked(input=[user("Look"), call(id="fc_1"), output()]),
+        asked(input=[user("Look"), call(id=[{}]), output()]),
+        Row(
+            id="item-id-type",
+            evidence="F",
+            says="Invalid type for 'input[1].id': expected a string, but got an array instead.",
+            also=(
+                (
+                    asked(input=[user("Look"), call(id=7), output()]),
+                    "Invalid type for 'input[1].id': expected a string, but got an integer instead.",
+                ),
+                (asked(input=[user("Look"), call(id=None), output()]), ""),
+            ),
+        ),
+    ),
     SHAPES.one_of(
         "input[].role",
         ROLES,

@@ -123,7 +123,7 @@ def _misnamed(request: Asked) -> Found | None:
 
 def _alone(request: Asked) -> Found | None:
     items = list(_items(request))
-    present = {item.get("id") for item in items}
+    present = {str(item.get("id")) for item in items}
     for item in items:
         place = _place(item.get("id"))
         if place is None or place.thought == NONE:
