@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from bridle import Agent, Notes, RawTool, fork_session
+from bridle import Across, Agent, Notes, RawTool, fork_session
 from bridle.cli.main import main
 from bridle.run.lineage import branches, compare_sessions
 from bridle.stores.memory import MemoryStore
@@ -169,3 +169,83 @@ def test_the_commands_keep_tenants_apart(tmp_path, capsys):
     more = ("run", "!say more", "--session", session, "--store", store)
     assert main(list(more)) == 0, "without a tenant it goes on for the session's own"
     assert main([*more, "--tenant", "globex", "--across-tenants"]) == 0
+
+
+def test_the_family_of_a_session_is_told_to_its_tenant_only():
+    agent = talking(MemoryStore(), "one", "two", "three")
+    agent.run_sync("go", session="s", tenant="acme")
+    asyncio.run(agent.fork("s", at=1, new="before"))
+    asyncio.run(agent.fork("s", new="behind"))
+    agent.run_sync("globex's secret", session="before", tenant="globex")
+    asyncio.run(agent.fork("before", at=1, new="unprompted"))
+
+    def family(session, tenant):
+        return {b.session: (b.parent, b.depth) for b in asyncio.run(agent.branches(session, tenant=tenant))}
+
+    for session, tenant in (("s", "globex"), ("behind", ""), ("before", "acme")):
+        with pytest.raises(MisuseError, match="does not belong"):
+            family(session, tenant)
+    whole = family("s", None)
+    assert set(whole) == {"s", "before", "behind", "unprompted"}
+    assert family("s", Across("globex")) == whole
+    assert family("s", "acme") == {"s": ("", 0), "behind": ("s", 1), "unprompted": ("s", 1)}
+    assert whole["unprompted"][0] == "s", "it shares with `before` only what that shares with `s`"
+    assert family("before", "globex") == {"before": ("", 0), "unprompted": ("", 0)}
+
+
+def test_the_notes_of_a_session_are_its_tenants():
+    agent = talking(MemoryStore(), "one")
+    agent.run_sync("go", session="s", tenant="acme")
+    kept = asyncio.run(agent.notes.add("Fridays.", session="s", tenant="acme"))
+    assert asyncio.run(agent.notes.list(session="s", tenant="acme")) == (kept,)
+    assert asyncio.run(agent.notes.list(session="s", tenant=Across("globex"))) == (kept,)
+    for entry in (
+        agent.notes.list(session="s", tenant="globex"),
+        agent.notes.add("Mondays.", session="s", tenant="globex"),
+        agent.notes.add("Mondays.", session="s", tenant=Across("globex")),
+        agent.notes.remove(kept.id, session="s", tenant="globex"),
+    ):
+        with pytest.raises(MisuseError, match="does not belong"):
+            asyncio.run(entry)
+    assert asyncio.run(agent.notes.list(session="s")) == (kept,)
+
+
+def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
+    store = str(tmp_path / "log.db")
+    session = "s"
+    pay = RawTool("pay", "Pay.", {"type": "object"}, lambda given: "paid", approve=True)
+    agent = Agent(scripted(calls(("pay", {})), "paid"), tools=[pay], store=store)
+    assert agent.run_sync("go", session=session, tenant="acme").stop == "waiting"
+    asyncio.run(agent.store.close())
+
+    def told(*command, code=0):
+        assert main([*command, "--store", store]) == code, command
+        found = capsys.readouterr()
+        return found.out if code == 0 else found.err
+
+    commands = [
+        ("resume", session),
+        ("approvals", session),
+        ("diff", session, session),
+        ("log", session),
+        ("log", session, "--tree"),
+        ("cost", session),
+        ("cache", session),
+        ("compensate", session, "--list"),
+        ("memory", "list", "--session", session),
+    ]
+    for command in commands:
+        assert "does not belong to tenant 'globex'" in told(*command, "--tenant", "globex", code=2), command
+    for command in commands[1:]:
+        told(*command, "--tenant", "acme")
+    crossing = ("resume", session, "--tenant", "globex", "--across-tenants")
+    assert "add --tools FILE" in told(*crossing, code=2), "the tenant is no objection any more"
+    (question,) = json.loads(told("approvals", "--tenant", "acme", "--json"))
+    assert json.loads(told("approvals", "--tenant", "globex", "--json")) == []
+    for answer in ("approve", "reject"):
+        assert question["id"] in told(answer, question["id"], "--tenant", "globex", code=2)
+    assert json.loads(told("cost", "--tenant", "globex", "--json"))["rows"] == []
+    assert len(json.loads(told("cost", "--tenant", "acme", "--json"))["rows"]) == 1
+    assert json.loads(told("cache", "--tenant", "globex", "--json"))["rows"] == []
+    told("approve", question["id"], "--tenant", "acme")
+    assert json.loads(told("approvals", "--json")) == []

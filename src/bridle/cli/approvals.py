@@ -11,8 +11,8 @@ from ..ports.store import Store
 from ..run.approving import pending
 from ..values.approval import PendingApproval
 from ..values.errors import Corrupt
-from .logs import fold, listed, local_time, read_session
-from .places import add_store_option, open_log
+from .logs import fold, is_of_tenant, listed, local_time, read_session
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import say, say_json
 
 SESSIONS_MAX = 1_000
@@ -21,6 +21,7 @@ SESSIONS_MAX = 1_000
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="only of this session")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
     add_store_option(parser)
 
 
@@ -54,19 +55,23 @@ def show_defaults(question: PendingApproval) -> list[str]:
 async def _open_questions(options: argparse.Namespace) -> list[PendingApproval]:
     store = open_log(options.store, to_read=True)
     try:
-        return await questions(store, options.session)
+        return await questions(store, options.session, options.tenant)
     finally:
         await store.close()
 
 
-async def questions(store: Store, session: str | None = None) -> list[PendingApproval]:
-    """What waits in one session, or in those touched last."""
+async def questions(
+    store: Store, session: str | None = None, tenant: str | None = None
+) -> list[PendingApproval]:
+    """What waits in one session, or in those touched last; for a `tenant`, only in his."""
     if session is not None:
-        return list(pending(session, fold(await read_session(store, session))))
+        return list(pending(session, fold(await read_session(store, session, tenant))))
     found: list[PendingApproval] = []
     for info in await listed(store, SESSIONS_MAX):
         try:
-            found += pending(info.id, fold(await store.read(info.id)))
+            records = await store.read(info.id)
         except Corrupt:
             continue  # `bridle sessions` tells; one damaged session must not hide the others
+        if is_of_tenant(records, tenant):
+            found += pending(info.id, fold(records))
     return found

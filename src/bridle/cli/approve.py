@@ -21,7 +21,7 @@ from ..values.approval import PendingApproval
 from ..values.errors import MisuseError
 from .approvals import questions, show_call
 from .logs import fold, read_session
-from .places import add_store_option, open_log
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import say, say_json
 
 NO_MODEL = "sim:"
@@ -42,6 +42,7 @@ def add_answer_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reason", default="", help="kept in the log; a rejection's is told to the model")
     parser.add_argument("--by", default="", help="who answers (default: your login name)")
     parser.add_argument("--json", action="store_true", help="print what was answered as JSON")
+    add_tenant_option(parser, "only of this tenant's sessions")
     add_store_option(parser)
 
 
@@ -85,7 +86,7 @@ def answer(options: argparse.Namespace, give: Answer, word: str, changed: Sequen
 async def _answer(options: argparse.Namespace, give: Answer) -> PendingApproval:
     store = open_log(options.store, to_read=True)
     try:
-        question = chosen(await questions(store), options.id)
+        question = chosen(await questions(store, tenant=options.tenant), options.id)
         # The tools' own code is not here; what is asked of it is asked again when the call runs.
         return await give(Agent(NO_MODEL, store=store), question)
     finally:

@@ -16,8 +16,8 @@ from ..values.text import escape_text
 from ..values.value import Value
 from ..watchers.console import brief, dollars
 from .columns import cells, cut, padded, screen_width, wrapped
-from .logs import listed, read_session
-from .places import add_store_option, open_log
+from .logs import is_of_tenant, listed, read_session
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import complain, say, say_json
 
 BAR_WIDTH = 24
@@ -56,6 +56,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
     add("--by", choices=[*KEYS], help="what to add up by (default: session)")
     add("--json", action="store_true", help="print the calls or rows and their sum as JSON")
+    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
     add_store_option(parser)
 
 
@@ -104,16 +105,17 @@ async def _read(options: argparse.Namespace) -> list[Seen]:
     store = open_log(options.store, to_read=True)
     try:
         if options.session:
-            return _seen(options.session, await read_session(store, options.session))
+            return _seen(options.session, await read_session(store, options.session, options.tenant))
         infos = await listed(store, EVERY_SESSION)
-        return [each for info in infos for each in await _session(store, info.id)]
+        return [each for info in infos for each in await _session(store, info.id, options.tenant)]
     finally:
         await store.close()
 
 
-async def _session(store: Store, session: str) -> list[Seen]:
+async def _session(store: Store, session: str, tenant: str | None) -> list[Seen]:
     try:
-        return _seen(session, await store.read(session))
+        records = await store.read(session)
+        return _seen(session, records) if is_of_tenant(records, tenant) else []
     except Corrupt as error:
         # One damaged session must not hide the others; but it must not pass for a good one either.
         complain(f"session {session} is not in these sums: {error}")

@@ -19,7 +19,7 @@ from ..watchers.console import brief
 from .agents import somebody_is_there
 from .approve import NO_MODEL
 from .logs import fold, read_session
-from .places import add_store_option, open_log
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import say, say_json
 from .toolfile import load_tools
 
@@ -39,6 +39,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--list", action="store_true", help="only tell what can be undone")
     parser.add_argument("--yes", action="store_true", help="do not ask first")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_tenant_option(parser)
     add_store_option(parser)
 
 
@@ -61,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
     store = open_log(options.store, to_read=True)
     try:
-        state = fold(await read_session(store, options.session))
+        state = fold(await read_session(store, options.session, options.tenant))
         found = compensations(state)
         left = [item for item in found if item.state != "done"]
         if options.list or not left:
@@ -71,7 +72,7 @@ async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compe
         if not options.yes:
             _confirm(left)
         return await Agent(NO_MODEL, tools=tools, store=store).compensate(
-            options.session, settled=options.settled
+            options.session, settled=options.settled, tenant=options.tenant
         )
     finally:
         await store.close()

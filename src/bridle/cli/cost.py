@@ -22,9 +22,9 @@ from ..values.record import Record
 from ..values.text import escape_text
 from ..values.usage import Usage
 from .columns import cells, cut, padded
-from .logs import listed, read_session
+from .logs import is_of_tenant, listed, read_session
 from .numbers import point_in_time
-from .places import add_store_option, open_log
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import complain, say, say_json
 
 EVERY_SESSION = 1_000_000_000
@@ -108,6 +108,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
+    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
     add_store_option(parser)
 
 
@@ -174,25 +175,29 @@ def _pieces(entry: Entry, by: str) -> list[Piece]:
 async def _booked(options: argparse.Namespace) -> list[Entry]:
     store = open_log(options.store, to_read=True)
     try:
-        return await (with_inner(store, options.session) if options.session else of_every_session(store))
+        if options.session:
+            return await with_inner(store, options.session, options.tenant)
+        return await of_every_session(store, options.tenant)
     finally:
         await store.close()
 
 
-async def of_every_session(store: Store) -> list[Entry]:
+async def of_every_session(store: Store, tenant: str | None = None) -> list[Entry]:
     booked: list[Entry] = []
     drawn: list[Entry] = []
     for info in await listed(store, EVERY_SESSION):
         records = await _records(store, info.id)
+        if not is_of_tenant(records, tenant):
+            continue
         # What a fork shares with its parent was spent once, and is the parent's.
         booked += [entry for entry in entries(info.id, records) if entry.seq > info.forked_at]
         drawn += [entry for entry in charges(info.id, records) if entry.seq > info.forked_at]
     return [*booked, *_out_of_reach(drawn, booked)]
 
 
-async def with_inner(store: Store, session: str) -> list[Entry]:
+async def with_inner(store: Store, session: str, tenant: str | None = None) -> list[Entry]:
     """A session's own calls and those of the runs inside its tools, each from the log it is in."""
-    records = await read_session(store, session)
+    records = await read_session(store, session, tenant)
     booked, drawn = list(entries(session, records)), charges(session, records)
     ids = {entry.id for entry in drawn}
     for inner in dict.fromkeys(entry.session for entry in drawn):

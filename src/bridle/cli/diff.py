@@ -16,7 +16,7 @@ from ..values.text import escape_text
 from ..watchers.console import counts, dollars, duration, plural
 from .columns import cut, in_colour, padded, screen_width, styled, wrapped
 from .log import as_json, told
-from .places import add_store_option, open_log
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import say
 
 SIDE_BY_SIDE = 100
@@ -32,6 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--unified", action="store_true", help="one below the other, on any screen")
     parser.add_argument("--full", action="store_true", help=f"whole messages, not {LINES_MAX} lines of each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_tenant_option(parser)
     add_store_option(parser)
 
 
@@ -54,7 +55,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _compare(options: argparse.Namespace) -> Comparison:
     store = open_log(options.store, to_read=True)
     try:
-        return await compare_sessions(store, options.a, options.b)
+        return await compare_sessions(store, options.a, options.b, tenant=options.tenant)
     finally:
         await store.close()
 

@@ -21,7 +21,7 @@ from ..values.record import Record
 from ..watchers.console import dollars, plural
 from .columns import cells, cut, in_colour, padded, screen_width, styled, table
 from .logs import local_time, read_session
-from .places import add_store_option, open_log
+from .places import add_store_option, add_tenant_option, open_log
 from .printing import say
 
 
@@ -29,6 +29,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     parser.add_argument("--tree", action="store_true", help="all branches of its family, and where they part")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_tenant_option(parser)
     add_store_option(parser)
 
 
@@ -58,7 +59,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 async def _records(options: argparse.Namespace) -> Sequence[Record]:
     store = open_log(options.store, to_read=True)
     try:
-        return await read_session(store, options.session)
+        return await read_session(store, options.session, options.tenant)
     finally:
         await store.close()
 
@@ -66,7 +67,7 @@ async def _records(options: argparse.Namespace) -> Sequence[Record]:
 async def _family(options: argparse.Namespace) -> tuple[Branch, ...]:
     store = open_log(options.store, to_read=True)
     try:
-        return await branches(store, options.session)
+        return await branches(store, options.session, tenant=options.tenant)
     finally:
         await store.close()
 

@@ -7,6 +7,7 @@ from ..core import mending
 from ..core.state import State
 from ..ports.store import Mending, SessionInfo, Store
 from ..run.given import check_session
+from ..run.tenancy import check_tenant
 from ..values.errors import Corrupt, SessionNotFound
 from ..values.event import Prompted
 from ..values.memory import NOTES_PREFIX
@@ -15,8 +16,8 @@ from ..values.pooled import LINE
 from ..values.record import Record
 
 
-async def read_session(store: Store, session: str) -> Sequence[Record]:
-    """Its records; of one whose end was torn off, those that are left."""
+async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
+    """Its records; of one whose end was torn off, those that are left.  For a `tenant`, only his."""
     check_session(session)
     try:
         records = await store.read(session)
@@ -26,7 +27,14 @@ async def read_session(store: Store, session: str) -> Sequence[Record]:
         records = await store.whole(session)
     if not records:
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
+    if tenant is not None:
+        check_tenant(session, fold(records), tenant)
     return records
+
+
+def is_of_tenant(records: Sequence[Record], tenant: str | None) -> bool:
+    """Whether a list for this tenant has the session in it; one that nobody prompted is nobody's."""
+    return tenant is None or fold(records).owner == tenant
 
 
 async def listed(store: Store, limit: int) -> list[SessionInfo]:

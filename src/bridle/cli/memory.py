@@ -25,9 +25,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=ACTIONS)
     add("what", nargs="?", help="the words of a note to add, or the id of one to remove")
-    whose = parser.add_mutually_exclusive_group()
-    whose.add_argument("--tenant", default="", metavar="T", help="whose notes; they are in all its sessions")
-    whose.add_argument("--session", metavar="S", help="the notes of one session")
+    add("--tenant", default="", metavar="T", help="whose notes; they are in all its sessions")
+    add("--session", metavar="S", help="the notes of one session; with --tenant, only if it is this tenant's")
     add("--json", action="store_true", help="print notes as JSON")
     add_store_option(parser)
 

@@ -15,6 +15,12 @@ def add_store_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
+    parser.add_argument(
+        "--tenant", metavar="T", help=help_ or "refuse it unless the session is this tenant's"
+    )
+
+
 def store_path(given: str | None) -> str:
     if given or os.environ.get("BRIDLE_STORE"):
         return given or os.environ["BRIDLE_STORE"]

@@ -7,13 +7,17 @@ a log holds no code.
 import argparse
 
 from .agents import add_agent_options
-from .places import add_store_option
+from .places import add_store_option, add_tenant_option
 from .run import drive
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     add_agent_options(parser)
+    add_tenant_option(parser)
+    parser.add_argument(
+        "--across-tenants", action="store_true", help="go on although the session is another tenant's"
+    )
     add_store_option(parser)
 
 

@@ -122,7 +122,10 @@ async def _run(
 ) -> tuple[Agent[str], Result[str], float]:
     store = open_log(options.store)
     try:
-        state = fold(await read_session(store, session)) if session else State()
+        crosses = options.across_tenants and options.tenant is not None
+        resumer = Across(options.tenant) if crosses else options.tenant
+        wanted = resumer if prompt is None else None
+        state = fold(await read_session(store, session, wanted)) if session else State()
         before = state.settings
         model = options.model
         if prompt is None:
@@ -145,7 +148,7 @@ async def _run(
             tenant = Across(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
         else:
-            stream = agent.resume_stream(session or "", budget=budget_of(options))
+            stream = agent.resume_stream(session or "", budget=budget_of(options), tenant=resumer)
         return agent, await _watched(stream, console), time.monotonic() - began
     finally:
         await store.close()

@@ -10,7 +10,6 @@ from ..core.comparing import ending
 from ..core.spent import Spent
 from ..core.state import State
 from ..run.approving import approval_id
-from ..run.tenancy import check_tenant
 from ..values import event as e
 from ..values.cached import CacheDegraded, PrefixMoved, PromptDropped, PromptKept
 from ..values.errors import MisuseError
@@ -63,8 +62,7 @@ async def _read(options: argparse.Namespace) -> tuple[Sequence[Record], str | No
     """The session, and the result that is to be printed whole."""
     store = open_log(options.store, to_read=True)
     try:
-        records = await read_session(store, options.session)
-        check_tenant(options.session, fold(records), options.tenant)
+        records = await read_session(store, options.session, options.tenant)
         if not options.result:
             return records, None
         wholes = fold(records).wholes

@@ -28,6 +28,7 @@ from ..values.lineage import Branch, Comparison, Fork, Forked, Place
 from ..values.model import Model
 from ..values.parts import Text
 from ..values.record import GENESIS, Record, seal
+from ..values.tenancy import Across
 from .clock import SystemClock
 from .given import check_session
 from .identity import new_session
@@ -91,8 +92,11 @@ async def _half_made(store: Store, name: str, parent: str, at: int) -> bool:
     return any((i.id, i.parent, i.forked_at, i.length) == (name, parent, at, at) for i in infos)
 
 
-async def branches(store: Store, session: str) -> tuple[Branch, ...]:
-    """The family of a session, parents before their children, in the order they were forked."""
+async def branches(store: Store, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
+    """The family of a session, parents before their children, in the order they were forked.
+
+    For a `tenant`, the session must be his, and branches that are another's are left out.
+    """
     check_session(session)
     infos = {info.id: info for info in await store.sessions(limit=SESSIONS_MAX)}
     if session not in infos:
@@ -104,7 +108,26 @@ async def branches(store: Store, session: str) -> tuple[Branch, ...]:
     children: dict[str, list[SessionInfo]] = {}
     for info in infos.values():
         children.setdefault(owners[info.id], []).append(info)
-    return await _Family(store, children).grown(infos[root])
+    family = _Family(store, children)
+    found = await family.grown(infos[root])
+    check_tenant(session, State(owner=family.tenants[session]), tenant)
+    if tenant is None or isinstance(tenant, Across):
+        return found
+    return _left_to([each for each in found if family.tenants[each.session] in (None, tenant)], found)
+
+
+def _left_to(kept: Sequence[Branch], family: Sequence[Branch]) -> tuple[Branch, ...]:
+    """Those branches, each under the nearest one above it that is kept."""
+    above = {branch.session: branch.parent for branch in family}
+    depths: dict[str, int] = {"": -1}
+    shown: list[Branch] = []
+    for branch in kept:
+        parent = branch.parent
+        while parent not in depths:
+            parent = above[parent]
+        depths[branch.session] = depths[parent] + 1
+        shown.append(replace(branch, parent=parent, depth=depths[branch.session]))
+    return tuple(shown)
 
 
 async def compare_sessions(store: Store, a: str, b: str, *, tenant: str | None = None) -> Comparison:
@@ -141,8 +164,8 @@ class Branching:
         """
         return await fork_session(self.store, session, at, new, clock=self.clock, tenant=tenant)
 
-    async def branches(self: Tree, session: str) -> tuple[Branch, ...]:
-        return await branches(self.store, session)
+    async def branches(self: Tree, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
+        return await branches(self.store, session, tenant=tenant)
 
     async def compare(self: Tree, a: str, b: str, *, tenant: str | None = None) -> Comparison:
         return await compare_sessions(self.store, a, b, tenant=tenant)
@@ -162,6 +185,8 @@ class _Family:
 
     def __init__(self, store: Store, children: Mapping[str, Sequence[SessionInfo]]) -> None:
         self._store, self._children = store, children
+        self.tenants: dict[str, str | None] = {}
+        """By session: whose it is; None of one that nobody has prompted."""
 
     async def grown(self, root: SessionInfo) -> tuple[Branch, ...]:
         found: list[Branch] = []
@@ -196,6 +221,7 @@ class _Family:
             reading.take(record)
             if record.seq in wanted:
                 points[record.seq] = reading.branched()
+        self.tenants[info.id] = reading.state.owner
         return _branch(line, left, reading.state, own, trouble), points
 
 

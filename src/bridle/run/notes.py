@@ -37,6 +37,7 @@ from ..values.record import seal
 from .clock import SystemClock
 from .given import worded
 from .loading import Log, keep, load
+from .tenancy import check_tenant
 
 WRITES_MAX = 100
 """How often somebody else may be faster before it is said that it did not work."""
@@ -53,7 +54,10 @@ class Notes:
         self._most = memory.characters_max if memory is not None else NOTES_CHARACTERS_DEFAULT
 
     async def list(self, *, tenant: str = "", session: str | None = None) -> tuple[Note, ...]:
-        """Oldest first.  Of a session only its own; a tenant's stand in its prompts as well."""
+        """Oldest first.  Of a session only its own; a tenant's stand in its prompts as well.
+
+        With a `session`, a `tenant` that is named must be the one it belongs to; so when notes are written.
+        """
         return (await self._log(tenant, session)).state.notebook.notes
 
     async def add(
@@ -91,6 +95,8 @@ class Notes:
         log = await load(self._store, _line(tenant, session))
         if session is not None and not log.length:
             raise SessionNotFound(f"there is no session {session!r} in this store")
+        if session is not None and tenant:
+            check_tenant(session, log.state, tenant)
         return log
 
     async def _write(
@@ -113,7 +119,7 @@ class Notes:
         wanted: Callable[[Notebook], NoteWritten | Note | tuple[NoteRemoved, Note]],
     ) -> Note:
         for _ in range(WRITES_MAX):
-            log = await self._log(tenant, session)
+            log = await self._log(str(tenant), session)  # a note has no place to record a crossing
             found = wanted(log.state.notebook)
             if isinstance(found, Note):
                 return found
@@ -170,8 +176,6 @@ def note_id(number: int, session: str | None) -> str:
 def _line(tenant: str, session: str | None) -> str:
     if session is None:
         return notes_of(worded(tenant=tenant))
-    if tenant:
-        raise MisuseError("notes are a tenant's or a session's: name one of the two")
     if session.startswith((NOTES_PREFIX, LINE)):
         raise MisuseError(f"{session!r} is no session; a tenant's notes are named by the tenant")
     return session
