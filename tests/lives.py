@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bridle import (
+    Across,
     Agent,
     Budget,
     Compaction,
@@ -36,7 +37,7 @@ from bridle.testing.provider import ProviderSim
 from bridle.values.errors import MisuseError
 from bridle.values.event import Prompted
 from bridle.values.message import Stop
-from bridle.values.request import Extra
+from bridle.values.request import Extra, ToolSpec
 
 TABLE = Path(__file__).parent.parent / "src" / "bridle" / "providers" / "models.toml"
 WIRES = {
@@ -190,6 +191,25 @@ DRAWN: Counter[tuple[str, str]] = Counter()
 """How often each choice was made, over all lives of this process."""
 
 
+class Hosted:
+    """A tool that the provider runs itself."""
+
+    def __init__(self, native) -> None:
+        self.spec = ToolSpec(name="search", native=json.dumps(native))
+
+    async def run(self, *_):
+        raise AssertionError("a hosted tool is not run here")
+
+
+HOSTED = {
+    "none": (),
+    "anthropic": (Hosted({"type": "web_search_20250305", "name": "web_search"}),),
+    "openai": (Hosted({"type": "web_search"}),),
+    "gemini": (Hosted({"googleSearch": {}}),),
+    "bedrock": (Hosted({"systemTool": {"name": "nova_grounding"}}),),
+}
+
+
 class Draws:
     """A source of choices that remembers what was chosen."""
 
@@ -267,6 +287,7 @@ class Life:
         self.provider = ProviderSim(clock=self.clock, seed=seed, faults=faults)
         self.store = Mortal()
         self.session = "s"
+        self.tenant = self.draws.pick("tenant", ("", "acme"))
         self.paid: Counter[str] = Counter()
         self.refunded: Counter[str] = Counter()
         self.calm = False
@@ -328,7 +349,7 @@ class Life:
     def drawn_agent(self, name: str, *, last: bool, **fixed) -> Agent:
         line, draws = self.provider.model(name), self.draws
         shared = {
-            "tools": self.tools(), "store": self.store, "clock": self.clock, "chance": lambda: 0.5,
+            "tools": [*self.tools(), *draws.pick("hosted tools", HOSTED if not last else {"none": ()})], "store": self.store, "clock": self.clock, "chance": lambda: 0.5,
             "thinking": draws.pick("thinking", thinking_choices(line.model)),
         }  # fmt: skip
         if last:
@@ -372,6 +393,16 @@ class Life:
             **shared,
         )  # fmt: skip
         return Agent(lines, **{**drawn, **fixed})
+
+    async def prompted(self) -> bool:
+        return any(isinstance(record.event, Prompted) for record in await self.store.read(self.session))
+
+    async def caller(self):
+        """The session's own tenant, or another one that says that it is; the first prompt makes the owner."""
+        if not await self.prompted():
+            return self.tenant
+        names = {"own": self.tenant, "own again": self.tenant, "another": Across("zeta")}
+        return self.draws.pick("asked for", names)
 
     async def search(self, query):
         await asyncio.sleep(0)
@@ -422,7 +453,7 @@ class Life:
         common = draws.maybe("common model", 0.3)
         agent = self.agent(draws.pick("model", COMMON_MODELS if common else MODELS))
         prompt = self.prompt(number)
-        given = {"session": self.session, "tenant": draws.pick("tenant", ("", "", "acme"))}
+        given = {"session": self.session, "tenant": await self.caller()}
         streamed = draws.maybe("streamed", 0.6)
         if number == 0 and draws.maybe("imported history", 0.15):
             source = draws.pick("history", [*HISTORIES])
@@ -457,8 +488,7 @@ class Life:
     async def between(self):
         """What may happen to a session that rests: an answer, a resume, an undo, a fork."""
         what = self.draws.pick("between turns", BETWEEN)
-        events = [record.event for record in await self.store.read(self.session)]
-        if what == "nothing" or not any(isinstance(event, Prompted) for event in events):
+        if what == "nothing" or not await self.prompted():
             return None
         agent = self.agent(self.draws.pick("model", COMMON_MODELS), output=None)
         if what == "resume":

@@ -45,7 +45,8 @@ async def live(seed):
     others = [life.draws.pick("last model", MODELS) for _ in range(3)]
     for model in (*COMMON_MODELS, *others):
         agent = life.agent(model, last=True)
-        result = await agent.run('!call look {"at": "end"}\n!then\n!say well', session=life.session)
+        script = '!call look {"at": "end"}\n!then\n!say well'
+        result = await agent.run(script, session=life.session, tenant=life.tenant)
         assert result.done and result.text, f"seed {seed} on {model}: {result.stop} {result.reason}"
     refusals = [
         each for each in life.provider.refusals if each.rule not in TOO_LONG and FORGOTTEN not in each.message
@@ -65,13 +66,15 @@ async def live(seed):
 async def play_left_over_scripts(life):
     """A prompt that was never answered is part of the next one, script and all: let it be played first."""
     for _ in range(3):
-        result = await life.agent(COMMON_MODELS[0], last=True).run("!say well", session=life.session)
+        result = await life.agent(COMMON_MODELS[0], last=True).run(
+            "!say well", session=life.session, tenant=life.tenant
+        )
         if result.done:
             return
 
 
 async def every_note_was_written_once(store, session, seed):
-    for line in (session, notes_of("acme")):
+    for line in (session, notes_of("acme"), notes_of("zeta")):
         events = [record.event for record in await store.read(line)]
         keys = [event.key for event in events if isinstance(event, e.NoteWritten)]
         assert len(keys) == len(set(keys)), f"seed {seed}: a note was written twice"
