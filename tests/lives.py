@@ -348,15 +348,19 @@ class Life:
 
     def drawn_agent(self, name: str, *, last: bool, **fixed) -> Agent:
         line, draws = self.provider.model(name), self.draws
+        # The older ones take functions or hosted tools; both together are refused in one line.
+        hosted = {"none": ()} if last or "gemini-2.5" in name else HOSTED
         shared = {
-            "tools": [*self.tools(), *draws.pick("hosted tools", HOSTED if not last else {"none": ()})], "store": self.store, "clock": self.clock, "chance": lambda: 0.5,
+            "tools": [*self.tools(), *draws.pick("hosted tools", hosted)], "store": self.store, "clock": self.clock, "chance": lambda: 0.5,
             "thinking": draws.pick("thinking", thinking_choices(line.model)),
         }  # fmt: skip
         if last:
             return Agent(line, budget=Budget(steps=60), compaction=Compaction(), **shared)
         lines = [line]
         if draws.maybe("chain of models", 0.2):
-            lines.append(self.provider.model(draws.pick("model", MODELS)))
+            lines.append(
+                self.provider.model(draws.pick("model", [m for m in MODELS if "gemini-2.5" not in m]))
+            )
         compaction = Compaction(at=0.7, to=0.4, native=draws.maybe("native compaction", 0.5))
         drawn = dict(
             budget=self.budget(lines),
