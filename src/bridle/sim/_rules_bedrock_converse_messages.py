@@ -344,6 +344,19 @@ MESSAGE_RULES = (
         passes=asked(messages=[user("Look"), assistant("I look.", call()), user(result())], **_LOOK),
         offends=asked(messages=[user("Look"), assistant(call(), "I look."), user(result())], **_LOOK),
         says=_UNANSWERED.format(index=1, ids="tooluse_1"),
+        also=(
+            (
+                asked(
+                    messages=[
+                        user("Look"),
+                        assistant(call("a"), "And there.", call("b")),
+                        user(result("a"), result("b")),
+                    ],
+                    **_LOOK,
+                ),
+                _UNANSWERED.format(index=1, ids="a, b"),
+            ),
+        ),
     ),
     rule(
         "failure-told",
