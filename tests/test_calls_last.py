@@ -50,24 +50,24 @@ class SaysMore(MutatedProvider):
         return [self._write(beats[0], tree)]
 
 
-@pytest.mark.parametrize(
-    ("model", "more"),
-    [
-        (CLAUDE, {"type": "compaction", "content": 7}),
-        (CONVERSE, {"junk": {"a": 1}}),
-    ],
-)
+def test_a_session_goes_on_after_a_summary_that_is_none():
+    """It is left out of what is sent back."""
+    go_on_after(CLAUDE, {"type": "compaction", "content": 7})
+
+
 @pytest.mark.refusals
-def test_a_session_goes_on_after_junk_that_follows_a_call(model, more):
+def test_a_session_goes_on_after_junk_that_follows_a_call():
     """What cannot be sent back is refused once, and left out from then on."""
+    go_on_after(CONVERSE, {"junk": {"a": 1}})
+
+
+def go_on_after(model, more):
     provider = SaysMore(model, more)
     agent = Agent(provider.line(), tools=[look], store=MemoryStore(), clock=provider._clock)
     provider.mutate = 1
-    first = agent.run_sync(PROMPT, session="s")
-    assert first.done, first.reason
-    for _ in range(2):
-        again = agent.run_sync("!say on", session="s")
-        assert again.done, again.reason
+    for prompt in (PROMPT, "!say on", "!say on"):
+        result = agent.run_sync(prompt, session="s")
+        assert result.done, result.reason
 
 
 @pytest.mark.parametrize("model", MORE)
