@@ -248,3 +248,8 @@ def test_an_item_of_another_form_among_others_is_listed():
     mixed = [*moved_to("openai_responses"), *CHAT[1:4]]
     history = import_history("openai", mixed)
     assert [repair for repair in history.repairs if "has the form of openai_chat" in repair]
+
+
+def test_arguments_in_the_wrong_order_are_one_line():
+    with pytest.raises(MisuseError, match="vendor's name first"):
+        import_history(ANTHROPIC, "anthropic")

@@ -227,3 +227,11 @@ def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
     timeline = wait_for(Simulator().answer(outgoing))
     assert timeline.status == 400
     assert words in json.dumps(json.loads(timeline.body), ensure_ascii=False).replace('\\"', '"')
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://example.com/a.png", " https://example.com/a.png", "file:///a.png", 5]
+)
+def test_an_address_that_nobody_fetches_is_refused(address):
+    with pytest.raises(MisuseError, match=r"Media\.from_url takes an address"):
+        Media.from_url(address)

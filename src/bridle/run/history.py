@@ -37,6 +37,10 @@ def import_history(source: str, messages: Listed | Mapping[str, Json]) -> Histor
     The whole body of a request may be given instead: on some wires the system prompt is beside the list.
     What could not be kept, and what had to be put right, is in `History.repairs`.
     """
+    if not isinstance(source, str):
+        raise MisuseError(
+            f"import_history takes a vendor's name first and the messages second, not {type(source).__name__}"
+        )
     endpoint = _endpoint(source)
     named = load(endpoint.family)
     items = _items(messages, named)

@@ -55,6 +55,10 @@ class _CheckedType(ValueType):
             return super().__call__(**fields)
 
 
+FETCHED = ("https://", "http://", "gs://", "s3://")
+"""Addresses that some provider fetches."""
+
+
 class Media(Value, tag="media", metaclass=_CheckedType):
     """A picture or a file: exactly one of `data` (base64), `url` and `file_id` is set.
 
@@ -103,7 +107,7 @@ class Media(Value, tag="media", metaclass=_CheckedType):
         cls, url: str, *, kind: MediaKind | None = None, media_type: str = "", name: str = ""
     ) -> "Media":
         """What is at this address, for the provider to fetch.  Give `kind` where the address shows none."""
-        if not isinstance(url, str) or "://" not in url:
+        if not isinstance(url, str) or not url.startswith(FETCHED):
             raise MisuseError(f"Media.from_url takes an address such as https://…, not {url!r}")
         type_ = media_type or recognize_name(url.partition("?")[0].partition("#")[0])
         if kind is None and not type_:
