@@ -43,7 +43,7 @@ class Hotel:
 
 
 def fail_and_undo(hotel, *replies, store=None):
-    script = scripted(calls(("book", {"room": 1}), ("book", {"room": 2})), BROKEN, *replies)
+    script = scripted(calls(("book", {"room": 1}), ("book", {"room": 2})), BROKEN, BROKEN, *replies)
     agent = Agent(script, tools=hotel.tools(), store=store or MemoryStore(), clock=FakeClock())
     assert agent.run_sync("book two rooms", session="s").stop == "failed"
     asyncio.run(agent.compensate("s"))

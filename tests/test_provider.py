@@ -79,7 +79,7 @@ def test_a_header_sent_twice_is_read_once_and_a_cut_is_a_cut():
             port = int(provider.url.rpartition(":")[2])
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             body = json.dumps(messages("!cut 40\n!say never whole")).encode()
-            head = "POST /v1/messages HTTP/1.1\r\nHost: x\r\nUser-Agent: one\r\nUser-Agent: two\r\n"
+            head = "POST /v1/messages HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nUser-Agent: one\r\nUser-Agent: two\r\n"
             head += f"anthropic-version: 2023-06-01\r\nContent-Length: {len(body)}\r\n\r\n"
             writer.write(head.encode() + body)
             heard = await reader.read()

@@ -36,8 +36,10 @@ def sim(tmp_path_factory):
     path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
     with subprocess.Popen(command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": path}) as server:
         ready = json.loads(server.stdout.readline())
-        os.environ.update(ready["exports"])
-        yield ready["url"]
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in ready["exports"].items():
+                patch.setenv(name, value)
+            yield ready["url"]
         server.send_signal(signal.SIGINT)
         assert server.wait(timeout=10) == 0
     statuses = [json.loads(line)["response"]["status"] for line in log.read_text().splitlines()]

@@ -50,7 +50,7 @@ SCRIPT = calls(("book", {"room": 1}), ("look", {}), ("book", {"room": 13}), ("bo
 
 def failed(hotel, store=None, *more, **options):
     agent = Agent(
-        scripted(SCRIPT, BROKEN, *more), tools=hotel.tools(**options), store=store, clock=FakeClock()
+        scripted(SCRIPT, BROKEN, BROKEN, *more), tools=hotel.tools(**options), store=store, clock=FakeClock()
     )
     return agent, agent.run_sync("?", session="s")
 
