@@ -416,3 +416,27 @@ def test_two_processes_find_the_same_and_send_the_same_bytes_whatever_their_hash
     one, other = (process.communicate()[0] for process in running)
     assert b"mcp__forge__delete_branch" in one
     assert one == other
+
+
+def test_a_tool_that_was_found_earlier_and_is_always_shown_now_is_still_there():
+    """Another agent may go on with a session in which the tool had to be found."""
+    store = MemoryStore()
+
+    def named(name, **options):
+        async def run() -> str:
+            return "fine"
+
+        run.__name__, run.__doc__ = name, f"Do {name}."
+        return tool(effect="read", **options)(run)
+
+    many = [named(f"tool_{number}") for number in range(12)]
+    finder = Agent("sim:anthropic/claude-haiku-4-5", tools=many, tools_shown_max=4, store=store)
+    finder.run_sync("!say hello", session="s")
+    script = '!call search_tools {"query": "Do tool_11."}\n!then\n!call tool_11 {}\n!then\n!say done'
+    finder.run_sync(script, session="s")
+    always = [*many[:-1], named("tool_11", always=True)]
+    agent = Agent(
+        "sim:anthropic/claude-haiku-4-5", tools=always, tools_shown_max=4, tool_choice="tool_11", store=store
+    )
+    result = agent.run_sync("!call tool_11 {}\n!then\n!say again", session="s")
+    assert (result.stop, result.text) == ("done", "again")

@@ -4,6 +4,7 @@ import pytest
 
 from bridle import Agent, Compaction, tool
 from bridle.sim.place import Place, place_of, script_at, since, told_in
+from bridle.testing import ProviderSim
 from bridle.values.message import Message
 from bridle.values.parts import Opaque, Text, ToolCall
 
@@ -86,3 +87,19 @@ def test_what_was_played_is_not_played_again_before_a_newer_script():
     merged = "[The user:]\n!call pay {}\n!then\n!say paid\n[In short:]\nall of it\n!say more"
     assert script_at(place, merged) == ("!say more", False)
     assert place_of("Hello.", 0, ()) is None
+
+
+def test_a_turn_that_hosted_tools_are_in_the_middle_of_is_no_step_of_a_script():
+    """The provider pauses, is called again, and goes on with the same turn."""
+    with ProviderSim(faults=["paused"]) as provider:
+        ran = []
+
+        @tool(effect="write")
+        def pay(amount: int) -> str:
+            """Pay."""
+            ran.append(amount)
+            return "paid"
+
+        agent = Agent(provider.model("sim:anthropic/claude-opus-5"), tools=[pay])
+        result = agent.run_sync('!call pay {"amount": 1}\n!then\n!call pay {"amount": 2}\n!then\n!say done')
+    assert (result.text.endswith("done"), ran) == (True, [1, 2])

@@ -99,7 +99,8 @@ def laid_out(state: State, shown: tuple[ToolSpec, ...]) -> tuple[tuple[ToolSpec,
     settings = state.settings
     if not _defers(settings):
         return shown, ()
-    named = _named(state)
+    # A tool that was found earlier may be one of those that this agent always shows.
+    named = _named(state) & {spec.name for spec in settings.hidden}
     inside = tuple(spec for spec in shown if spec.name not in named)
     names = frozenset(spec.name for spec in inside)
     return inside, tuple(spec for spec in settings.hidden if spec.name not in names)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from ..core.judging import UNUSABLE
 from ..values.json_text import parse_json
 from ..values.message import Message
-from ..values.parts import Text, ToolCall, ToolResult
+from ..values.parts import Opaque, Text, ToolCall, ToolResult
 from ..values.request import Request, ToolSpec
 from ..values.value import Value
 from .directives import script_of
@@ -91,8 +91,16 @@ def look(request: Request) -> Scene:
         history=_history(request.messages),
         tools=tuple(tool for tool in request.tools if _ours(tool)) if may_call else (),
         exchanges=tuple(_exchanges(after)),
-        replies=given + sum(map(is_reply, after)),
+        replies=given + sum(map(is_reply, _without_open_turn(after))),
     )
+
+
+def _without_open_turn(messages: Sequence[Message]) -> Sequence[Message]:
+    """The messages without a last turn that hosted tools are in the middle of: a reply continues it."""
+    is_open = (
+        bool(messages) and messages[-1].role == "assistant" and isinstance(messages[-1].parts[-1], Opaque)
+    )
+    return messages[:-1] if is_open else messages
 
 
 def _ours(tool: ToolSpec) -> bool:
