@@ -325,7 +325,6 @@ class Life:
         @tool(effect="write", once_per="session")
         async def greet(who: str) -> str:
             """Greet somebody once."""
-            self.paid[f"greet {who} in {self.session}"] += 1
             return "greeted"
 
         return [look, shoot, pay, greet]

@@ -58,6 +58,7 @@ async def live(seed):
     assert not twice, f"seed {seed}: done twice: {twice}"
     await every_call_has_one_result(life.store, life.session, seed)
     await every_note_was_written_once(life.store, life.session, seed)
+    await no_receipt_was_given_twice(life.store, life.session, seed)
     left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
     assert not left, f"seed {seed}: left behind {left}"
     return life
@@ -78,6 +79,14 @@ async def every_note_was_written_once(store, session, seed):
         events = [record.event for record in await store.read(line)]
         keys = [event.key for event in events if isinstance(event, e.NoteWritten)]
         assert len(keys) == len(set(keys)), f"seed {seed}: a note was written twice"
+
+
+async def no_receipt_was_given_twice(store, session, seed):
+    """`greet` is done once per session: a call that is in doubt has no receipt, so the model may ask again."""
+    events = [record.event for record in await store.read(session)]
+    done = [event for event in events if isinstance(event, e.ToolFinished) and event.name == "greet"]
+    ran = [event for event in done if event.how == "run" and event.result.outcome == "ok"]
+    assert len(ran) <= 1, f"seed {seed}: an action that is done once per session was done {len(ran)} times"
 
 
 async def every_call_has_one_result(store, session, seed):

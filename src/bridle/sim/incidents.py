@@ -22,7 +22,7 @@ from ..ports.transport import Cut, Pause, Timeline
 from ..providers._eventstream import framed
 from ..values.errors import Failure, FailureKind, ProviderError
 from ..values.message import Reply, Stop
-from ..values.parts import Opaque, Part, Text, ToolCall
+from ..values.parts import Opaque, Part, Reasoning, Text, ToolCall
 from ..values.request import Request
 from ..values.value import Value
 from .endings import halved
@@ -237,8 +237,12 @@ def refusal(incident: Incident) -> Timeline:
 
 def paused(incident: Incident) -> Timeline | None:
     """The provider broke off to be called again; only where a wire has a word for it."""
-    words: tuple[Part, ...] = tuple(part for part in incident.reply.parts if isinstance(part, Text))
-    parts = (*(words or (Text(text="Still at it."),)), *_under_way(incident.codec.family))
+    kept: tuple[Part, ...] = tuple(
+        part for part in incident.reply.parts if isinstance(part, Text | Reasoning)
+    )
+    words = () if any(isinstance(part, Text) for part in kept) else (Text(text="Still at it."),)
+    # A message is bound to the reasoning that led to it, so both are given.
+    parts = (*kept, *words, *_under_way(incident.codec.family))
     stopped = replace(incident.reply, parts=parts, stop=Stop.PAUSED, stop_detail="")
     heard = incident.heard(stopped)
     return incident.saying(stopped) if heard is not None and heard.stop is Stop.PAUSED else None
