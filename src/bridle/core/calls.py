@@ -11,13 +11,21 @@ from ..values import event as e
 from ..values.errors import MisuseError
 from ..values.message import Message
 from ..values.parts import Text, ToolResult
+from ..values.request import ToolSpec
 from ..values.settings import Settings
 from .catalogue import naming
 from .dispatch import answered, callable_tools, problem_with
 from .limits import CAPPED
 from .opencall import OpenCall, find_call
 from .progress import PERIOD_MAX, batch_signature
-from .receipts import add_receipt
+from .receipts import (
+    LOOKED_UP,
+    add_doubt,
+    add_receipt,
+    is_still_unknown,
+    settle_doubts,
+    share_doubt,
+)
 from .saying import said, tools_tokens
 from .state import Phase, State
 from .undoing import remembered
@@ -43,7 +51,13 @@ def _counted(state: State) -> State:
 
 def tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
     """It surely never took effect: it may be run, under the key it always had."""
-    return _with(state, event.call_id, in_doubt=False)
+    place = find_call(state.calls, event.call_id)
+    if place is None:
+        return state
+    item = _shared(state, state.calls[place])
+    spec = _spec_of(state, item)
+    doubts = settle_doubts(state.doubts, item, spec) if spec is not None else state.doubts
+    return _with(replace(state, doubts=doubts), event.call_id, in_doubt=False, key=item.key)
 
 
 def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
@@ -61,12 +75,36 @@ def tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) ->
 
 def _kept(state: State, item: OpenCall, event: e.ToolFinished, at: float) -> State:
     """What is remembered of a call beyond its batch: how to undo it, and that it need not be done again."""
-    after = remembered(state, item, event.whole)
-    spec = next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
-    if spec is None or spec.once_per is None or event.how == "receipt":
+    found = _shared(state, item) if event.how in LOOKED_UP else item
+    if found.same_action and not is_still_unknown(found, event.how):
+        found = replace(found, attempt=1)  # the earlier call's: this result is of that attempt
+    after = remembered(state, found, event.whole)
+    if found.attempt == 0:
         return after
-    receipts = add_receipt(after.receipts, item, spec, event.whole, run=len(after.prompts), at=at)
-    return replace(after, receipts=receipts)
+    if is_still_unknown(found, event.how):
+        return in_doubt_from_now(after, found, at)
+    spec = _spec_of(state, found)
+    if spec is None:
+        return after
+    receipts = add_receipt(after.receipts, found, spec, event.whole, run=len(after.prompts), at=at)
+    return replace(after, receipts=receipts, doubts=settle_doubts(after.doubts, found, spec))
+
+
+def in_doubt_from_now(state: State, item: OpenCall, at: float) -> State:
+    """The state after a call was answered that was started and of which nobody knows the effect."""
+    return replace(state, doubts=add_doubt(state.doubts, item, run=len(state.prompts), at=at))
+
+
+def _shared(state: State, item: OpenCall) -> OpenCall:
+    """The call, with the doubt and the key of an interrupted one where both are the same action."""
+    spec = _spec_of(state, item)
+    if spec is None:
+        return item
+    return share_doubt(state.doubts, item, spec, run=len(state.prompts), now=state.now)
+
+
+def _spec_of(state: State, item: OpenCall) -> ToolSpec | None:
+    return next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
 
 
 def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> State:
@@ -104,7 +142,8 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         raise MisuseError(f"the time to answer about {event.call_id} is over; resume the run to go on")
     if event.answer == "done" and asked.question != "in_doubt":
         raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
-    if event.arguments is not None and item.attempt:
+    is_doubted = bool(item.attempt) or asked.question == "in_doubt"
+    if event.arguments is not None and is_doubted:
         raise MisuseError(
             f"{event.call_id} was started already, so its arguments cannot change; answer without them"
         )
@@ -114,7 +153,7 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
         if problem:
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
     waited = _waited(state, at)
-    if item.attempt and item.answer is not None:
+    if is_doubted and item.answer is not None:
         # It was started with what an earlier answer made of it; the key stands for these arguments.
         event = replace(event, arguments=item.answer.arguments, claim=item.answer.claim)
     return _with(replace(waited, sifted=False), event.call_id, answer=event)

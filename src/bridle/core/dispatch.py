@@ -31,7 +31,7 @@ from .effects import AwaitAnswers, Effect, End, Excuse, ProbeTool, RunTool, Seek
 from .limits import TOOL_CALLS_RULE, TOOL_CALLS_USED, deadline, tool_calls_left
 from .opencall import OpenCall
 from .permission import Decision, binding, permitted
-from .receipts import SAME_ACTION, canonical_arguments, find_receipt
+from .receipts import SAME_ACTION, SAME_IN_DOUBT, canonical_arguments, find_receipt, share_doubt
 from .state import State
 from .validation import Problem, check_arguments, unknown_tool
 
@@ -213,7 +213,7 @@ class _Batch:
         elif decision.permission == "deny":
             why = DENIED.format(rule=decision.rule)
             self._wanted.append(Excuse(call=item.call, outcome="denied", why=why, rule=decision.rule))
-        elif self._same_before(item, spec):
+        elif self._same_before(item, spec, decision):
             return
         elif decision.permission == "ask":
             self._ask(item, spec, decision.rule)
@@ -256,8 +256,9 @@ class _Batch:
         if spec.once_per is not None:
             self._actions.add((spec.name, canonical_arguments(item.arguments, spec)))
 
-    def _same_before(self, item: OpenCall, spec: ToolSpec) -> bool:
-        """Answer a call that equals one that is done, and let it wait for one that is under way."""
+    def _same_before(self, item: OpenCall, spec: ToolSpec, decision: Decision) -> bool:
+        """Answer a call that equals one that is done, let it wait for one that is under way, and resolve it
+        as one in doubt if the earlier one is."""
         if spec.once_per is None or item.attempt:
             return False
         state = self._state
@@ -266,7 +267,13 @@ class _Batch:
             why = SAME_ACTION.format(call_id=receipt.result.call_id)
             self._wanted.append(Excuse(call=item.call, outcome="ok", why=why, how="receipt", receipt=receipt))
             return True
-        return (spec.name, canonical_arguments(item.arguments, spec)) in self._actions
+        if (spec.name, canonical_arguments(item.arguments, spec)) in self._actions:
+            return True
+        shared = share_doubt(state.doubts, item, spec, run=len(state.prompts), now=state.now)
+        if not shared.in_doubt or spec.on_unknown == "retry":
+            return False
+        self._resolve(shared, spec, decision)
+        return True
 
     def _resolve(self, item: OpenCall, spec: ToolSpec, decision: Decision) -> None:
         """What to do about a call that was started by a driver that is gone."""
@@ -278,6 +285,7 @@ class _Batch:
                     attempt=item.attempt,
                     timeout_seconds=spec.timeout_seconds,
                     deadline=deadline(self._state),
+                    unknown=_doubt_words(item),
                 )
             )
             self._add_unfinished(item, spec)
@@ -285,7 +293,8 @@ class _Batch:
             forbidden = decision.rule if decision.permission == "deny" else None
             self._ask(item, spec, IN_DOUBT_RULE, "in_doubt", forbidden)
         else:
-            self._wanted.append(Excuse(call=item.call, outcome="unknown", why=IN_DOUBT))
+            self._wanted.append(Excuse(call=item.call, outcome="unknown", why=_doubt_words(item)))
+            self._add_action(item, spec)
 
     def _ask(
         self,
@@ -320,7 +329,7 @@ class _Batch:
         """A person has spoken."""
         by = f" by {answer.by}" if answer.by else ""
         if answer.answer == "approve" and forbidden is not None:
-            why = f"{IN_DOUBT} Running it again is not allowed here ({forbidden})."
+            why = f"{_doubt_words(item)} Running it again is not allowed here ({forbidden})."
             self._wanted.append(Excuse(call=item.call, outcome="unknown", why=why, rule=forbidden))
         elif answer.answer == "approve":
             self._start(item, spec, f"approved{by}")
@@ -359,7 +368,10 @@ class _Batch:
             self._wanted.append(Excuse(call=item.call, outcome="cancelled", why=why, rule=TOOL_CALLS_RULE))
 
     def _key(self, item: OpenCall) -> str:
-        return call_key(self._state.proof, item.call.id)
+        """What the call runs under: the key it was started with, or that of the action it repeats."""
+        state, spec = self._state, self._by_name[item.call.name]
+        shared = share_doubt(state.doubts, item, spec, run=len(state.prompts), now=state.now)
+        return shared.key or call_key(state.proof, item.call.id)
 
     def _expiry(self) -> float | None:
         seconds = self._state.settings.approval_seconds
@@ -383,9 +395,13 @@ def answered(calls: tuple[OpenCall, ...]) -> tuple[tuple[ToolCall, ToolResult], 
 
 def _unwanted(item: OpenCall, never: str, again: str, reason: str, rule: str) -> Excuse:
     """A call that is not run; of one in doubt nobody may say that it was not."""
-    why = f"{IN_DOUBT} {again}" if item.in_doubt else never
+    why = f"{_doubt_words(item)} {again}" if item.in_doubt else never
     why = f"{why} Reason: {reason}" if reason else why
     return Excuse(call=item.call, outcome="unknown" if item.in_doubt else "denied", why=why, rule=rule)
+
+
+def _doubt_words(item: OpenCall) -> str:
+    return SAME_IN_DOUBT.format(call_id=item.same_action) if item.same_action else IN_DOUBT
 
 
 def _is_running(item: OpenCall) -> bool:

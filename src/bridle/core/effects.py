@@ -72,6 +72,8 @@ class ProbeTool(Value):
     call: ToolCall
     key: str
     attempt: int
+    unknown: str
+    """What the model is told when the tool cannot find out."""
     timeout_seconds: float | None = None
     deadline: float | None = None
 

@@ -2,7 +2,8 @@
 
 Rule 1: a call that is open where the line was left is the old session's to finish.  It may be running this
         very moment, so the new session answers it and never runs it; a model that wants it there too asks
-        again, and then it is another call with another key.
+        again, and then it is another call with another key.  Where equal arguments are the same action
+        (`once_per`), the call that was under way is in doubt in the new session, and an equal one as well.
 Rule 2: what only reads, or may be repeated under its key, stays open and runs in both.
 Rule 3: what was done before the fork is undone, if at all, where it was done.
 """
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 from ..values.lineage import Forked
 from ..values.parts import Text, ToolResult
 from ..values.request import ToolSpec
-from .calls import closed
+from .calls import closed, in_doubt_from_now
 from .opencall import OpenCall
 from .state import Phase, State
 
@@ -33,6 +34,9 @@ def forked(state: State, event: Forked, at: float, proof: str) -> State:
     if not any(item.result is None for item in state.calls):
         return replace(state, run=run)
     calls = tuple(_left(item, spec_of(state, item)) for item in state.calls)
+    for before, item in zip(state.calls, calls, strict=True):
+        if before.result is None and item.result is not None and item.result.outcome == "unknown":
+            state = in_doubt_from_now(state, item, at)
     if all(item.result is not None for item in calls):
         run = replace(run, stop=None, reason="")
         return closed(replace(state, phase=Phase.ACTING, calls=calls, run=run), at)

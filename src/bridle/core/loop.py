@@ -32,6 +32,7 @@ from .calls import (
     approval_asked,
     checked_again,
     given_up,
+    in_doubt_from_now,
     paused,
     tool_finished,
     tool_probed,
@@ -335,7 +336,10 @@ def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     if state.calls:
         closed = given_up(state.calls)
         for before, item in zip(state.calls, closed, strict=True):
-            after = remembered(after, item, None) if before.result is None else after
+            if before.result is None:
+                after = remembered(after, item, None)
+                if item.result is not None and item.result.outcome == "unknown":
+                    after = in_doubt_from_now(after, item, at)
         after = answered_by(after, closed, at)
     partial = event.partial.strip()
     if partial:

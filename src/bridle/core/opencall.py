@@ -24,6 +24,8 @@ class OpenCall(Value):
     """How often it was started; 0 is never."""
     key: str = ""
     """What every attempt at it was started under."""
+    same_action: str = ""
+    """Id of an earlier call in doubt that is the same action (receipts.py); set while effects are decided."""
     running: bool = False
     """Started by the driver that writes this log now."""
     in_doubt: bool = False

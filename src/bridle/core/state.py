@@ -23,7 +23,7 @@ from .held_conversation import HeldConversation
 from .hits import Hits
 from .notebook import Notebook
 from .opencall import OpenCall
-from .receipts import Receipt
+from .receipts import Doubt, Receipt
 from .refused_parameters import Parameters
 from .spent import Spent
 from .squeeze import Squeeze
@@ -164,6 +164,8 @@ class State(Value):
     was answered before that."""
     receipts: tuple[Receipt, ...] = ()
     """Calls that were done and need not be done again, see receipts.py."""
+    doubts: tuple[Doubt, ...] = ()
+    """Calls that were answered without anybody knowing whether they took effect."""
     proof: str = ""
     """Hash of the record of the latest question to the model; the keys of its calls are made of it."""
     hits: Hits = Hits()

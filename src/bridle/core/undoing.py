@@ -14,7 +14,7 @@ from ..values.compensation import Compensation
 from ..values.parts import Text
 from ..values.whole import Whole
 from .opencall import OpenCall
-from .receipts import drop_receipt
+from .receipts import drop_doubt, drop_receipt
 from .state import State
 
 MAYBE = ("unknown", "timeout")
@@ -45,7 +45,10 @@ def remembered(state: State, item: OpenCall, whole: Whole | None) -> State:
         key=sha256(f"{item.key}:undo".encode()).hexdigest()[:32],
         state="in_doubt" if result.outcome in MAYBE else "open",
     )
-    return replace(state, run=replace(state.run, done=(*state.run.done, done)))
+    # An action in doubt that was done again, under the same key, is undone once.
+    same = (done.key, done.tool, done.arguments)
+    others = (other for other in state.run.done if (other.key, other.tool, other.arguments) != same)
+    return replace(state, run=replace(state.run, done=(*others, done)))
 
 
 def compensations(state: State) -> tuple[Compensation, ...]:
@@ -61,7 +64,8 @@ def compensation_started(state: State, event: e.CompensationStarted, at: float, 
 def compensation_finished(state: State, event: e.CompensationFinished, at: float, proof: str) -> State:
     result = event.result
     ended = "done" if not result.is_error else "in_doubt" if result.outcome in MAYBE else "failed"
-    return _with(state, event.call_id, state=ended, result=result.text, reported=False)
+    after = replace(state, doubts=drop_doubt(state.doubts, event.call_id)) if ended == "done" else state
+    return _with(after, event.call_id, state=ended, result=result.text, reported=False)
 
 
 def undone_notice(state: State) -> tuple[Text, ...]:

@@ -15,7 +15,6 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..core.dispatch import IN_DOUBT
 from ..core.effects import ProbeTool, RunTool
 from ..ports.tool import TIME_IS_UP, CallContext, Claiming, Json, Probing, Tool
 from ..values.parts import Media, Outcome, Text, ToolCall, ToolResult
@@ -52,10 +51,10 @@ async def look_up(tool: Tool, effect: ProbeTool, session: str, seconds: float | 
     context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
     probing = tool if isinstance(tool, Probing) else None
     if probing is None:
-        return _failed(call.id, "unknown", f"{IN_DOUBT} Its tool has no way to look for it.")
+        return _failed(call.id, "unknown", f"{effect.unknown} Its tool has no way to look for it.")
     found = await _within(seconds, lambda: _probed(probing, _arguments(call), context))
     if isinstance(found, Failed):
-        return _failed(call.id, "unknown", f"{IN_DOUBT} Looking for it failed: {found.words}")
+        return _failed(call.id, "unknown", f"{effect.unknown} Looking for it failed: {found.words}")
     return None if found == NOTHING else ToolResult(call_id=call.id, parts=found)
 
 

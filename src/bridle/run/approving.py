@@ -30,7 +30,8 @@ def question_about(session: str, item: OpenCall, state: State) -> PendingApprova
     asked = item.open_question
     if asked is None:
         return None
-    arguments = item.arguments if item.attempt else item.call.arguments
+    is_doubted = bool(item.attempt) or asked.question == "in_doubt"
+    arguments = item.arguments if is_doubted else item.call.arguments
     return PendingApproval(
         id=approval_id(session, asked.binding),
         session=session,
