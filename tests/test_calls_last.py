@@ -15,7 +15,7 @@ from bridle.values.message import Message
 from bridle.values.model import Origin
 from bridle.values.parts import Reasoning, Text, ToolCall, ToolResult
 from bridle.values.request import Request
-from mutated_replies import MutatedProvider
+from mutated_replies import MutatedProvider, read_beat, write_beat
 
 CLAUDE = "sim:anthropic/claude-sonnet-5-5"
 CONVERSE = "sim:bedrock_converse/anthropic.claude-sonnet-5-5-v1:0"
@@ -44,10 +44,10 @@ class SaysMore(MutatedProvider):
         return await super().answer(outgoing)
 
     def _changed(self, beats):
-        tree = self._read(beats[0])
+        tree = read_beat(beats[0])
         reply = tree["output"]["message"] if "output" in tree else tree
         reply["content"].append(self.more)
-        return [self._write(beats[0], tree)]
+        return [write_beat(beats[0], tree)]
 
 
 def test_a_session_goes_on_after_a_summary_that_is_none():

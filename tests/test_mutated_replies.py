@@ -1,11 +1,17 @@
 """Valid replies of every family with one thing changed, through a whole agent: the next turn works.
 
 BRIDLE_CAMPAIGN multiplies the number of sessions; a failure names its seed and what was changed.
+
+    python tests/test_mutated_replies.py COUNT FROM_SEED
+
+changes at least COUNT replies, over all the families in turn, with seeds of its own, and says how far it is.
 """
 
 import asyncio
 import json
 import os
+import sys
+import time
 
 import pytest
 
@@ -42,7 +48,8 @@ async def look(at: str) -> str:
     return f"{at} is fine"
 
 
-async def live(model: str, seed: int) -> None:
+async def live(model: str, seed: int) -> int:
+    """A session with changed replies, and two turns after them; how many replies were changed."""
     clock, store = FakeClock(), MemoryStore()
     provider = MutatedProvider(model, seed, clock)
     line = provider.line()
@@ -53,12 +60,26 @@ async def live(model: str, seed: int) -> None:
             return await agent.run(PROMPT, session="s")
         return await agent.stream(PROMPT, session="s").start().result()
 
-    provider.mutate = provider.chance.choice((1, 2, 3))
+    asked = provider.mutate = provider.chance.choice((1, 2, 3))
     await turn()
-    provider.mutate = 0
+    done, provider.mutate = asked - provider.mutate, 0
     for _ in range(2):
         result = await turn()
         assert result.done, f"seed {seed}: {result.stop} {result.reason}; changed: {provider.changes}"
+    return done
+
+
+async def live_all(seed: int) -> int:
+    """The session of one seed on every family."""
+    done = 0
+    for family, model in MODELS.items():
+        try:
+            done += await live(model, seed)
+        except AssertionError as error:
+            raise AssertionError(f"{family}: {error}") from None
+        except Exception as error:
+            raise AssertionError(f"{family}, seed {seed}: {error!r}") from error
+    return done
 
 
 @pytest.mark.refusals
@@ -67,13 +88,7 @@ def test_a_changed_reply_never_bricks_a_session():
 
     async def main():
         for seed in range(SESSIONS):
-            for family, model in MODELS.items():
-                try:
-                    await live(model, seed)
-                except AssertionError as error:
-                    raise AssertionError(f"{family}: {error}") from None
-                except Exception as error:
-                    raise AssertionError(f"{family}, seed {seed}: {error!r}") from error
+            await live_all(seed)
 
     asyncio.run(main())
 
@@ -119,3 +134,22 @@ def test_the_simulator_refuses_an_item_id_that_is_no_text_in_the_words_of_the_wi
     told = json.loads(timeline.body)["error"]
     assert told["message"] == f"Invalid type for 'input[1].id': expected a string, but got {kind} instead."
     assert told["param"] == "input[1].id"
+
+
+async def main(count: int, from_seed: int) -> None:
+    done, seed, told, begun = 0, from_seed, 0, time.monotonic()
+    while done < count:
+        done += await live_all(seed)
+        seed += 1
+        if done >= min(told + 1_000, count):
+            told = done
+            sessions = (seed - from_seed) * len(MODELS)
+            rate = done / (time.monotonic() - begun)
+            print(
+                f"{done:,} changed replies in {sessions:,} sessions, none bricked, {rate:.0f}/s, next seed {seed}",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2])))
