@@ -253,3 +253,48 @@ def test_an_item_of_another_form_among_others_is_listed():
 def test_arguments_in_the_wrong_order_are_one_line():
     with pytest.raises(MisuseError, match="vendor's name first"):
         import_history(ANTHROPIC, "anthropic")
+
+
+def told_by_family(words):
+    """A conversation in which the model said these words and nothing else, as each family lists it."""
+    return {
+        "anthropic": [{"role": "assistant", "content": words}],
+        "openai_chat": [{"role": "assistant", "content": words}],
+        "openai_responses": [{"role": "assistant", "content": words}],
+        "gemini": [{"role": "model", "parts": [{"text": words}] if words is not None else []}],
+        "bedrock_converse": [
+            {"role": "assistant", "content": [{"text": words}] if words is not None else []}
+        ],
+    }
+
+
+@pytest.mark.parametrize("words", ["", " \n"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_blank_words_of_the_model_are_left_out_and_listed(family, words):
+    user = "user"
+    before, after = (
+        {"role": user, "parts": [{"text": text}]}
+        if family == "gemini"
+        else {"role": user, "content": [{"text": text}] if family == "bedrock_converse" else text}
+        for text in ("one", "two")
+    )
+    history = import_history(family, [before, *told_by_family(words)[family], after])
+    assert [message.text for message in history.messages] == ["one", "two"]
+    (note,) = history.repairs
+    assert "m2" in note
+    assert "was left out" in note
+
+
+@pytest.mark.parametrize("content", ["", [], [{"type": "text", "text": ""}], [{"type": "text", "text": " "}]])
+def test_every_empty_form_of_an_anthropic_message_is_listed(content):
+    listed = [{"role": "user", "content": "one"}, {"role": "assistant", "content": content}]
+    history = import_history("anthropic", [*listed, {"role": "user", "content": "two"}])
+    assert len(history.messages) == 2
+    assert len(history.repairs) == 1
+
+
+def test_reasoning_that_led_to_nothing_is_not_called_blank_text():
+    thought = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
+    listed = [{"role": "user", "content": "one"}, {"role": "assistant", "content": thought}]
+    history = import_history("anthropic", [*listed, {"role": "user", "content": "two"}])
+    assert history.repairs == ("reasoning that led to nothing in m2 was left out",)

@@ -4,7 +4,8 @@ import asyncio
 
 import pytest
 
-from bridle import Agent, MissingKey
+from bridle import Agent, MissingKey, MisuseError
+from bridle.cli.main import main
 from bridle.providers import load
 from bridle.run.line import Line, locate
 from bridle.sim.simulator import Simulator
@@ -53,7 +54,8 @@ def test_a_model_at_another_address_names_the_address_too():
 
 @pytest.fixture
 def no_keys(monkeypatch):
-    for name in ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"):
+    keys = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
+    for name in (*keys, "AZURE_OPENAI_ENDPOINT", "AZURE_OPENAI_BASE_URL"):
         monkeypatch.delenv(name, raising=False)
 
 
@@ -89,3 +91,56 @@ def test_a_chain_without_any_key_is_one_line():
     assert "ANTHROPIC_API_KEY" in told
     assert "OPENAI_API_KEY" in told
     assert "\n" not in told
+
+
+AZURE = "azure:gpt-6.1-sol"
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize("chain", [[AZURE, "sim:"], ["sim:", AZURE]])
+def test_a_chain_skips_a_model_without_an_address_and_the_log_says_so(chain, monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_API_KEY", "a-key")
+    store = MemoryStore()
+    result = Agent(chain, store=store).run_sync("!say hello", session="s")
+    assert (result.stop, result.text) == ("done", "hello")
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    settings = next(event.settings for event in events if isinstance(event, Configured))
+    assert settings.model.endpoint.simulated
+    ((seat, reason),) = settings.skipped
+    assert seat == AZURE
+    assert "AZURE_OPENAI_ENDPOINT or AZURE_OPENAI_BASE_URL" in reason
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_model_alone_needs_its_address_when_the_agent_is_built():
+    with pytest.raises(MisuseError, match="set AZURE_OPENAI_ENDPOINT"):
+        Agent(AZURE)
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_a_chain_without_any_address_is_one_line():
+    with pytest.raises(MissingKey) as caught:
+        Agent([AZURE, CHAIN[2]]).run_sync("hello")
+    told = str(caught.value)
+    assert told.startswith("no model of the chain has a key and an address: ")
+    assert "AZURE_OPENAI_ENDPOINT" in told
+    assert "OPENAI_API_KEY" in told
+    assert "\n" not in told
+
+
+@pytest.mark.usefixtures("no_keys")
+def test_an_address_that_is_set_wrong_is_refused_in_a_chain_too(monkeypatch):
+    monkeypatch.setenv("AZURE_OPENAI_BASE_URL", "nowhere")
+    with pytest.raises(MisuseError, match="AZURE_OPENAI_BASE_URL is no base URL"):
+        Agent([AZURE, "sim:"])
+
+
+@pytest.mark.usefixtures("no_keys")
+@pytest.mark.parametrize("is_set", [False, True])
+def test_a_session_whose_chain_skipped_a_model_is_continued_by_the_command(tmp_path, monkeypatch, is_set):
+    path = str(tmp_path / "log.db")
+    command = ["run", "--store", path, "--session", "s", "--no-stream"]
+    Agent([AZURE, "sim:"], store=path).run_sync("!say one", session="s")
+    if is_set:
+        monkeypatch.setenv("AZURE_OPENAI_ENDPOINT", "https://mine.example")
+    assert main([*command, "!say two"]) == 0

@@ -24,6 +24,7 @@ from bridle.run.line import locate
 from bridle.run.sync import wait_for
 from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
+from bridle.testing.script import calls
 from bridle.tools.output import output_type
 from bridle.values.errors import MisuseError
 from bridle.values.event import ModelAsked
@@ -319,4 +320,21 @@ class Endless(BaseModel):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_shape_that_demands_itself_ends_in_words_and_not_in_a_crash(model):
     result = Agent(model, output=Endless).run_sync("?")
-    assert result.stop == "failed" and "no answer had the shape asked for" in result.reason
+    assert result.stop == "failed" and "no answer had the shape asked for; last problem: " in result.reason
+    assert not result.reason.endswith("last problem: ")
+
+
+def test_an_answer_by_tool_ends_with_the_last_problem():
+    class Census(BaseModel):
+        name: str
+        population: dict[str, int]
+
+    wrong = ({}, {"name": "Oslo"}, {"name": "Oslo", "population": "many"})
+    line = scripted(*(calls(("Census", arguments)) for arguments in wrong), model=MODELS[0])
+    agent = Agent(line, output=Census)
+    assert agent.settings.output.mode == "tool"
+    result = agent.run_sync("?")
+    assert result.stop == "failed"
+    assert "no answer had the shape asked for; last problem: " in result.reason
+    assert "population" in result.reason
+    assert "missing" not in result.reason, "the last problem, not the first"

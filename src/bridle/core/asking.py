@@ -20,7 +20,7 @@ from .effects import AskModel, ChangeView, Effect, End, Nudge, SwitchModel
 from .fallback import next_model, story
 from .gathering import gathering_wanted
 from .handoff import wanted
-from .judging import REJECTIONS_MAX
+from .judging import REJECTIONS_MAX, end_unshaped, last_output_problem
 from .limits import deadline, to_wrap_up
 from .memory import memory_wanted
 from .prefix import refusal
@@ -45,7 +45,7 @@ def ask_or_end(state: State) -> Effect:
     if finish is not None:
         return finish
     if state.run.rejections > REJECTIONS_MAX:
-        return End(stop="failed", reason="no answer had the shape asked for")
+        return end_unshaped(last_output_problem(state))
     patience = _patience(state)
     if isinstance(patience, GivenUp):
         own = _by_itself(state)

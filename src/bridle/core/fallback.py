@@ -5,7 +5,7 @@ Rule 1: a run stays with the model it is with, which holds its cache and its rea
 Rule 2: it goes on with the first model of the chain that it has not done with.  What the conversation must
         lose on the way is decided as for any other change of models (handoff.py), in the log.
 Rule 3: the next prompt begins with the first model of the chain whose endpoint is well (`begun_with`).
-        A model whose key is missing is skipped, and the settings in the log say so.
+        A model without a key or an address is skipped, and the settings in the log say so.
 Rule 4: a failure that would follow the request anywhere is not carried round (`elsewhere` in verdicts.py).
 
 Prices, limits, room and the way to ask for a shape are facts of a model and change with it.

@@ -184,8 +184,10 @@ def legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, 
     told: list[Message] = []
     for message in given:
         parts = _worth_sending(part for part in message.parts if not isinstance(part, ToolResult))
-        if len(parts) < len(message.parts) - len(message.results):
-            repairs.append(f"blank text in {message.id or 'a message'} was left out")
+        if not message.parts:
+            repairs.append(f"{message.id or 'a message'} of the {message.role} is empty and was left out")
+        elif len(parts) < len(message.parts) - len(message.results):
+            repairs.append(f"{_unsent(message)} in {message.id or 'a message'} was left out")
         if not parts:
             continue
         if not told and message.role == "assistant":
@@ -241,6 +243,17 @@ def _answer(call: ToolCall, results: Mapping[str, ToolResult], repairs: list[str
         return results[call.id]
     repairs.append(f"the call {call.id!r} of {call.name} had no result; it was answered as unknown")
     return ToolResult(call_id=call.id, parts=(Text(text=NO_RESULT),), outcome="unknown")
+
+
+def _unsent(message: Message) -> str:
+    """What of a message is not worth sending, in words."""
+    has_blank = any(isinstance(part, Text) and not part.text.strip() for part in message.parts)
+    has_reasoning = any(isinstance(part, Reasoning) for part in message.parts)
+    if has_reasoning and not _worth_sending(message.parts):
+        return (
+            "blank text and reasoning that led to nothing" if has_blank else "reasoning that led to nothing"
+        )
+    return "blank text"
 
 
 def _worth_sending(parts: Iterable[Part]) -> tuple[Part, ...]:

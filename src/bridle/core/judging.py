@@ -60,8 +60,25 @@ def _shaped(state: State) -> Effect:
 
 def _reject(state: State, problem: str) -> Effect:
     if state.run.rejections >= REJECTIONS_MAX:
-        return End(stop="failed", reason=f"no answer had the shape asked for; last problem: {problem}")
+        return end_unshaped(problem)
     return Nudge(why="output", words=f"{UNUSABLE} {problem}\nAnswer again, in full.")
+
+
+def end_unshaped(problem: str) -> End:
+    """The end of a run in which no answer had the shape asked for."""
+    return End(stop="failed", reason=f"no answer had the shape asked for; last problem: {problem}")
+
+
+def last_output_problem(state: State) -> str:
+    """What was wrong with the last answer that the model gave by calling the output tool."""
+    output, results = state.settings.output, dict[str, str]()
+    for message in reversed(state.transcript.messages):
+        results.update((result.call_id, result.text) for result in message.results)
+        for call in message.calls:
+            if output is not None and call.name == output.name:
+                # Where the schema is satisfied, the type itself objected, in the call's result.
+                return output_problem(output, call.arguments) or results.get(call.id, "")
+    return ""
 
 
 def _truncated(state: State) -> Effect:

@@ -132,6 +132,18 @@ def preferred(environ: Mapping[str, str]) -> str:
     return next(f"{vendor}:" for vendor, row in tables.endpoints.items() if row.simulated)
 
 
+def missing_address(model: Model) -> str:
+    """What must be set so that this model has an address; empty when it has one."""
+    places = sorted(_PLACE.finditer(model.endpoint.base_url), key=lambda place: place["default"] is not None)
+    if not places:
+        return ""
+    vendor, names = model.endpoint.name, places[0]["names"].split(",")
+    return (
+        f"no address for {model.name}: set {' or '.join((*names, *model.endpoint.base_url_env))},"
+        f" or write `{vendor}:MODEL@URL`"
+    )
+
+
 def key(model: Model, environ: Mapping[str, str]) -> str | None:
     """The key for this model's endpoint; None when it needs none; raises `MissingKey`."""
     names = model.endpoint.key_env

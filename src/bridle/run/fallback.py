@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ..core.fallback import begun_with
 from ..ports.clock import Clock
-from ..providers.catalogue import key
+from ..providers.catalogue import key, missing_address
 from ..transports.deadlines import Deadlines
 from ..values.errors import MissingKey, MisuseError
 from ..values.model import Model
@@ -36,7 +36,7 @@ class Lineup:
         return self.models if len(self.models) > 1 else ()
 
     def lines(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, Line]:
-        """The lines there are, by seat.  Of a chain, a model without a key has none; see `skipped`."""
+        """The lines there are, by seat; a model that is `skipped` has none."""
         without = {seat for seat, _ in self.skipped}
         return {
             model.seat: self.laid.get(model.seat) or connect(model, clock=clock, deadlines=deadlines)
@@ -46,16 +46,20 @@ class Lineup:
 
     @property
     def skipped(self) -> tuple[tuple[str, str], ...]:
-        """Models of the chain whose key is missing, with the reason; raises `MissingKey` when all are."""
-        found = [(model, reason) for model in self.rest if (reason := self._missing_key(model))]
+        """Models of the chain without a key or an address, with the reason; `MissingKey` when all are."""
+        found = [(model, reason) for model in self.rest if (reason := self._missing_setting(model))]
         if found and len(found) == len(self.models):
             listed = "; ".join(reason for _, reason in found)
-            raise MissingKey(f"no model of the chain has a key: {listed}")
+            has_addresses = not any(missing_address(model) for model in self.models)
+            wanted = "a key" if has_addresses else "a key and an address"
+            raise MissingKey(f"no model of the chain has {wanted}: {listed}")
         return tuple((model.seat, reason) for model, reason in found)
 
-    def _missing_key(self, model: Model) -> str:
+    def _missing_setting(self, model: Model) -> str:
         if model.seat in self.laid:
             return ""
+        if reason := missing_address(model):
+            return reason
         try:
             key(model, os.environ)
         except MissingKey as error:
@@ -79,7 +83,8 @@ def lineup_of(
     each = [given] if isinstance(given, str | Model | Line) else list(given)
     if not each:
         raise MisuseError("no model was given; name at least one, such as 'sim:'")
-    models = tuple(model_of(one) for one in each)
+    # A chain goes on without a model that has no address here; a model alone has to have one.
+    models = tuple(model_of(one, spoken_to=len(each) == 1) for one in each)
     laid = {one.model.seat: one for one in each if isinstance(one, Line)}
     if laid and deadlines is not None:
         raise MisuseError("a line has deadlines of its own; give them to its transport, or name the model")

@@ -69,7 +69,7 @@ def _transport(model: Model, clock: Clock | None, deadlines: Deadlines | None) -
     return http
 
 
-def model_of(given: str | Model | Line) -> Model:
+def model_of(given: str | Model | Line, *, spoken_to: bool = True) -> Model:
     if isinstance(given, Line):
         return given.model
-    return locate(given) if isinstance(given, str) else given
+    return locate(given, spoken_to=spoken_to) if isinstance(given, str) else given

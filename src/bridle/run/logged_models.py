@@ -8,7 +8,7 @@ here.  An address that the tables do not give is used only when the caller names
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from ..providers.catalogue import find
+from ..providers.catalogue import find, missing_address
 from ..values.errors import MisuseError
 from ..values.model import Model
 
@@ -31,6 +31,10 @@ def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host
     found = list(_find_known(logged, environ))
     for model in found:
         if (model.endpoint.base_url, model.endpoint.app) == (endpoint.base_url, endpoint.app):
+            return model
+    if missing_address(logged):
+        # It was skipped where the log was written, so the log has no address: the tables here have the word.
+        for model in _find_known(logged, environ, spoken_to=False):
             return model
     host = urlsplit(endpoint.base_url).netloc.rpartition("@")[2]
     if not endpoint.base_url:
@@ -55,14 +59,18 @@ def resolve_logged_model(logged: Model, environ: Mapping[str, str], trusted_host
     )
 
 
-def _find_known(logged: Model, environ: Mapping[str, str], address: str = "") -> Iterator[Model]:
+def _find_known(
+    logged: Model, environ: Mapping[str, str], address: str = "", *, spoken_to: bool = True
+) -> Iterator[Model]:
     vendor, roles = logged.endpoint.name, [""]
     if logged.endpoint.simulated:
         roles += [f"{logged.endpoint.family}/", *(f"{role}/" for _, role in logged.endpoint.headers)]
     for role in roles:
         for exact in ("", "="):
             try:
-                model = find(f"{vendor}:{exact}{role}{logged.id}{address}", environ=environ)
+                model = find(
+                    f"{vendor}:{exact}{role}{logged.id}{address}", environ=environ, spoken_to=spoken_to
+                )
             except MisuseError:
                 continue  # not a name of the tables, spelt like this
             if model.endpoint.family == logged.endpoint.family:

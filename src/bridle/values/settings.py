@@ -57,7 +57,7 @@ class Settings(Value):
     models: tuple[Model, ...] = ()
     """The chain, in order of preference; empty when there is one model and no other."""
     skipped: tuple[tuple[str, str], ...] = ()
-    """Models of the chain that cannot be asked here, by seat, each with the reason: a key is missing."""
+    """Models of the chain that cannot be asked here, by seat, each with the reason: no key, no address."""
     name: str = ""
     """What the agent is called where sessions are added up; empty for a name made of what it is for."""
     instructions: str = ""
