@@ -21,6 +21,12 @@ settings.register_profile(
 settings.load_profile("bridle")
 
 
+@pytest.fixture(scope="session", autouse=True)
+def key_of_approvals(tmp_path_factory):
+    """Tests leave nothing in the settings of the person who runs them."""
+    os.environ["BRIDLE_APPROVAL_KEY_FILE"] = str(tmp_path_factory.mktemp("settings") / "approval.key")
+
+
 @pytest.fixture(autouse=True)
 def nothing_shared():
     """What one test told or broke is no other test's provider."""

@@ -154,6 +154,7 @@ ONE_OF_EACH = (
     e.ToolFinished(result=ToolResult(call_id="c")),
     e.ApprovalAsked(call_id="c", binding="b", rule="r"),
     e.ApprovalAnswered(call_id="c", binding="b", answer="approve"),
+    e.CallReviewed(call_id="c"),
     e.CompensationStarted(call_id="c", name="undo", key="k"),
     e.CompensationFinished(call_id="c", attempt=1, result=ToolResult(call_id="c")),
     e.ConversationOpened(name="conv_1", seat="m"),

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .values.errors import Unusable as Unusable
     from .values.event import ApprovalAnswered as ApprovalAnswered
     from .values.event import ApprovalAsked as ApprovalAsked
+    from .values.event import CallReviewed as CallReviewed
     from .values.event import Compacted as Compacted
     from .values.event import CompensationFinished as CompensationFinished
     from .values.event import CompensationStarted as CompensationStarted
@@ -161,7 +162,7 @@ _HOMES = {
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
     "values.event": (
-        "ApprovalAnswered", "ApprovalAsked", "Compacted", "CompensationFinished",
+        "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
         "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
         "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "RequestAdjusted", "Resumed",
         "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",

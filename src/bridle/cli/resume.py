@@ -18,6 +18,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--across-tenants", action="store_true", help="go on although the session is another tenant's"
     )
+    parser.add_argument(
+        "--trust-approvals",
+        action="store_true",
+        help="let approvals in the log count that were not given by you; without it they are asked for again",
+    )
     add_store_option(parser)
 
 

@@ -148,7 +148,12 @@ async def _run(
             tenant = Across(named) if options.across_tenants else named
             stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
         else:
-            stream = agent.resume_stream(session or "", budget=budget_of(options), tenant=resumer)
+            stream = agent.resume_stream(
+                session or "",
+                budget=budget_of(options),
+                tenant=resumer,
+                trust_approvals=options.trust_approvals,
+            )
         return agent, await _watched(stream, console), time.monotonic() - began
     finally:
         await store.close()

@@ -34,6 +34,10 @@ MARGIN = 20
 LINES_MAX = 1_000_000
 AT_LENGTH = ("model", "you", "harness")
 """Lines that hold what somebody said at length."""
+REVIEWED = {
+    True: "its approval was not given here and does not count; the question is put again",
+    False: "its tool says something else about it now",
+}
 NOTICING = (e.Prompted, e.Resumed, e.Repaired)
 """Events with which the harness may tell the model something; a nudge is an event of its own."""
 
@@ -164,6 +168,8 @@ class Telling:
                 return self._receipt(record.at, record.event)
             case e.ApprovalAsked() | e.ApprovalAnswered() as approval:
                 return [self._approval(approval)]
+            case e.CallReviewed(call_id=call_id, discards_approval=discards):
+                return [("review", f"{call_id} {REVIEWED[discards]}")]
             case e.CompensationStarted() | e.CompensationFinished():
                 return _undoing(record.event)
             case e.Nudged(why=why, words=words):

@@ -159,6 +159,20 @@ def approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof:
     return _with(replace(waited, sifted=False), event.call_id, answer=event)
 
 
+def call_reviewed(state: State, event: e.CallReviewed, at: float, proof: str) -> State:
+    place = find_call(state.calls, event.call_id)
+    if place is None:
+        return state
+    item = state.calls[place]
+    claim = event.claim or item.claim
+    if not event.discards_approval or item.answer is None:
+        return _with(state, event.call_id, claim=claim)
+    # A call that was started keeps the arguments it was started with: its key stands for them.
+    kept = replace(item.answer, binding="") if item.attempt else None
+    discarded = item.approvals_discarded + 1
+    return _with(state, event.call_id, claim=claim, answer=kept, asked=None, approvals_discarded=discarded)
+
+
 def paused(state: State, at: float) -> State:
     """Since the last event nothing went on but waiting for a person or for a driver: not the run's time."""
     started_at = state.run.started_at + max(0.0, at - state.now)

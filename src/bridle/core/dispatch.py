@@ -45,6 +45,7 @@ IN_DOUBT = (
 DENIED = "This call is not allowed here ({rule}). It was not run."
 REJECTED = "A person declined this call. It was not run."
 IN_DOUBT_RULE = "nobody knows whether it took effect"
+GIVEN_ELSEWHERE = "the log has an approval that was not given here; it does not count"
 TWICE = "This call came twice in one reply and was run once. Its result:"
 EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 NOT_AGAIN = "A person decided that it is not run again."
@@ -224,6 +225,8 @@ class _Batch:
             self._start(item, spec, decision.rule)
 
     def _was_asked(self, item: OpenCall, spec: ToolSpec) -> bool:
+        if item.approvals_discarded:
+            return True
         bound = binding(self._state.settings.policy, item, spec, "run")
         return item.asked is not None and item.asked.binding == bound
 
@@ -317,9 +320,10 @@ class _Batch:
             self._add_action(item, spec)
             self._taken += item.attempt == 0  # a person's yes must be worth something
             if asked is None:
+                told = f"{rule}; {GIVEN_ELSEWHERE}" if item.approvals_discarded else rule
                 self._wanted.append(
                     SeekApproval(
-                        call=item.call, binding=bound, rule=rule, question=question, expires_at=self._expiry()
+                        call=item.call, binding=bound, rule=told, question=question, expires_at=self._expiry()
                     )
                 )
 

@@ -32,7 +32,9 @@ from .opencall import OpenCall, find_call
 from .state import Phase, State
 
 Bridge = Literal["begin", "end", "fill", "go on", "ask"]
-CallEvent = e.ToolStarted | e.ToolProbed | e.ToolFinished | e.ApprovalAsked | e.ApprovalAnswered
+CallEvent = (
+    e.ToolStarted | e.ToolProbed | e.ToolFinished | e.ApprovalAsked | e.ApprovalAnswered | e.CallReviewed
+)
 
 ASKED = (e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ModelSwitched, e.Nudged, e.ViewChanged, e.Compacted)
 AFRESH = (e.Prompted, e.Imported, e.CompensationStarted, e.CompensationFinished)

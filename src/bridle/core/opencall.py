@@ -36,6 +36,8 @@ class OpenCall(Value):
     """The latest question to a person about it."""
     asked_at: float = 0.0
     answer: ApprovalAnswered | None = None
+    approvals_discarded: int = 0
+    """Approvals of it in the log that did not count, because they were given elsewhere."""
 
     @property
     def open_question(self) -> ApprovalAsked | None:

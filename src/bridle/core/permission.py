@@ -79,7 +79,9 @@ def binding(policy: Policy, item: OpenCall, spec: ToolSpec, question: Question) 
     attempt = item.attempt if question == "in_doubt" else 0
     rules = replace(policy, otherwise=None, allow_rules_hold=True)
     said = (question, attempt, item.call.id, spec, _canonical(item.call.arguments), rules)
-    return sha256(msgspec.json.encode(said, order="sorted")).hexdigest()
+    # After an approval that did not count this is another question: a log takes one answer to each.
+    again = (item.approvals_discarded,) if item.approvals_discarded else ()
+    return sha256(msgspec.json.encode((*said, *again), order="sorted")).hexdigest()
 
 
 def _rules_in_force(policy: Policy) -> list[tuple[PermissionRule, str]]:

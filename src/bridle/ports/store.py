@@ -97,3 +97,13 @@ class Mending(Protocol):
         whole, `Corrupt` when it is not just torn.
         """
         ...
+
+
+@runtime_checkable
+class KeepsApprovalKey(Protocol):
+    """What a store may be as well: one that cannot come from elsewhere and has a key of its own."""
+
+    @property
+    def approval_key(self) -> bytes:
+        """Proves approvals in this store; never written anywhere."""
+        ...

@@ -256,17 +256,31 @@ class Agent(Desk, Branching, Generic[T]):
         return Stream(name, start, lambda: self._now(name))
 
     async def resume(
-        self, session: str, *, budget: Budget | None = None, tenant: str | None = None
+        self,
+        session: str,
+        *,
+        budget: Budget | None = None,
+        tenant: str | None = None,
+        trust_approvals: bool = False,
     ) -> Result[T]:
-        """Finish what was left unfinished, with a raised budget if one is given; for a tenant, only his."""
+        """Finish what was left unfinished, with a raised budget if one is given; for a tenant, only his.
+
+        An approval that another user wrote into the log does not count unless `trust_approvals` says so.
+        """
         check_types(None, budget)
         check_session(session)
         self._lineup.check_price(budget, self._pool, self._clock.now())
         conversation = self.conversation(session, stream=self._long())
-        return self._result(session, await conversation.resume(budget, tenant))
+        state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
+        return self._result(session, state)
 
     def resume_stream(
-        self, session: str, *, budget: Budget | None = None, tenant: str | None = None
+        self,
+        session: str,
+        *,
+        budget: Budget | None = None,
+        tenant: str | None = None,
+        trust_approvals: bool = False,
     ) -> Stream[T]:
         """`resume`, shown while it happens."""
         check_types(None, budget)
@@ -275,7 +289,8 @@ class Agent(Desk, Branching, Generic[T]):
 
         async def start(viewers: Viewers) -> Result[T]:
             conversation = self.conversation(session, stream=True, viewers=viewers)
-            return self._result(session, await conversation.resume(budget, tenant))
+            state = await conversation.resume(budget, tenant, trusts_approvals=trust_approvals)
+            return self._result(session, state)
 
         return Stream(session, start, lambda: self._now(session))
 

@@ -67,7 +67,9 @@ class Conversation:
             await driver.record(prompted)
             return await self._drive(driver)
 
-    async def resume(self, budget: Budget | None, tenant: str | None = None) -> State:
+    async def resume(
+        self, budget: Budget | None, tenant: str | None = None, *, trusts_approvals: bool = False
+    ) -> State:
         with self.hold():
             driver = self.drivers()
             await driver.take_over()
@@ -82,6 +84,7 @@ class Conversation:
             check_shared(budget or state.run.budget, state.run.tenant)
             await self._configure(driver, self._going_on(state))
             await driver.record(Resumed(budget=budget, across=across))
+            await driver.review_calls(trusts_approvals=trusts_approvals)
             return await self._drive(driver)
 
     def _check_new(self, new: bool | None, *, begun: bool) -> None:  # noqa: FBT001

@@ -58,6 +58,7 @@ from ..values.message import Reply
 from ..values.record import GENESIS, seal
 from ..values.request import Request, ToolChoice
 from ..values.usage import Usage
+from .answer_proof import prove_answer, review_calls
 from .approving import Approver
 from .asking import Exchange
 from .audience import Audience
@@ -123,7 +124,9 @@ class Driver:
         self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
         known = {**self.keeping.tools, **self._recall.tools, **tools}
         fit, inside = self.keeping.fit, self._allowance
-        self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search)
+        prove = lambda event: prove_answer(store, session, self.state, event)  # noqa: E731
+        self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search, prove)
+        self._tools = known
         self.answer = self._hands.answer
 
     @property
@@ -173,6 +176,14 @@ class Driver:
         await self.restore()
         if self._log.repairs:
             await self.record(e.Repaired(items=self._log.repairs, lost=self._log.torn))
+
+    async def review_calls(self, *, trusts_approvals: bool) -> None:
+        """Record what a resumed run does not take from the log about its open calls."""
+        state = self.state
+        for event in review_calls(
+            self._store, self.session, state, self._tools, trusts_approvals=trusts_approvals
+        ):
+            await self.record(event)
 
     async def record(self, event: e.Event) -> None:
         """Apply first (it may refuse), then keep, then show."""

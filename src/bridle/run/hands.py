@@ -5,6 +5,7 @@ run, and when, was decided in the core.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, Literal
 
@@ -22,7 +23,7 @@ from ..tools.search import SearchTools
 from ..values import event as e
 from ..values.approval import PendingApproval, Verdict
 from ..values.delta import CallReady
-from ..values.errors import MisuseError
+from ..values.errors import MisuseError, Unusable
 from ..values.event import How
 from ..values.message import Reply
 from ..values.parts import Text, ToolCall, ToolResult
@@ -34,6 +35,7 @@ from .approving import Approver, arguments_text, question_about
 from .catalogue import found_first
 from .inside import Allowance, Inside, entered
 
+LOG = logging.getLogger("bridle")
 LATE: Final = "late"
 
 WRONG_EDITS_MAX = 3
@@ -51,11 +53,14 @@ class Hands:
         allowance: Allowance,
         approver: Approver | None = None,
         search: SearchTools | None = None,
+        prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
     ) -> None:
         """`fit` decides how much of a result is kept in the log; `allowance` is for runs inside the tools;
-        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown."""
+        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown;
+        `prove` shows later that an approval was given here."""
         self._session, self._tools, self._clock, self._record = session, tools, clock, record
         self._fit, self._allowance, self._approver, self._search = fit, allowance, approver, search
+        self._prove = prove
         self.ahead = Ahead()
         self._wrong: dict[str, list[str]] = {}
 
@@ -163,7 +168,7 @@ class Hands:
                 await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
                 return
             try:
-                await self.answer(question, verdict)
+                await self._record_answer(question, verdict, self._prove_if_possible)
             except MisuseError as error:
                 told = self._wrong.setdefault(question.binding, [])
                 told.append(str(error))
@@ -185,22 +190,35 @@ class Hands:
         return LATE if self._left(question.expires_at) == 0 else verdict
 
     async def answer(self, question: PendingApproval, verdict: Verdict) -> None:
-        """Record what a person said, with what the tool's own code says of changed arguments."""
+        """Record what a person said, for a run that goes on later, perhaps in another process."""
+        await self._record_answer(question, verdict, self._prove)
+
+    def _prove_if_possible(self, event: e.ApprovalAnswered) -> str:
+        """The run goes on now and needs no proof; without one, the question is put again after a crash."""
+        try:
+            return self._prove(event)
+        except Unusable as error:
+            LOG.warning("session %s: %s", self._session, error)
+            return ""
+
+    async def _record_answer(
+        self, question: PendingApproval, verdict: Verdict, prove: Callable[[e.ApprovalAnswered], str]
+    ) -> None:
+        """Record an answer, with what the tool's own code says of changed arguments."""
         arguments = arguments_text(verdict.arguments)
         edited = None
         if arguments is not None:
             edited = ToolCall(id=question.call_id, name=question.tool, arguments=arguments)
-        await self._record(
-            e.ApprovalAnswered(
-                call_id=question.call_id,
-                binding=question.binding,
-                answer=verdict.answer,
-                arguments=arguments,
-                reason=verdict.reason,
-                by=verdict.by,
-                claim=claim(self._tools, edited) if edited is not None else None,
-            )
+        event = e.ApprovalAnswered(
+            call_id=question.call_id,
+            binding=question.binding,
+            answer=verdict.answer,
+            arguments=arguments,
+            reason=verdict.reason,
+            by=verdict.by,
+            claim=claim(self._tools, edited) if edited is not None else None,
         )
+        await self._record(replace(event, proof=prove(event)))
 
     def claims(self, reply: Reply) -> tuple[Claim, ...]:
         found = (claim(self._tools, call) for call in reply.calls)

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from hashlib import sha256
+from secrets import token_bytes
 
 from ..ports.store import SessionInfo
 from ..values.errors import SessionNotFound
@@ -31,6 +32,8 @@ class MemoryStore:
         self._blobs: dict[str, bytes] = {}
         self._touches = 0
         self._lock = threading.Lock()
+        self.approval_key = token_bytes(32)
+        """Lives as long as the records."""
 
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
         if not records:

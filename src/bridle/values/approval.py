@@ -1,4 +1,4 @@
-"""A question to a person about one call, and the answer; the two events at the end are how a log has them."""
+"""A question to a person about one call, and the answer; the events at the end are how a log has them."""
 
 from typing import Any, Literal
 
@@ -69,7 +69,19 @@ class ApprovalAnswered(Quiet, tag="approval_answered"):
     by: str = ""
     claim: Claim | None = None
     """What the tool's own code says of the call with those arguments."""
+    proof: str = ""
+    """Shows who gave an approval: an HMAC with a key that is not in the log (run/answer_proof.py)."""
 
     @property
     def once(self) -> str | None:
         return f"answer:{self.binding}"
+
+
+class CallReviewed(Quiet, tag="call_reviewed"):
+    """A resumed run does not take from the log whether this open call may run."""
+
+    call_id: str
+    discards_approval: bool = False
+    """The approval in the log has no valid proof.  It does not count, and the question is put again."""
+    claim: Claim | None = None
+    """What the tool's own code says of the call now, where the log says something else."""

@@ -18,6 +18,7 @@ from typing import Literal
 from .approval import Answer as Answer
 from .approval import ApprovalAnswered as ApprovalAnswered
 from .approval import ApprovalAsked as ApprovalAsked
+from .approval import CallReviewed as CallReviewed
 from .approval import Question as Question
 from .cached import CacheDegraded as CacheDegraded
 from .cached import CacheEvent
@@ -294,6 +295,7 @@ Event = (
     | SubrunCharged
     | ApprovalAsked
     | ApprovalAnswered
+    | CallReviewed
     | CompensationStarted
     | CompensationFinished
     | Nudged
