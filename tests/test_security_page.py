@@ -36,7 +36,7 @@ def test_every_boundary_has_a_guard_and_a_test_that_exist(row):
         assert (ROOT / guard).is_file(), guard
     for test in named(tests):
         file, _, name = test.partition("::")
-        assert re.search(rf"^def {name}\(", (ROOT / file).read_text(), re.MULTILINE), test
+        assert re.search(rf"^(?:async )?def {name}\(", (ROOT / file).read_text(), re.MULTILINE), test
 
 
 def test_every_path_anywhere_on_the_page_exists():

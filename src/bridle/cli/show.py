@@ -166,10 +166,8 @@ class Telling:
                 return [("probe", f"{call_id} never took effect; it may be run")]
             case e.ToolFinished():
                 return self._receipt(record.at, record.event)
-            case e.ApprovalAsked() | e.ApprovalAnswered() as approval:
+            case e.ApprovalAsked() | e.ApprovalAnswered() | e.CallReviewed() as approval:
                 return [self._approval(approval)]
-            case e.CallReviewed(call_id=call_id, discards_approval=discards):
-                return [("review", f"{call_id} {REVIEWED[discards]}")]
             case e.CompensationStarted() | e.CompensationFinished():
                 return _undoing(record.event)
             case e.Nudged(why=why, words=words):
@@ -200,7 +198,9 @@ class Telling:
         unread = [("note", words) for words in (event.suspicion, event.usage_doubt, *reply.dropped) if words]
         return [*unread, *said, *asked, paid]
 
-    def _approval(self, event: e.ApprovalAsked | e.ApprovalAnswered) -> tuple[str, str]:
+    def _approval(self, event: e.ApprovalAsked | e.ApprovalAnswered | e.CallReviewed) -> tuple[str, str]:
+        if isinstance(event, e.CallReviewed):
+            return "review", f"{event.call_id} {REVIEWED[event.discards_approval]}"
         if isinstance(event, e.ApprovalAsked):
             doubt = "started and never finished; " if event.question == "in_doubt" else ""
             name = approval_id(self._session, event.binding)
