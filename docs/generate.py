@@ -185,7 +185,7 @@ def seals() -> str:
 
 def conflicts() -> str:
     """What a model would refuse, and what is done about it."""
-    return _table(["asked for", "then"], [[asked, then] for asked, then, _ in SETTLED])
+    return _table(["asked for", "then"], [[asked, then] for asked, then, _, _ in SETTLED])
 
 
 def events() -> str:

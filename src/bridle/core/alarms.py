@@ -42,11 +42,11 @@ def alarm(state: State) -> CacheDegraded | None:
         return None
     for rule in ALARMS:
         latest = counted[-rule.calls :]
-        told = summed(latest)
-        rate = told.hit_rate
-        if len(latest) < rule.calls or rate is None:
+        missed = sum([call.missed for call in latest])
+        if len(latest) < rule.calls or missed < rule.missed_tokens_min:
             continue
-        if rate < rule.rate_below and told.missed >= rule.missed_tokens_min:
+        rate = summed(latest).hit_rate
+        if rate is not None and rate < rule.rate_below:
             return _told(rule, latest, rate, _before(state, counted[: -rule.calls]))
     return None
 

@@ -25,13 +25,12 @@ STRICT = '{what}. Change what is asked for, or allow the difference with Agent(o
 
 def offered(state: State, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
     """Those of the tools that may be sent to the current model."""
-    return tuple(spec for spec in specs if spec.native is None or not _withheld(state, spec))
+    return tuple([spec for spec in specs if spec.native is None or not _withheld(state, spec)])
 
 
 def withheld_tools(state: State, specs: Iterable[ToolSpec]) -> tuple[str, ...]:
     """Why tools that the provider runs itself are not offered, one sentence each."""
-    reasons = (_withheld(state, spec) for spec in specs if spec.native is not None)
-    return tuple(reason for reason in reasons if reason)
+    return tuple(filter(None, [_withheld(state, spec) for spec in specs if spec.native is not None]))
 
 
 def _withheld(state: State, spec: ToolSpec) -> str:

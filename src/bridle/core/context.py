@@ -37,7 +37,7 @@ def assemble(
     wish = settle(
         among,
         _choice(state, choice or tool_choice_of(state)),
-        unproven=_is_unproven(state),
+        unproven=settings.thinking is not None and _is_unproven(state),
         left_out=left_out,
     )
     cached = "cache" not in left_out

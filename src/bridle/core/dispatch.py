@@ -59,8 +59,6 @@ NOBODY_SAID = "Nobody answered in time what is to become of it."
 
 def numbered(reply: Reply, turn: int) -> Reply:
     """The reply with ids of ours on its calls: unique in the session, legal on every wire."""
-    if not reply.calls:
-        return reply
     index = 0
     parts: list[Part] = []
     for part in reply.parts:
@@ -69,7 +67,7 @@ def numbered(reply: Reply, turn: int) -> Reply:
             index += 1
         else:
             parts.append(part)
-    return replace(reply, parts=tuple(parts))
+    return replace(reply, parts=tuple(parts)) if index else reply
 
 
 def call_id(turn: int, index: int) -> str:
@@ -97,7 +95,9 @@ def opened(
         OpenCall(
             call=call,
             same_as=places[place] if call.wire_id and places[place] < place else None,
-            problem=(TRUNCATED if place == len(calls) - 1 and _cut_off(reply) else problem_with(call, known))
+            problem=(
+                TRUNCATED if place == len(calls) - 1 and _cut_off(reply, call) else problem_with(call, known)
+            )
             or (objection if call.name == answer else FORBIDDEN if forbidden else ""),
             claim=claimed.get(call.id),
         )
@@ -412,9 +412,9 @@ def _is_running(item: OpenCall) -> bool:
     return item.running and item.result is None
 
 
-def _cut_off(reply: Reply) -> bool:
+def _cut_off(reply: Reply, last: ToolCall) -> bool:
     """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
-    given = reply.calls[-1].arguments.strip()
+    given = last.arguments.strip()
     if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
         return given in ("", "{}")
     return not given and reply.stop not in (Stop.DONE, Stop.TOOLS)

@@ -97,9 +97,9 @@ def summed(calls: Sequence[CacheCall]) -> CacheSum:
     known = [call.usd for call in calls if call.usd is not None]
     return CacheSum(
         calls=len(calls),
-        expected=sum(call.expected for call in calls),
-        read=sum(min(call.read, call.expected) for call in calls),
-        missed=sum(call.missed for call in calls),
+        expected=sum([call.expected for call in calls]),
+        read=sum([call.read if call.read < call.expected else call.expected for call in calls]),
+        missed=sum([call.missed for call in calls]),
         usd=sum(known, Decimal(0)) if len(known) == len(calls) else None,
-        verdicts=Counter(call.verdict for call in calls),
+        verdicts=Counter([call.verdict for call in calls]),
     )

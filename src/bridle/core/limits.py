@@ -11,7 +11,6 @@ the calls of tools: those are limited where they are made.
 the results it is about to read, where nothing before it moves.  What it answers is the result.
 """
 
-from collections.abc import Iterator
 from typing import Literal, NamedTuple
 
 from ..values.usage import Limits
@@ -38,14 +37,15 @@ class Scope(NamedTuple):
     seconds: float
 
 
-def scopes(state: State) -> Iterator[Scope]:
+def scopes(state: State) -> tuple[Scope, ...]:
     """The run's own first."""
     run = state.run
     elapsed = state.now - run.started_at
-    yield Scope("", run.budget, together(run.spent, run.inner), elapsed)
-    if run.budget.session is not None:
-        whole = together(state.total, state.inner)
-        yield Scope("the session's", run.budget.session, whole, state.earlier_seconds + elapsed)
+    own = Scope("", run.budget, together(run.spent, run.inner), elapsed)
+    if run.budget.session is None:
+        return (own,)
+    whole = together(state.total, state.inner)
+    return own, Scope("the session's", run.budget.session, whole, state.earlier_seconds + elapsed)
 
 
 def together(own: Spent, inner: Spent) -> Spent:
@@ -64,6 +64,8 @@ NOTHING = Spent()
 def deadline(state: State) -> float | None:
     """When the time of the run is up, or that of its session."""
     run = state.run
+    if run.budget.seconds is None and run.budget.session is None:
+        return None
     ends = [] if run.budget.seconds is None else [run.started_at + run.budget.seconds]
     if run.budget.session is not None and run.budget.session.seconds is not None:
         ends.append(run.started_at + run.budget.session.seconds - state.earlier_seconds)

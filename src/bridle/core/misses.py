@@ -84,9 +84,9 @@ def answered(state: State, reply: Reply) -> Hits:
 def _latest(calls: tuple[CacheCall, ...]) -> tuple[tuple[CacheCall, ...], tuple[CacheCall, ...]]:
     """What is remembered and what is only summed up; a verdict that counts for nothing is kept once."""
     *old, newest = calls
-    counted = tuple(call for call in old if call.expected)
+    counted = [call for call in old if call.expected]
     extra = max(0, len(counted) + 1 - RECENT_MAX)
-    return (*counted[extra:], newest), counted[:extra]
+    return (*counted[extra:], newest), tuple(counted[:extra])
 
 
 def _judged(number: int, state: State, hits: Hits, out: Sent, reply: Reply) -> CacheCall:

@@ -32,7 +32,7 @@ UNSPEAKABLE = re.compile(r"[^a-zA-Z0-9._-]+")
 def agent_name(settings: Settings) -> str:
     if settings.name:
         return settings.name
-    return _made_of(settings.instructions, tuple(spec.name for spec in settings.every_tool))
+    return _made_of(settings.instructions, settings.tool_names)
 
 
 def cache_key(settings: Settings, tenant: str, session: str) -> str:

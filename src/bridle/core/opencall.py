@@ -10,6 +10,8 @@ from ..values.policy import Claim
 from ..values.value import Value
 
 PLACE_DIGITS_MAX = 10
+SEARCHED_MAX = 8
+"""So few calls are searched faster than an id is read."""
 
 
 class OpenCall(Value):
@@ -59,9 +61,14 @@ class OpenCall(Value):
 
 
 def find_call(calls: tuple[OpenCall, ...], call_id: str) -> int | None:
-    """The place of a call in its batch.  An id that we gave ends in it, so that nothing is searched."""
-    digits = call_id.rpartition("_")[2]
-    place = int(digits) if digits.isascii() and digits.isdigit() and len(digits) < PLACE_DIGITS_MAX else -1
-    if 0 <= place < len(calls) and calls[place].call.id == call_id:
-        return place
-    return next((at for at, item in enumerate(calls) if item.call.id == call_id), None)
+    """The place of a call in its batch.  An id that we gave ends in it: a long batch is not searched."""
+    if len(calls) > SEARCHED_MAX:
+        digits = call_id.rpartition("_")[2]
+        given = digits.isascii() and digits.isdigit() and len(digits) < PLACE_DIGITS_MAX
+        place = int(digits) if given else -1
+        if 0 <= place < len(calls) and calls[place].call.id == call_id:
+            return place
+    for at, item in enumerate(calls):
+        if item.call.id == call_id:
+            return at
+    return None

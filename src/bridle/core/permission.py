@@ -27,6 +27,7 @@ from .schema_values import NotPlain, Place, Schema, leaves, read_schema, values_
 from .state import State
 
 BY_TOOL = "the tool asks"
+NO_POLICY = Policy()
 
 
 class Decision(Value):
@@ -38,6 +39,19 @@ class Decision(Value):
 
 
 def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
+    decided = _by_policy(state, item, spec) if state.settings.policy != NO_POLICY else None
+    if decided is not None:
+        return decided
+    claim = item.claim
+    if spec.approve == "always":
+        return Decision(permission="ask", rule=BY_TOOL)
+    if spec.approve == "depends" and (claim is None or claim.ask):
+        why = claim.why if claim is not None else ""
+        return Decision(permission="ask", rule=f"{BY_TOOL}: {why}" if why else BY_TOOL)
+    return Decision(permission="allow")
+
+
+def _by_policy(state: State, item: OpenCall, spec: ToolSpec) -> Decision | None:
     arguments: object = None
     policy = state.settings.policy
     if any(rule.arguments for rule in (*policy.rules, *filter(None, (policy.otherwise,)))):
@@ -48,13 +62,7 @@ def permitted(state: State, item: OpenCall, spec: ToolSpec) -> Decision:
     default = policy.otherwise
     if default is not None and _matches(default, spec, arguments, state.run.caller, state.run.tenant):
         return Decision(permission=default.decision, rule=default.name or "otherwise", is_default=True)
-    claim = item.claim
-    if spec.approve == "always":
-        return Decision(permission="ask", rule=BY_TOOL)
-    if spec.approve == "depends" and (claim is None or claim.ask):
-        why = claim.why if claim is not None else ""
-        return Decision(permission="ask", rule=f"{BY_TOOL}: {why}" if why else BY_TOOL)
-    return Decision(permission="allow")
+    return None
 
 
 def hosted_permission(state: State, spec: ToolSpec) -> Decision:

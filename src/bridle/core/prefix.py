@@ -104,12 +104,13 @@ def _differences(
     if request.tools != asked.tools:
         cause, why = _why_tools(state, asked)
         yield "tools", _tool_at(request.tools, _first(asked.tools, request.tools)), cause, why
-    declared = names_called(asked.view, request.model, offered=bool(asked.tools))
-    called = names_called(request.messages, request.model, offered=bool(request.tools))
-    if called != declared:
-        at = _first(declared, called)
-        why = "it was called and is not offered, and the provider wants called tools declared"
-        yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
+    if request.model.abilities.called_tools_declared:
+        declared = names_called(asked.view, request.model, offered=bool(asked.tools))
+        called = names_called(request.messages, request.model, offered=bool(request.tools))
+        if called != declared:
+            at = _first(declared, called)
+            why = "it was called and is not offered, and the provider wants called tools declared"
+            yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
     if settings.instructions != before.instructions:
         yield "system", "instructions", "settings_changed", "the agent's instructions changed"
     if memory_of(state) != asked.memory:
@@ -117,7 +118,8 @@ def _differences(
     for name in _changed(before, settings) if settings is not before else ():
         yield "settings", name, "settings_changed", f"the agent's {name} changed"
     able = request.model.abilities.choice_in_prefix
-    if _kept_apart(asked.choice, able) != _kept_apart(request.tool_choice, able):
+    same = request.tool_choice == asked.choice
+    if not same and _kept_apart(asked.choice, able) != _kept_apart(request.tool_choice, able):
         why = f"the tool choice was {_named(asked.choice)} and is {_named(request.tool_choice)}"
         yield "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
     if request.cache_key != asked.cache_key:

@@ -35,6 +35,8 @@ class Cycle(Value):
 
 def find_cycle(batches: tuple[str, ...]) -> Cycle:
     """Look for cycles of up to `PERIOD_MAX` batches at the end of `batches`."""
+    if not batches or batches[-1] not in batches[-1 - PERIOD_MAX : -1]:
+        return Cycle(repeats=len(batches[-1:]), complete=bool(batches))
     found = (_cycle_of(batches, period) for period in range(1, PERIOD_MAX + 1))
     return max(found, key=lambda cycle: cycle.repeats)
 

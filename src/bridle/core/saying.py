@@ -82,8 +82,10 @@ def doubt_usage(state: State, reply: Reply) -> str:
     """
     limits, total = state.settings.model.abilities, reply.usage.total
     most = limits.prompt_tokens_max + (limits.output_tokens or 0)
+    if not limits.prompt_tokens_max or total <= most:
+        return ""
     estimate = (state.prompt_tokens or overhead(state)) + parts_tokens(reply.parts)
-    if not limits.prompt_tokens_max or total <= max(most, IMPLAUSIBLE_TIMES * estimate):
+    if total <= IMPLAUSIBLE_TIMES * estimate:
         return ""
     return (
         f"{state.settings.model.name} counted {total:,} tokens where it can read and write {most:,}"

@@ -7,6 +7,7 @@ line a conflict, what is done about it, and the function that does it.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -19,6 +20,7 @@ from .refused_parameters import Parameters
 _OFF = "disabled"
 ALLOWANCE_DEFAULT = 4_096
 """For a mode that has to have an allowance when nobody named one."""
+NO_SAMPLING, FREE = Sampling(), ToolChoice()
 
 
 class Wish(Value):
@@ -49,10 +51,25 @@ class Wish(Value):
 def settle(
     settings: Settings, choice: ToolChoice, *, unproven: bool = False, left_out: Parameters = ()
 ) -> Wish:
-    wish = Wish(choice=choice, thinking=settings.thinking, sampling=settings.sampling, unproven=unproven)
-    wish = replace(wish, extras=settings.extras, left_out=left_out)
-    for _, _, rule in RULES:
-        wish = rule(wish, settings)
+    wish = Wish(
+        choice=choice,
+        thinking=settings.thinking,
+        sampling=settings.sampling,
+        unproven=unproven,
+        extras=settings.extras,
+        left_out=left_out,
+    )
+    asked: dict[Subject, bool] = {
+        "thinking": settings.thinking is not None,
+        "sampling": settings.sampling != NO_SAMPLING,
+        "max_tokens": settings.max_tokens is not None,
+        "extras": bool(settings.extras),
+        "left_out": bool(left_out),
+        "choice": settings.output is not None or choice != FREE,
+    }
+    for _, _, subject, rule in RULES:
+        if asked[subject]:
+            wish = rule(wish, settings)
     return wish
 
 
@@ -163,7 +180,8 @@ def _allowance_size(wish: Wish, settings: Settings) -> Wish:
 def output_tokens_wanted(settings: Settings) -> int | None:
     """The most output tokens that the settings ask for and the model gives; None when they do not say."""
     wanted, abilities = settings.max_tokens, settings.model.abilities
-    return min(wanted, abilities.output_tokens) if wanted and abilities.output_limited else wanted
+    too_many = wanted is not None and wanted > abilities.output_tokens and abilities.output_limited
+    return abilities.output_tokens if too_many else wanted
 
 
 def _max_tokens(wish: Wish, settings: Settings) -> Wish:
@@ -280,27 +298,45 @@ def _called(choice: ToolChoice) -> str:
 
 
 Rule = Callable[[Wish, Settings], Wish]
+Subject = Literal["thinking", "sampling", "max_tokens", "extras", "left_out", "choice"]
+"""What a rule is about; where nothing is asked for about it, the rule is not looked at."""
 
-RULES: tuple[tuple[str, str, Rule], ...] = (
-    ("a thinking mode the model does not have", "left out", _thinking_mode),
-    ("an allowance for thinking the model does not take", "left out", _allowance),
+RULES: tuple[tuple[str, str, Subject, Rule], ...] = (
+    ("a thinking mode the model does not have", "left out", "thinking", _thinking_mode),
+    ("an allowance for thinking the model does not take", "left out", "thinking", _allowance),
     (
         "thinking with an allowance where a tool loop does not open with reasoning",
         "off until the calls are dealt with",
+        "thinking",
         _unproven,
     ),
-    ("an allowance for thinking that is too small or too large", "the nearest", _allowance_size),
-    ("an effort the model does not take", "the nearest; left out where it takes none beside tools", _effort),
-    ("an effort beyond what the thinking mode takes", "the most it takes", _mode_effort),
-    ("a display in a thinking mode that shows nothing", "left out", _unshown),
-    ("sampling settings the model does not take", "left out", _sampling),
-    ("more output tokens than the model gives", "as many as it gives", _max_tokens),
-    ("more or longer stop sequences than the model takes", "the first ones that fit", _stop_sequences),
-    ("an extra of another provider", "not sent", _foreign_extras),
-    ("a forced tool choice that the endpoint refused in this run", "`auto`", _refused_choice),
-    ("cache parameters that the endpoint refused in this run", "not sent", _refused_cache),
-    ("an answer that has to come as a call", "some call is forced where it can be", _answer_by_call),
-    ("a tool choice without tools", "left out", _no_tools),
-    ("a forced tool on a model that cannot be forced", "`auto`", _unforced),
-    ("a forced tool while the model thinks", "`auto`", _unforced_while_thinking),
+    ("an allowance for thinking that is too small or too large", "the nearest", "thinking", _allowance_size),
+    (
+        "an effort the model does not take",
+        "the nearest; left out where it takes none beside tools",
+        "thinking",
+        _effort,
+    ),
+    ("an effort beyond what the thinking mode takes", "the most it takes", "thinking", _mode_effort),
+    ("a display in a thinking mode that shows nothing", "left out", "thinking", _unshown),
+    ("sampling settings the model does not take", "left out", "sampling", _sampling),
+    ("more output tokens than the model gives", "as many as it gives", "max_tokens", _max_tokens),
+    (
+        "more or longer stop sequences than the model takes",
+        "the first ones that fit",
+        "sampling",
+        _stop_sequences,
+    ),
+    ("an extra of another provider", "not sent", "extras", _foreign_extras),
+    ("a forced tool choice that the endpoint refused in this run", "`auto`", "left_out", _refused_choice),
+    ("cache parameters that the endpoint refused in this run", "not sent", "left_out", _refused_cache),
+    (
+        "an answer that has to come as a call",
+        "some call is forced where it can be",
+        "choice",
+        _answer_by_call,
+    ),
+    ("a tool choice without tools", "left out", "choice", _no_tools),
+    ("a forced tool on a model that cannot be forced", "`auto`", "choice", _unforced),
+    ("a forced tool while the model thinks", "`auto`", "choice", _unforced_while_thinking),
 )

@@ -14,7 +14,8 @@ WINDOW_TOKENS_LEAST = 256
 
 def window_tokens(state: State) -> int:
     """The window of the model that is asked."""
-    return _smaller(state, state.settings.model, state.settings.window_tokens)
+    own = state.settings.window_tokens
+    return _smaller(state, state.settings.model, own) if state.windows else own
 
 
 def window_tokens_of(state: State, model: Model) -> int:

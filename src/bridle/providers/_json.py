@@ -77,9 +77,9 @@ def is_object(text: str) -> bool:
 
 def whole(value: object) -> int | None:
     """A whole number, also one that somebody's language spells with a point; None for anything else."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+    if type(value) is int:  # a bool is no number here
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
 def _tolerant(data: bytes | str) -> Any:

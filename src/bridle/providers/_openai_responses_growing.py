@@ -110,6 +110,8 @@ def agrees(item: Block, open_item: OpenItem | None) -> bool:
 
 def _completed(items: list[Any], tellings: list[Any], *, must_agree: bool) -> list[Any]:
     """The items, with what another telling of the same calls has and they lack."""
+    if items == tellings:
+        return items
     others = [item for item in tellings if _is_call(item)]
     places = [place for place, item in enumerate(items) if _is_call(item)]
     if len(others) != len(places):

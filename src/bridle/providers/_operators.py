@@ -22,7 +22,7 @@ OPERATOR = "[Instruction from the operator, not from the user]"
 def placed(messages: Sequence[Message], *, taken: bool) -> tuple[Message, ...]:
     """The same messages, one for one.  `taken`: whether the model takes system messages in their midst."""
     line = tuple(messages)
-    if all(message.role != "system" for message in line):
+    if "system" not in [message.role for message in line]:
         return line
     return tuple(
         _as_user(message) if message.role == "system" and not (taken and _may_stand(line, at)) else message

@@ -49,7 +49,8 @@ class SseReader:
             data = b"".join((*self._held, data))
         end = data.rfind(b"\n\n") + 2
         self._held, self._held_size = [], 0
-        self._hold(data[end:])
+        if rest := data[end:]:
+            self._hold(rest)
         start = 0
         if self._untouched:
             self._untouched = False

@@ -103,7 +103,8 @@ class Exchange:
             self._signature = self._line.sign(outgoing, now)
             outgoing = replace(outgoing, headers=(*outgoing.headers, *self._signature))
         sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
-        redactor = Redactor((each for each in self._secrets() if not is_plain_word(each)), KEY_GONE)
+        secrets = [each for each in self._secrets() if not is_plain_word(each)]
+        redactor = Redactor(secrets, KEY_GONE) if secrets else None
         try:
             async with self._line.transport.open(outgoing) as answer:
                 self._stopwatch.note_byte()
@@ -120,12 +121,14 @@ class Exchange:
                     if self._bytes_max is not None and heard > self._bytes_max:
                         raise ProviderError(_too_long(self._bytes_max))
                     for delta in decoder.feed(chunk):
-                        self._stopwatch.note_token()
+                        if self._stopwatch.token_at is None:
+                            self._stopwatch.note_token()
                         self._heard.take(delta)
-                        show(redact_delta(delta, redactor))
-            reply = redact_reply(self._heard.whole(decoder.close()), redactor)
-            self._stopwatch.note_token()
-            return reply
+                        show(delta if redactor is None else redact_delta(delta, redactor))
+            reply = self._heard.whole(decoder.close())
+            if self._stopwatch.token_at is None:
+                self._stopwatch.note_token()
+            return reply if redactor is None else redact_reply(reply, redactor)
         except ProviderError as error:
             if self._decoder is None and error.failure.kind == "unreachable":
                 self._refused = True
@@ -148,6 +151,8 @@ class Exchange:
     def _without_key(self, words: str) -> str:
         return Redactor(self._secrets(), KEY_GONE).redact_text(words)
 
-    def _secrets(self) -> set[str]:
-        headers = (*self._line.headers, *self._signature)
-        return {secret for name, value in headers for secret in find_header_secrets(name, value)}
+    def _secrets(self) -> frozenset[str]:
+        if not self._signature:
+            return self._line.secrets
+        signed = (find_header_secrets(name, value) for name, value in self._signature)
+        return self._line.secrets.union(*signed)

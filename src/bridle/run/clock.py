@@ -7,11 +7,8 @@ from ..ports.clock import Clock
 
 
 class SystemClock:
-    def now(self) -> float:
-        return time.time()
-
-    def monotonic(self) -> float:
-        return time.monotonic()
+    now = staticmethod(time.time)
+    monotonic = staticmethod(time.monotonic)
 
     async def sleep(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
@@ -25,18 +22,15 @@ class SteadyClock:
     """
 
     def __init__(self, clock: Clock) -> None:
-        self.wall = clock
+        self.wall, self.monotonic = clock, clock.monotonic
         self.set_after(0.0)
 
     def set_after(self, last: float) -> None:
         """Read the wall again; never before the last record of the session."""
-        self._at, self._since = max(self.wall.now(), last), self.wall.monotonic()
+        self._at, self._since = max(self.wall.now(), last), self.monotonic()
 
     def now(self) -> float:
-        return self._at + (self.wall.monotonic() - self._since)
-
-    def monotonic(self) -> float:
-        return self.wall.monotonic()
+        return self._at + (self.monotonic() - self._since)
 
     async def sleep(self, seconds: float) -> None:
         await self.wall.sleep(seconds)

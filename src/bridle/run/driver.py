@@ -51,7 +51,7 @@ from ..ports.tool import Tool
 from ..ports.watcher import Watcher
 from ..tools.search import SearchTools
 from ..values import event as e
-from ..values.delta import CallReady, Delta
+from ..values.delta import CallReady, Delta, ToolCallDelta
 from ..values.errors import Failure, ProviderError
 from ..values.latency import Latency
 from ..values.message import Reply
@@ -79,6 +79,7 @@ from .reserving import Held, Pool, Purses, set_aside
 LOG = logging.getLogger("bridle")
 AT_ONCE = (Excuse, SeekApproval)
 """Effects that are nothing but a line in the log."""
+OF_A_CALL = (ToolCallDelta, CallReady)
 TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
 
@@ -293,7 +294,7 @@ class Driver:
             request,
             kept,
             stream=self._stream,
-            now=self._clock.now,
+            now=self._clock.monotonic,
             bytes_max=self.state.settings.reply_bytes_max,
         )
         notes = (*notes, *self._remarks(line, request))
@@ -384,6 +385,9 @@ class Driver:
         )
 
     def _heard(self, delta: Delta) -> None:
+        if not isinstance(delta, OF_A_CALL):
+            self._show(delta)
+            return
         delta = self._call_ids.identify(delta)
         self._show(delta)
         if isinstance(delta, CallReady):

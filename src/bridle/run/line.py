@@ -8,6 +8,7 @@ and live only in the headers of this object.
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from importlib import import_module
 
 from ..ports.clock import Clock
@@ -17,6 +18,7 @@ from ..providers import load
 from ..providers.catalogue import Signer, authorise, find, key, signer
 from ..transports.deadlines import Deadlines
 from ..values.model import Model
+from ..values.redaction import find_header_secrets
 from .breakers import SHARED, Breakers
 
 
@@ -30,6 +32,11 @@ class Line:
     """What signs each request, where a signature stands in for a key."""
     breakers: Breakers = field(default_factory=Breakers, repr=False, compare=False)
     """Shared by all who ask over this line; lines made from a model's name share those of the process."""
+
+    @cached_property
+    def secrets(self) -> frozenset[str]:
+        """The credentials in the headers."""
+        return frozenset(found for name, value in self.headers for found in find_header_secrets(name, value))
 
 
 def locate(model: str, environ: Mapping[str, str] | None = None, *, spoken_to: bool = True) -> Model:

@@ -10,12 +10,14 @@ from ..values.redaction import Redactor
 
 def redact_reply(reply: Reply, redactor: Redactor) -> Reply:
     """The reply without the key; the same object when it holds none."""
-    parts = tuple(_redact_part(part, redactor) for part in reply.parts)
-    words = {name: redactor.redact_text(getattr(reply, name)) for name in ("id", "stop_detail", "missed")}
-    same = all(new is old for new, old in zip(parts, reply.parts, strict=True))
-    if same and all(getattr(reply, name) == value for name, value in words.items()):
-        return reply
-    return replace(reply, parts=parts, **words)
+    parts = [_redact_part(part, redactor) for part in reply.parts]
+    words = {
+        "id": redactor.redact_text(reply.id),
+        "stop_detail": redactor.redact_text(reply.stop_detail),
+        "missed": redactor.redact_text(reply.missed),
+    }
+    redacted = replace(reply, parts=tuple(parts), **words)
+    return reply if redacted == reply else redacted
 
 
 def redact_delta(delta: Delta, redactor: Redactor) -> Delta:
@@ -29,7 +31,7 @@ def redact_delta(delta: Delta, redactor: Redactor) -> Delta:
 def _redact_part(part: Part, redactor: Redactor) -> Part:
     changed = {}
     for name, value in asdict(part).items():
-        if isinstance(value, str) and name != "data":
+        if value and isinstance(value, str) and name != "data":
             redacted = redactor.redact_text(value)
             if redacted != value:
                 changed[name] = redacted

@@ -1,4 +1,4 @@
-"""Times one model call by the run's clock."""
+"""Times one model call by a clock that never goes back."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ class Stopwatch:
         self._now = now
         self._started: float | None = None
         self._byte: float | None = None
-        self._token: float | None = None
+        self.token_at: float | None = None
         self._stopped: float | None = None
 
     def start(self) -> None:
@@ -23,7 +23,8 @@ class Stopwatch:
         self._byte = self._now() if self._byte is None else self._byte
 
     def note_token(self) -> None:
-        self._token = self._now() if self._token is None else self._token
+        """Note the first token; for the later ones this is not called."""
+        self.token_at = self._now()
 
     def stop(self) -> None:
         self._stopped = self._now()
@@ -36,10 +37,12 @@ class Stopwatch:
         end = self._now() if self._stopped is None else self._stopped
         return Latency(
             first_byte=self._since_start(self._byte),
-            first_token=self._since_start(self._token),
+            first_token=self._since_start(self.token_at),
             total=self._since_start(end) or 0.0,
         )
 
     def _since_start(self, at: float | None) -> float | None:
         assert self._started is not None
-        return None if at is None else round(max(0.0, at - self._started), DIGITS)
+        if at is None:
+            return None
+        return round(at - self._started, DIGITS) if at > self._started else 0.0

@@ -93,15 +93,15 @@ class LocalExchange:
     async def chunks(self) -> AsyncIterator[bytes]:
         heard = False
         for beat in self._timeline.beats if self._timeline is not None else ():
-            if isinstance(beat, Pause):
-                await self._wait(beat.seconds, heard=heard)
-            elif isinstance(beat, Cut):
-                when = "in the middle of its answer" if heard else "before it answered"
-                raise _trouble("cut", f"broke off {when}; try again")
-            else:
+            if not isinstance(beat, (Pause, Cut)):
                 await asyncio.sleep(0)
                 heard, self._waited = True, 0.0
                 yield beat
+            elif isinstance(beat, Pause):
+                await self._wait(beat.seconds, heard=heard)
+            else:
+                when = "in the middle of its answer" if heard else "before it answered"
+                raise _trouble("cut", f"broke off {when}; try again")
 
     async def _wait(self, seconds: float, *, heard: bool) -> None:
         patience = self._deadlines.idle_seconds if heard else self._deadlines.first_byte_seconds

@@ -37,7 +37,7 @@ def is_too_deep(text: str) -> bool:
 
 
 def _may_be_deep(text: str) -> bool:
-    return text.count("[") + text.count("{") > NESTING_MAX
+    return len(text) > NESTING_MAX and text.count("[") + text.count("{") > NESTING_MAX
 
 
 def _is_deep(value: object) -> bool:

@@ -5,6 +5,7 @@ not facts about a model: an endpoint only knows the names of the environment
 variables that hold them, so no value, event or log can contain a secret.
 """
 
+from functools import cached_property
 from typing import Literal
 
 from .usage import Price
@@ -25,7 +26,7 @@ CacheWay = Literal["", "marks", "points", "prefix", "hits"]
 `hits` is everywhere, and what was missed is told as well."""
 
 
-class Abilities(Value):
+class Abilities(Value, dict=True):
     context_tokens: int = 200_000
     """The window: prompt and reply together."""
     input_tokens: int = 0
@@ -115,7 +116,7 @@ class Abilities(Value):
     cuts_prompts: bool = False
     """Whether a prompt that is too long may lose its beginning without a word about it."""
 
-    @property
+    @cached_property
     def prompt_tokens_max(self) -> int:
         """The most tokens that a prompt may have."""
         return min(self.input_tokens or self.context_tokens, self.context_tokens)
@@ -136,7 +137,7 @@ class Abilities(Value):
         return "" if best is None else EFFORT_ORDER[best]
 
 
-class Endpoint(Value):
+class Endpoint(Value, dict=True):
     name: str
     family: str
     base_url: str = ""
@@ -158,23 +159,23 @@ class Endpoint(Value):
     dialect: str = ""
     """How this endpoint's wire differs from its family's, as JSON that only the family's codec reads."""
 
-    @property
+    @cached_property
     def home(self) -> str:
         """Who this really is: what was sealed at one address is nobody's business at another."""
         return f"{self.name}@{self.elsewhere}" if self.elsewhere else self.name
 
 
-class Model(Value):
+class Model(Value, dict=True):
     id: str
     endpoint: Endpoint
     abilities: Abilities = Abilities()
     price: Price | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"{self.endpoint.name}:{self.id}"
 
-    @property
+    @cached_property
     def seat(self) -> str:
         """Which model at which address: what was found out about one holds for no other.
 

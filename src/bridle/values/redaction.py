@@ -47,12 +47,17 @@ class Redactor:
     def __init__(self, secrets: Iterable[str], mark: str) -> None:
         self._secrets = sorted({each for each in secrets if len(each) >= SHORT_CHARACTERS_MIN}, key=len)[::-1]
         self._mark = mark
+        self._signs = (*self._secrets, *_ESCAPES)
+        """Where none of these is in a text, nothing in it is replaced."""
         self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
         if not self._secrets:
             return text
-        if not any(secret in text for secret in self._secrets) and not any(each in text for each in _ESCAPES):
+        for sign in self._signs:
+            if sign in text:
+                break
+        else:
             return text
         if self._pattern is None:
             self._pattern = _compile(tuple(self._secrets))

@@ -4,6 +4,7 @@ Settings are recorded when a session starts and again whenever they change, so
 that a log tells on its own what was asked of whom and with which tools.
 """
 
+from functools import cached_property
 from typing import Literal
 
 from .compaction import Compaction
@@ -51,7 +52,7 @@ class Catalogue(Value):
     """How many one search brings."""
 
 
-class Settings(Value):
+class Settings(Value, dict=True):
     model: Model = Model(id="", endpoint=Endpoint(name="", family=""), abilities=Abilities())
     """Who is asked; of a chain, the one whose turn it is."""
     models: tuple[Model, ...] = ()
@@ -107,10 +108,14 @@ class Settings(Value):
     gathering: Gathering | None = None
     """Set when something is looked up for every prompt."""
 
-    @property
+    @cached_property
     def window_tokens(self) -> int:
         return self.context_tokens or self.model.abilities.prompt_tokens_max
 
-    @property
+    @cached_property
     def every_tool(self) -> tuple[ToolSpec, ...]:
         return (*self.tools, *self.hidden)
+
+    @cached_property
+    def tool_names(self) -> tuple[str, ...]:
+        return tuple(spec.name for spec in self.every_tool)

@@ -4,6 +4,9 @@ A value is immutable, keyword-only, compared by content, and written as tagged
 JSON without its defaults.  Those four decisions are made here once, so that no
 class below can forget one of them.
 
+A value that is asked for the same thing at every step (`Model.seat`) has a `__dict__` (`dict=True`) and
+computes it once; that is no field, so it is neither compared nor copied nor written.
+
 New fields must have defaults, or logs written yesterday cannot be read today.
 """
 
