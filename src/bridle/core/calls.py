@@ -84,7 +84,7 @@ def _kept(state: State, item: OpenCall, event: e.ToolFinished, at: float) -> Sta
     if is_still_unknown(found, event.how):
         return in_doubt_from_now(after, found, at)
     spec = _spec_of(state, found)
-    if spec is None:
+    if spec is None or spec.once_per is None:
         return after
     receipts = add_receipt(after.receipts, found, spec, event.whole, run=len(after.prompts), at=at)
     return replace(after, receipts=receipts, doubts=settle_doubts(after.doubts, found, spec))
@@ -104,7 +104,10 @@ def _shared(state: State, item: OpenCall) -> OpenCall:
 
 
 def _spec_of(state: State, item: OpenCall) -> ToolSpec | None:
-    return next((spec for spec in state.settings.every_tool if spec.name == item.call.name), None)
+    for spec in state.settings.every_tool:
+        if spec.name == item.call.name:
+            return spec
+    return None
 
 
 def tools_shown(state: State, event: e.ToolsShown, at: float, proof: str) -> State:

@@ -112,7 +112,8 @@ def losses(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
     wanted = _choice(state, choice or tool_choice_of(state))
     wish = settle(state.settings, wanted, left_out=state.run.left_out)
     withheld = withheld_tools(state, shown_tools(state.settings, state.shown))
-    return tuple(note for note in (*wish.losses, *withheld) if note not in state.run.noted)
+    lost = (*wish.losses, *withheld)
+    return tuple([note for note in lost if note not in state.run.noted]) if lost else ()
 
 
 def tool_choice_of(state: State) -> ToolChoice:
@@ -144,6 +145,8 @@ def offered_tools(state: State) -> tuple[ToolSpec, ...]:
 
 def shown_tools(settings: Settings, shown: tuple[str, ...]) -> tuple[ToolSpec, ...]:
     """What the model sees, in the order it came to see it: what came later never moves what was there."""
+    if settings.output is None and not shown:
+        return settings.tools
     return (*settings.tools, *_output_tool(settings.output), *_shown_later(settings, shown))
 
 

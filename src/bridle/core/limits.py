@@ -74,6 +74,8 @@ def deadline(state: State) -> float | None:
 
 def tool_calls_left(state: State) -> tuple[int, str] | None:
     """How many more may be run, and of how many; None when nothing limits them."""
+    if state.run.budget.tool_calls is None and state.run.budget.session is None:
+        return None
     found = [
         (scope.limits.tool_calls - scope.spent.tool_calls, _used(scope, "tool_calls"))
         for scope in scopes(state)

@@ -74,7 +74,9 @@ def share_doubt(
     doubts: tuple[Doubt, ...], item: OpenCall, spec: ToolSpec, *, run: int, now: float
 ) -> OpenCall:
     """The call as one in doubt, under the earlier key, if it was never started and equals one that was."""
-    same = _same_doubts(doubts, item, spec) if not item.attempt and not item.key else []
+    if not doubts or item.attempt or item.key:
+        return item
+    same = _same_doubts(doubts, item, spec)
     if not same or not _holds(same[-1], spec, run, now):
         return item
     return replace(item, in_doubt=True, key=same[-1].key, same_action=same[-1].call_id)

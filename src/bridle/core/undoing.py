@@ -47,7 +47,7 @@ def remembered(state: State, item: OpenCall, whole: Whole | None) -> State:
     )
     # An action in doubt that was done again, under the same key, is undone once.
     same = (done.key, done.tool, done.arguments)
-    others = (other for other in state.run.done if (other.key, other.tool, other.arguments) != same)
+    others = [other for other in state.run.done if (other.key, other.tool, other.arguments) != same]
     return replace(state, run=replace(state.run, done=(*others, done)))
 
 

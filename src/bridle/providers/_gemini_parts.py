@@ -167,7 +167,9 @@ def opaque_of(said: Block) -> Opaque:
 
 
 def word(value: object) -> str:
-    return mended(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else mended(value)
 
 
 def _said(block: Mapping[str, Any]) -> Block:

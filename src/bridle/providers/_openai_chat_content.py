@@ -108,7 +108,9 @@ def object_in(text: str) -> Block:
 
 
 def word(value: object) -> str:
-    return mended(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else mended(value)
 
 
 def _media(kind: str, block: Block) -> tuple[Media, Block] | None:

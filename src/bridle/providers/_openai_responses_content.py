@@ -78,7 +78,9 @@ def _stands_for(part: Text) -> bool:
 
 
 def word(value: object) -> str:
-    return mended(value) if isinstance(value, str) else ""
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else mended(value)
 
 
 def _kind_of_words(role: str, *, refused: bool) -> str:

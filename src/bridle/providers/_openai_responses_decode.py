@@ -149,12 +149,13 @@ class ResponsesDecoder(DecoderShell):
             return
         self._done.append((index, item))
         # Only the whole reply shows which of these are calls, and so which number the next call has.
-        self._hosted = self._hosted or kind_of(item) in HOSTED
-        if kind_of(item) == "function_call" and item.get("status") in (None, "completed"):
+        kind = kind_of(item)
+        self._hosted = self._hosted or kind in HOSTED
+        if kind == "function_call" and item.get("status") in (None, "completed"):
             name, arguments = item.get("name"), item.get("arguments")
             agreed = agrees(item, self._begun.get(index)) and not self._hosted
             if isinstance(name, str) and isinstance(arguments, str) and agreed:
-                before = sum(open_.kind in CALLS for at, open_ in self._begun.items() if at < index)
+                before = sum([open_.kind in CALLS for at, open_ in self._begun.items() if at < index])
                 deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
 
     def _say(self, index: int, kind: str, said: object, deltas: list[Delta]) -> None:

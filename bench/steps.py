@@ -1,0 +1,167 @@
+"""What one step costs: function calls, which are the same every time, and CPU time.
+
+    python bench/steps.py [--steps 50] [--cpu] [--json] [KIND ...]
+
+A step is one tool call: ask the model, hear its reply, run the tool.  Replies are ready before anything is
+counted and come from an application in this process, so that nothing is counted but Bridle and what it
+calls.  The cost of a step is that of the second half of a session divided by its steps: what a run costs
+once is not in it, and what grows with the conversation shows when there are more steps.
+
+`own` counts the functions of the package alone, `all` also those of Python and of libraries.  KIND is a row of
+the table, such as `anthropic/streamed`; `with a key` is a line whose replies are searched for its key.
+"""
+
+import argparse
+import asyncio
+import cProfile
+import gc
+import json
+import time
+from pathlib import Path
+
+import bridle
+from bridle import Agent, Budget, tool
+from bridle.providers import load
+from bridle.run.line import Line, locate
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.message import Reply, Stop
+from bridle.values.model import Origin
+from bridle.values.parts import Text, ToolCall
+from bridle.values.usage import Usage
+
+PACKAGE = str(Path(bridle.__file__).parent)
+MODELS = {
+    "anthropic": "sim:anthropic/claude-sonnet-5-5",
+    "openai_responses": "sim:openai_responses/gpt-6.1-sol",
+    "openai_chat": "sim:openai_chat/deepseek-v4-pro",
+    "gemini": "sim:gemini/gemini-3.8-flash",
+    "bedrock_converse": "sim:bedrock_converse/global.anthropic.claude-sonnet-5-5",
+}
+KEY = (("authorization", "Bearer sk-0123456789abcdef0123456789"),)
+KINDS = {
+    f"{family}/{way}{beside}": (family, way == "streamed", headers)
+    for family in MODELS
+    for way in ("whole", "streamed")
+    for beside, headers in (("", ()), (", with a key", KEY))
+    if not headers or family == "openai_chat"
+}
+WARM_STEPS = 3
+CPU_ROUNDS = 7
+
+
+@tool(effect="read")
+async def echo(text: str) -> str:
+    """Give the text back."""
+    return text
+
+
+class Replies:
+    """An application that gives the replies of one session, in their order."""
+
+    def __init__(self, family, steps, *, stream):
+        codec, origin = load(family), Origin(family=family, endpoint="sim", model="m")
+        said = [self._reply(number, origin, last=number > steps) for number in range(1, steps + 2)]
+        self._spoken = iter([codec.speak(reply, stream=stream) for reply in said])
+
+    @staticmethod
+    def _reply(number, origin, *, last):
+        """Of every number the same length, so that every reply has as many pieces."""
+        call = ToolCall(id=f"call_{number:04}", name="echo", arguments=f'{{"text":"number {number:04}"}}')
+        return Reply(
+            parts=(Text(text=f"This is step {number:04}, and so on to the end."), *(() if last else (call,))),
+            stop=Stop.DONE if last else Stop.TOOLS,
+            usage=Usage(input=100, output=20),
+            origin=origin,
+        )
+
+    async def __call__(self, outgoing):
+        return next(self._spoken)
+
+
+def session(kind, steps):
+    """What is measured: a function that runs one session of so many steps."""
+    family, stream, headers = KINDS[kind]
+    line = Line(
+        model=locate(MODELS[family], {}),
+        codec=load(family),
+        transport=InProcessTransport(Replies(family, steps, stream=stream)),
+        headers=headers,
+    )
+    limits = Budget(steps=None)
+    agent = Agent(line, instructions="Be brief.", tools=[echo], budget=limits, max_tokens=1_000)
+
+    async def run():
+        if stream:
+            async for _ in agent.stream("Count.", session="counted"):
+                pass
+        else:
+            await agent.run("Count.", session="counted")
+
+    return run
+
+
+def calls(kind, steps):
+    """All calls of a session, and those of Bridle's own functions."""
+
+    async def profiled():
+        run, profile = session(kind, steps), cProfile.Profile()
+        profile.enable()
+        await run()
+        profile.disable()
+        return profile.getstats()
+
+    gc.disable()  # or what is collected, and when, would count
+    try:
+        found = asyncio.run(profiled())
+    finally:
+        gc.enable()
+    own = [
+        each for each in found if not isinstance(each.code, str) and each.code.co_filename.startswith(PACKAGE)
+    ]
+    return sum(each.callcount for each in found), sum(each.callcount for each in own)
+
+
+def calls_per_step(kind, steps):
+    half = steps // 2
+    calls(kind, WARM_STEPS)
+    before, after = calls(kind, half), calls(kind, steps)
+    return {
+        name: round((late - early) / (steps - half))
+        for name, early, late in zip(("all", "own"), before, after, strict=True)
+    }
+
+
+def cpu_per_step(kind, steps):
+    """Microseconds, of the quickest of several sessions."""
+
+    async def timed():
+        run = session(kind, steps)
+        gc.collect()
+        begun = time.process_time()
+        await run()
+        return time.process_time() - begun
+
+    return round(min(asyncio.run(timed()) for _ in range(CPU_ROUNDS)) / steps * 1e6, 1)
+
+
+def main():
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("kinds", nargs="*", metavar="KIND")
+    parser.add_argument("--steps", type=int, default=50)
+    parser.add_argument("--cpu", action="store_true")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    measure = cpu_per_step if options.cpu else calls_per_step
+    figures = {kind: measure(kind, options.steps) for kind in options.kinds or KINDS}
+    if options.json:
+        print(json.dumps(figures))
+        return
+    for kind, figure in figures.items():
+        told = f"{figure:.1f} µs" if options.cpu else f"{figure['all']:,} calls, {figure['own']:,} our own"
+        print(f"{kind:<36}{told}")
+
+
+if __name__ == "__main__":
+    main()
