@@ -4,10 +4,17 @@
 
 Every payment is a line in `ledger`, with the key it was made under.  At the moment asked for
 it says so on standard output and waits for ever: whoever reads that can kill it exactly there.
-A MOMENT of "never" waits nowhere, but tells of every step.
+A MOMENT of "never" waits nowhere, but tells of every step; "kept" tells of every record as well.
+
+    kill_agent.py --serve
+
+reads words from its input, one process to a line: FILE FOLDER POLICY AT HOW COUNT AMOUNT….  It forks each, which
+writes to FILE what it tells, and answers with the process's status when it has ended.  `kill_at_write.c`, loaded
+before all else, gives AT, HOW and COUNT their meaning.
 """
 
 import asyncio
+import os
 import sys
 import threading
 from pathlib import Path
@@ -15,13 +22,15 @@ from pathlib import Path
 from bridle import Agent, CallContext, tool
 from bridle.testing import scripted
 from bridle.testing.script import calls
-from bridle.values.event import ToolFinished
+from bridle.values.event import Prompted, ToolFinished
 from bridle.values.record import Record
 
 SESSION = "s"
 POLICIES = ("retry", "probe", "ask", "report")
 MOMENTS = ("before", "after", "receipt")
 """Before the payment is made; when it is made and nobody knows; when its receipt is written."""
+AMOUNT_LONG, RESULT_LONG = 7, 60_000
+"""The receipt of one amount is so long that it is kept apart from the log's records."""
 
 
 class Ledger:
@@ -50,6 +59,8 @@ class Pausing:
             threading.Event().wait()
 
     def saw(self, session: str, happening: object) -> None:
+        if self._moment == "kept" and isinstance(happening, Record):
+            print("kept", happening.seq, happening.hash, flush=True)
         if isinstance(happening, Record) and isinstance(happening.event, ToolFinished):
             self.reach("receipt", int(happening.event.result.call_id.split("_")[1]) + 1)
 
@@ -72,7 +83,7 @@ def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing
         pausing.reach("before", amount)
         ledger.add(amount, call.key)
         pausing.reach("after", amount)
-        return f"paid {amount}"
+        return f"paid {amount}" + "." * (RESULT_LONG if amount == AMOUNT_LONG else 0)
 
     script = scripted(calls(*(("pay", {"amount": amount}) for amount in amounts)), "all paid")
     return Agent(script, tools=[pay], store=folder / "log.db", watchers=[pausing])
@@ -80,10 +91,25 @@ def paying_agent(folder: Path, policy: str, amounts: list[int], pausing: Pausing
 
 async def main(folder: Path, policy: str, moment: str, amounts: list[int]) -> None:
     agent = paying_agent(folder, policy, amounts, Pausing(moment, amounts[-1]))
-    begun = await agent.store.read(SESSION)
-    result = await (agent.resume(SESSION) if begun else agent.run("Pay.", session=SESSION))
+    prompted = any(isinstance(record.event, Prompted) for record in await agent.store.read(SESSION))
+    result = await (agent.resume(SESSION) if prompted else agent.run("Pay.", session=SESSION))
     print("ended", result.stop, flush=True)
 
 
+def serve() -> None:
+    for line in sys.stdin:
+        told, folder, policy, at, how, count, *amounts = line.split()
+        child = os.fork()
+        if child == 0:
+            os.dup2(os.open(told, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), 1)
+            os.environ.update(KILL_PATH=f"{folder}/log.db", KILL_AT=at, KILL_HOW=how, KILL_COUNT=count)
+            asyncio.run(main(Path(folder), policy, "kept", [int(word) for word in amounts]))
+            return
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(word) for word in sys.argv[4:]]))
+    if sys.argv[1:] == ["--serve"]:
+        serve()
+    else:
+        asyncio.run(main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], [int(word) for word in sys.argv[4:]]))

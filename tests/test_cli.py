@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -250,7 +251,7 @@ def test_a_damaged_session_does_not_hide_the_others(capsys, home):
     for words in ("!say one", "!say two"):
         assert main(["run", words]) == 0
     capsys.readouterr()
-    with sqlite3.connect(home / "log.db") as database:
+    with closing(sqlite3.connect(home / "log.db")) as database, database:
         database.execute("UPDATE events SET data = replace(data, 'one', 'oops') WHERE data LIKE '%!say one%'")
     database.close()
     assert main(["sessions", "--json"]) == 0

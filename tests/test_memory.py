@@ -4,6 +4,7 @@ import asyncio
 import json
 import runpy
 import sqlite3
+from contextlib import closing
 from itertools import pairwise
 from pathlib import Path
 
@@ -456,7 +457,7 @@ def test_notes_that_cannot_be_trusted_do_not_stop_a_conversation(tmp_path):
         await store.close()
 
     asyncio.run(noted())
-    with sqlite3.connect(path) as db:
+    with closing(sqlite3.connect(path)) as db, db:
         db.execute("UPDATE events SET data = replace(data, 'Tea', 'Gin') WHERE seq = 2")
     remembering = agent(path, "one")
     assert remembering.run_sync("go", session="s").text == "one"
