@@ -55,7 +55,7 @@ GROWN_BYTES, GROWTH = 60_000, 4
 RATIO_MAX = 9.0
 """Of two times, for bytes of which there are four times as many; a time that grows with the square is 16."""
 SECONDS_GROWN_MIN = 0.02
-SECONDS_MIN, SECONDS_PER_BYTE, SECONDS_PER_FEED = 0.002, 6e-7, 6e-5
+SECONDS_MIN, SECONDS_PER_BYTE, SECONDS_PER_FEED = 0.002, 2e-6, 6e-5
 """What one reply may take, beyond which it is an outlier: several times what replies of its kind take."""
 
 
