@@ -7,11 +7,12 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: demo test check format bench footprint docs lock wheel oracles foreign clean help
+.PHONY: demo test test-newer check format bench footprint docs lock wheel oracles foreign clean help
 
 help:
 	@echo "make demo       watch an agent work, with no key and no network"
 	@echo "make test       format, lint, strict types, all tests"
+	@echo "make test-newer all tests with a newer Python, if there is one (python3.x or pyenv's)"
 	@echo "make check      format, lint and types only"
 	@echo "make bench      speed beside the peers (installs them on demand)"
 	@echo "make footprint  packages, size and import time beside the peers"
@@ -28,6 +29,18 @@ test: check
 	$(BIN)/python docs/generate.py --check
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
 	$(BIN)/python bench/footprint.py --check
+
+# With the newest Python that is installed and newer than the default one.
+NEWER := bench/.work/newer
+test-newer:
+	@default=$$($(PYTHON) -c 'import sys; print(sys.version_info[1])'); \
+	newer=$$(for minor in 14 13 12; do [ $$minor -gt $$default ] || break; \
+	  for each in python3.$$minor "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.$$minor.*/bin/python; do \
+	    "$$each" -c '' 2>/dev/null && echo "$$each" && break 2; done; done); \
+	if [ -z "$$newer" ]; then echo "no Python newer than 3.$$default was found: no second run of the tests"; exit 0; fi; \
+	echo "all tests once more, with $$("$$newer" --version)"; \
+	$(MAKE) --no-print-directory PYTHON="$$newer" VENV=$(NEWER) $(NEWER)/.ready && \
+	$(NEWER)/bin/python -m pytest -n $(JOBS) --dist loadfile
 
 check: $(READY)
 	$(BIN)/ruff format --check -q .

@@ -34,30 +34,6 @@ with open_store(sys.argv[1]).hold("s"):
     sys.stdin.read()
 """
 
-CROWD = """
-import asyncio, resource, sys
-from bridle import Agent
-SESSIONS = int(sys.argv[2])
-resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
-arrived, everybody = [], asyncio.Event()
-
-async def meet():
-    "Wait for all the others."
-    arrived.append(1)
-    if len(arrived) == SESSIONS:
-        everybody.set()
-    await everybody.wait()
-    return "here"
-
-async def main():
-    agent = Agent("sim:", tools=[meet], store=sys.argv[1])
-    runs = (agent.run("!call meet {}", session=f"s{n}") for n in range(SESSIONS))
-    results = await asyncio.gather(*runs)
-    print(sum(result.stop == "done" for result in results))
-
-asyncio.run(main())
-"""
-
 
 class Child:
     """A program that has said its word and waits for the end of its input."""
@@ -216,13 +192,6 @@ def test_sessions_cost_no_descriptors(path):
             pass
     with store.hold("first"), store.hold("s7"):
         pass
-
-
-def test_more_sessions_at_once_than_there_may_be_open_files(path):
-    done = subprocess.run(
-        [sys.executable, "-c", CROWD, path, "1500"], capture_output=True, text=True, check=False
-    )
-    assert done.stdout == "1500\n", done.stderr[-2000:]
 
 
 def test_too_many_open_files_are_named_as_the_cause(path):
