@@ -479,3 +479,39 @@ def test_models_that_clients_ask_for_by_themselves_are_known():
     assert send("openai", "/v1/responses", {"model": "gpt-5.4-nano", "input": "!say Hello."}).status == 200
     about = read(send("openai", "/v1/models/gpt-5.4-nano", method="GET"))
     assert (about["id"], about["object"], about["owned_by"]) == ("gpt-5.4-nano", "model", "openai")
+
+
+@pytest.mark.parametrize(
+    ("role", "block"),
+    [
+        ("user", {"type": "input_text", "text": "Hello"}),
+        ("user", {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}),
+        ("assistant", {"type": "output_text", "text": "Hello"}),
+        ("assistant", {"type": "reasoning", "text": "Hm."}),
+    ],
+)
+def test_blocks_of_other_wires_are_refused_by_anthropic(role, block):
+    messages = [{"role": "user", "content": "Hello"}, {"role": role, "content": [block]}]
+    timeline = send(
+        "anthropic", "/v1/messages", claude(messages=[*messages, {"role": "user", "content": "Go"}])
+    )
+    assert timeline.status == 400
+    words = f"messages.1.content.0: Input tag '{block['type']}' found using 'type' does not match any of the"
+    assert message_of(timeline).startswith(words)
+
+
+def test_a_thought_in_a_result_is_refused_by_anthropic():
+    called = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
+    inside = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
+    answered = {"type": "tool_result", "tool_use_id": "toolu_1", "content": inside}
+    messages = [
+        {"role": "user", "content": "Look"},
+        {"role": "assistant", "content": [called]},
+        {"role": "user", "content": [answered]},
+    ]
+    timeline = send("anthropic", "/v1/messages", claude(messages=messages, tools=[CLAUDE_TOOL]))
+    assert timeline.status == 400
+    assert message_of(timeline) == (
+        "messages.2.content.0.tool_result.content.0: Input tag 'thinking' found using 'type' does not match any"
+        " of the expected tags: 'document', 'image', 'search_result', 'text', 'tool_reference'"
+    )

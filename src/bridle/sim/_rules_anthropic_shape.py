@@ -23,6 +23,7 @@ NEW_VERSION = "2026-10-21"
 MODEL = "some-model"
 NEWEST = Abilities(
     output_tokens=128_000,
+    output_limited=True,
     thinking=("adaptive", "between_tools"),
     efforts=("low", "medium", "high", "xhigh", "max"),
     forced_tools=False,

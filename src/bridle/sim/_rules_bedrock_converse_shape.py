@@ -26,6 +26,7 @@ CONSTRAINED = "{count} detected: {faults}"
 # The models the examples speak to, by what they are examples of.
 NEWEST = Abilities(
     output_tokens=128_000,
+    output_limited=True,
     thinking=("adaptive",),
     efforts=("low", "medium", "high", "xhigh", "max"),
     forced_tools=False,

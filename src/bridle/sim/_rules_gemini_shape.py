@@ -24,6 +24,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 # The models the examples speak to, by what they are examples of.
 NEWEST = Abilities(
     output_tokens=65_536,
+    output_limited=True,
     thinking=("adaptive",),
     efforts=("low", "medium", "high"),
     structured_output="native",

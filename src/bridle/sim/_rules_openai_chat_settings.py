@@ -37,9 +37,11 @@ def _both_limits(request: Asked) -> Found | None:
 
 def _too_much_output(request: Asked) -> Found | None:
     able = request.abilities
+    if able is None or not able.output_limited:
+        return None
     for name in ("max_tokens", "max_completion_tokens"):
         wanted = field(request, name)
-        if able is not None and isinstance(wanted, int) and wanted > able.output_tokens:
+        if isinstance(wanted, int) and wanted > able.output_tokens:
             return {"wanted": wanted, "most": able.output_tokens}
     return None
 
@@ -171,9 +173,11 @@ SETTING_RULES = (
         evidence="S",
         passes=asked(max_completion_tokens=16_384),
         offends=asked(max_completion_tokens=16_385),
+        models="with a known limit",
         says="max_tokens is too large: 16385. This model supports at most 16384 completion tokens, whereas"
         " you provided 16385.",
         code="invalid_value",
+        also=((to(replace(PLAIN, output_limited=False), asked(max_completion_tokens=16_385)), ""),),
     ),
     rule(
         "stream-options-alone",

@@ -13,9 +13,10 @@ THOUGHTS = ("reasoning_content", "reasoning", "reasoning_details")
 """Where servers of this wire put what a model thought."""
 
 # The models the examples speak to, by what they are examples of.
-PLAIN = Abilities(output_tokens=16_384, structured_output="native")
+PLAIN = Abilities(output_tokens=16_384, output_limited=True, structured_output="native")
 REASONS = Abilities(
     output_tokens=128_000,
+    output_limited=True,
     thinking=("standard", "pro"),
     efforts=("none", "low", "medium", "high"),
     effort_with_tools=False,

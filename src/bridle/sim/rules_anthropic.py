@@ -84,7 +84,9 @@ def _unknown_model(request: Asked) -> Found | None:
 
 def _too_much_output(request: Asked) -> Found | None:
     wanted, abilities = field(request, "max_tokens"), request.abilities
-    if abilities is None or not isinstance(wanted, int) or wanted <= abilities.output_tokens:
+    if abilities is None or not abilities.output_limited:
+        return None
+    if not isinstance(wanted, int) or wanted <= abilities.output_tokens:
         return None
     return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
 
@@ -182,7 +184,9 @@ SENSE_RULES = (
         evidence="S",
         passes=to(PREFILLS, asked(max_tokens=64_000)),
         offends=to(PREFILLS, asked(max_tokens=64_001)),
+        models="with a known limit",
         says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
+        also=((to(replace(PREFILLS, output_limited=False), asked(max_tokens=64_001)), ""),),
     ),
 )
 

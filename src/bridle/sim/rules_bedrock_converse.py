@@ -16,6 +16,7 @@ from ._rules_bedrock_converse_media import MEDIA_RULES
 from ._rules_bedrock_converse_messages import MESSAGE_RULES
 from ._rules_bedrock_converse_models import MODEL_RULES
 from ._rules_bedrock_converse_shape import (
+    NEWEST,
     asked,
     choice,
     inference,
@@ -45,7 +46,9 @@ def _unknown_model(request: Asked) -> Found | None:
 
 def _too_much_output(request: Asked) -> Found | None:
     wanted, abilities = inference(request, "maxTokens"), request.abilities
-    if abilities is None or not isinstance(wanted, int) or wanted <= abilities.output_tokens:
+    if abilities is None or not abilities.output_limited:
+        return None
+    if not isinstance(wanted, int) or wanted <= abilities.output_tokens:
         return None
     return {"most": abilities.output_tokens}
 
@@ -56,6 +59,8 @@ def _no_such_mode(request: Asked) -> Found | None:
 
 
 _UNKNOWN = "The provided model identifier is invalid."
+
+_UNLIMITED = replace(NEWEST, output_limited=False)
 
 ENVELOPE_RULES = (
     rule(
@@ -86,7 +91,11 @@ SENSE_RULES = (
         passes=asked(inferenceConfig={"maxTokens": 128_000}),
         offends=asked(inferenceConfig={"maxTokens": 128_001}),
         says=_LIMIT.format(most=128_000),
-        also=((to(None, asked(inferenceConfig={"maxTokens": 128_001})), ""),),
+        models="with a known limit",
+        also=(
+            (to(None, asked(inferenceConfig={"maxTokens": 128_001})), ""),
+            (to(_UNLIMITED, asked(inferenceConfig={"maxTokens": 128_001})), ""),
+        ),
     ),
     rule(
         "choice-mode",

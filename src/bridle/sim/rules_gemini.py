@@ -20,6 +20,7 @@ from ._rules_gemini_schemas import SCHEMA_RULES
 from ._rules_gemini_shape import (
     BUDGETS,
     MODEL,
+    NEWEST,
     asked,
     asked_of,
     at,
@@ -91,7 +92,9 @@ def _unknown_model(request: Asked) -> Found | None:
 
 def _output(request: Asked) -> Found | None:
     wanted, abilities = config(request, "maxOutputTokens"), request.abilities
-    if abilities is None or not isinstance(wanted, int) or 1 <= wanted <= abilities.output_tokens:
+    if abilities is None or not isinstance(wanted, int):
+        return None
+    if wanted >= 1 and (wanted <= abilities.output_tokens or not abilities.output_limited):
         return None
     return {"wanted": wanted, "end": abilities.output_tokens + 1}
 
@@ -219,6 +222,7 @@ CONFIG_RULES = (
             (to(None, configured(maxOutputTokens=65_537)), ""),
             (configured(maxOutputTokens=1), ""),
             (configured(maxOutputTokens=0), _OUTPUT.format(wanted=0, end=65_537)),
+            (to(replace(NEWEST, output_limited=False), configured(maxOutputTokens=65_537)), ""),
         ),
     ),
     rule(
