@@ -481,6 +481,7 @@ def test_models_that_clients_ask_for_by_themselves_are_known():
     assert (about["id"], about["object"], about["owned_by"]) == ("gpt-5.4-nano", "model", "openai")
 
 
+@pytest.mark.refusals
 @pytest.mark.parametrize(
     ("role", "block"),
     [
@@ -500,6 +501,7 @@ def test_blocks_of_other_wires_are_refused_by_anthropic(role, block):
     assert message_of(timeline).startswith(words)
 
 
+@pytest.mark.refusals
 def test_a_thought_in_a_result_is_refused_by_anthropic():
     called = {"type": "tool_use", "id": "toolu_1", "name": "look", "input": {}}
     inside = [{"type": "thinking", "thinking": "Hm.", "signature": "c2ln"}]
