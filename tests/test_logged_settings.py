@@ -73,14 +73,17 @@ def test_a_log_that_allows_everything_allows_nothing_when_a_prompt_is_put(home, 
         assert "--trust-policy" in told
 
 
-def test_a_log_that_allows_everything_allows_nothing_when_it_is_resumed(home):
-    @tool(effect="write", approve=True)
+@pytest.mark.parametrize("is_trusted", [False, True])
+def test_a_log_that_allows_everything_allows_nothing_when_it_is_resumed(home, is_trusted):
+    @tool(effect="write")
     def pay(amount: int) -> str:
         """Pay."""
         raise AssertionError("nobody agreed")
 
     path = str(home / "foreign.db")
-    assert Agent("sim:", tools=[pay], store=path).run_sync(PROMPT, session="s").stop == "waiting"
+    asking = Policy(rules=(PermissionRule(decision="ask", name="ask first", tools=("pay",)),))
+    agent = Agent("sim:", tools=[pay], store=path, policy=asking)
+    assert agent.run_sync(PROMPT, session="s").stop == "waiting"
 
     async def craft():
         store = open_store(path)
@@ -92,8 +95,8 @@ def test_a_log_that_allows_everything_allows_nothing_when_it_is_resumed(home):
         await store.close()
 
     asyncio.run(craft())
-    bridle(home, "resume", "s")
-    assert not (home / "paid").exists()
+    bridle(home, "resume", "s", *(["--trust-policy"] if is_trusted else []))
+    assert (home / "paid").exists() == is_trusted, "the rule of the log would let the call run"
 
 
 @pytest.mark.parametrize("how", ["--trust-policy", "--policy", "--yes"])

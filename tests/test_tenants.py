@@ -5,12 +5,13 @@ import json
 
 import pytest
 
-from bridle import Across, Agent, Notes, RawTool, fork_session
+from bridle import Across, Agent, Budget, Notes, RawTool, fork_session, tool
 from bridle.cli.main import main
 from bridle.run.lineage import branches, compare_sessions
 from bridle.stores.memory import MemoryStore
 from bridle.testing import scripted
 from bridle.testing.script import calls
+from bridle.values.compensation import CompensationFinished, CompensationStarted
 from bridle.values.errors import MisuseError
 from bridle.values.event import Prompted, Resumed
 from bridle.values.lineage import Forked
@@ -155,6 +156,28 @@ def test_a_resumption_across_tenants_is_recorded():
     assert [event.across for event in events if isinstance(event, Resumed)] == ["globex"]
 
 
+@pytest.mark.parametrize("settled", [(), ("c1_0",)])
+def test_undoing_across_tenants_is_recorded(settled):
+    def pay_back() -> str:
+        """Pay it back."""
+        return "paid back"
+
+    @tool(effect="write", compensate=pay_back)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    store = MemoryStore()
+    agent = Agent(scripted(calls(("pay", {})), "paid"), tools=[pay], store=store)
+    agent.run_sync("go", session="s", tenant="acme", budget=Budget(steps=1))
+    with pytest.raises(MisuseError, match="does not belong"):
+        asyncio.run(agent.compensate("s", settled=settled, tenant="globex"))
+    asyncio.run(agent.compensate("s", settled=settled, tenant=Across("globex")))
+    events = [record.event for record in asyncio.run(store.read("s"))]
+    undone = [event for event in events if isinstance(event, CompensationStarted | CompensationFinished)]
+    assert [event.across for event in undone] == ["globex"] * (1 if settled else 2)
+
+
 def test_the_commands_keep_tenants_apart(tmp_path, capsys):
     store = str(tmp_path / "log.db")
     main(["run", "!say hi", "--tenant", "acme", "--json", "--store", store])
@@ -238,6 +261,9 @@ def test_every_command_about_a_session_keeps_tenants_apart(tmp_path, capsys):
         assert "does not belong to tenant 'globex'" in told(*command, "--tenant", "globex", code=2), command
     for command in commands[1:]:
         told(*command, "--tenant", "acme")
+    for command in (*commands[1:-1], ("show", session), ("fork", session)):
+        assert "--across-tenants" in told(*command, "--tenant", "globex", code=2), command
+        told(*command, "--tenant", "globex", "--across-tenants")
     crossing = ("resume", session, "--tenant", "globex", "--across-tenants")
     assert "add --tools FILE" in told(*crossing, code=2), "the tenant is no objection any more"
     (question,) = json.loads(told("approvals", "--tenant", "acme", "--json"))

@@ -12,7 +12,7 @@ from ..run.approving import pending
 from ..values.approval import PendingApproval
 from ..values.errors import Corrupt
 from .logs import fold, is_of_tenant, listed, local_time, read_session
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say, say_json
 
 SESSIONS_MAX = 1_000
@@ -22,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", nargs="?", help="only of this session")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -55,7 +56,7 @@ def show_defaults(question: PendingApproval) -> list[str]:
 async def _open_questions(options: argparse.Namespace) -> list[PendingApproval]:
     store = open_log(options.store, to_read=True)
     try:
-        return await questions(store, options.session, options.tenant)
+        return await questions(store, options.session, tenant_of(options))
     finally:
         await store.close()
 

@@ -17,7 +17,7 @@ from ..values.value import Value
 from ..watchers.console import brief, dollars
 from .columns import cells, cut, padded, screen_width, wrapped
 from .logs import is_of_tenant, listed, read_session
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import complain, say, say_json
 
 BAR_WIDTH = 24
@@ -57,6 +57,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--by", choices=[*KEYS], help="what to add up by (default: session)")
     add("--json", action="store_true", help="print the calls or rows and their sum as JSON")
     add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -105,9 +106,9 @@ async def _read(options: argparse.Namespace) -> list[Seen]:
     store = open_log(options.store, to_read=True)
     try:
         if options.session:
-            return _seen(options.session, await read_session(store, options.session, options.tenant))
+            return _seen(options.session, await read_session(store, options.session, tenant_of(options)))
         infos = await listed(store, EVERY_SESSION)
-        return [each for info in infos for each in await _session(store, info.id, options.tenant)]
+        return [each for info in infos for each in await _session(store, info.id, tenant_of(options))]
     finally:
         await store.close()
 

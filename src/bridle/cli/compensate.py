@@ -19,7 +19,7 @@ from ..watchers.console import brief
 from .agents import somebody_is_there
 from .approve import NO_MODEL
 from .logs import fold, read_session
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say, say_json
 from .toolfile import load_tools
 
@@ -40,6 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask first")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_tenant_option(parser)
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -62,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
     store = open_log(options.store, to_read=True)
     try:
-        state = fold(await read_session(store, options.session, options.tenant))
+        state = fold(await read_session(store, options.session, tenant_of(options)))
         found = compensations(state)
         left = [item for item in found if item.state != "done"]
         if options.list or not left:
@@ -72,7 +73,7 @@ async def _undone(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compe
         if not options.yes:
             _confirm(left)
         return await Agent(NO_MODEL, tools=tools, store=store).compensate(
-            options.session, settled=options.settled, tenant=options.tenant
+            options.session, settled=options.settled, tenant=tenant_of(options)
         )
     finally:
         await store.close()

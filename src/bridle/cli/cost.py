@@ -24,7 +24,7 @@ from ..values.usage import Usage
 from .columns import cells, cut, padded
 from .logs import is_of_tenant, listed, read_session
 from .numbers import point_in_time
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import complain, say, say_json
 
 EVERY_SESSION = 1_000_000_000
@@ -109,6 +109,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
     add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -176,8 +177,8 @@ async def _booked(options: argparse.Namespace) -> list[Entry]:
     store = open_log(options.store, to_read=True)
     try:
         if options.session:
-            return await with_inner(store, options.session, options.tenant)
-        return await of_every_session(store, options.tenant)
+            return await with_inner(store, options.session, tenant_of(options))
+        return await of_every_session(store, tenant_of(options))
     finally:
         await store.close()
 

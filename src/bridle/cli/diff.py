@@ -16,7 +16,7 @@ from ..values.text import escape_text
 from ..watchers.console import counts, dollars, duration, plural
 from .columns import cut, in_colour, padded, screen_width, styled, wrapped
 from .log import as_json, told
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say
 
 SIDE_BY_SIDE = 100
@@ -33,6 +33,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--full", action="store_true", help=f"whole messages, not {LINES_MAX} lines of each")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_tenant_option(parser)
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -55,7 +56,7 @@ def execute(options: argparse.Namespace) -> int:
 async def _compare(options: argparse.Namespace) -> Comparison:
     store = open_log(options.store, to_read=True)
     try:
-        return await compare_sessions(store, options.a, options.b, tenant=options.tenant)
+        return await compare_sessions(store, options.a, options.b, tenant=tenant_of(options))
     finally:
         await store.close()
 

@@ -18,7 +18,7 @@ from ..run.lineage import fork_session
 from ..values.lineage import Fork
 from ..values.text import escape_text
 from ..watchers.console import brief
-from .places import add_store_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say, say_json
 
 
@@ -29,7 +29,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     place.add_argument("--last-good", action="store_true", help="share all that can be trusted (default)")
     parser.add_argument("--as", dest="name", metavar="NAME", help="what to call it (default: a new id)")
     parser.add_argument("-m", "--model", help="go on with this model when the fork is resumed or spoken to")
-    parser.add_argument("--tenant", metavar="T", help="refuse it unless the session is this tenant's")
+    add_tenant_option(parser)
+    add_across_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_store_option(parser)
 
@@ -65,7 +66,7 @@ async def _fork(options: argparse.Namespace) -> Fork:
     store = open_log(options.store, to_read=True)
     try:
         return await fork_session(
-            store, options.session, options.at, options.name, model=options.model, tenant=options.tenant
+            store, options.session, options.at, options.name, model=options.model, tenant=tenant_of(options)
         )
     finally:
         await store.close()

@@ -21,7 +21,7 @@ from ..values.record import Record
 from ..watchers.console import dollars, plural
 from .columns import cells, cut, in_colour, padded, screen_width, styled, table
 from .logs import local_time, read_session
-from .places import add_store_option, add_tenant_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say
 
 
@@ -30,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tree", action="store_true", help="all branches of its family, and where they part")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_tenant_option(parser)
+    add_across_option(parser)
     add_store_option(parser)
 
 
@@ -59,7 +60,7 @@ class Place(msgspec.Struct, frozen=True, omit_defaults=True):
 async def _records(options: argparse.Namespace) -> Sequence[Record]:
     store = open_log(options.store, to_read=True)
     try:
-        return await read_session(store, options.session, options.tenant)
+        return await read_session(store, options.session, tenant_of(options))
     finally:
         await store.close()
 
@@ -67,7 +68,7 @@ async def _records(options: argparse.Namespace) -> Sequence[Record]:
 async def _family(options: argparse.Namespace) -> tuple[Branch, ...]:
     store = open_log(options.store, to_read=True)
     try:
-        return await branches(store, options.session, tenant=options.tenant)
+        return await branches(store, options.session, tenant=tenant_of(options))
     finally:
         await store.close()
 

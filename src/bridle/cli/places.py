@@ -7,6 +7,7 @@ from pathlib import Path
 from ..ports.store import Store
 from ..stores import open_store
 from ..values.errors import MisuseError
+from ..values.tenancy import Across
 
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +20,19 @@ def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
     parser.add_argument(
         "--tenant", metavar="T", help=help_ or "refuse it unless the session is this tenant's"
     )
+
+
+def add_across_option(parser: argparse.ArgumentParser) -> None:
+    """The option beside --tenant with which a command about one session takes another tenant's."""
+    parser.add_argument(
+        "--across-tenants", action="store_true", help="take the session although it is another tenant's"
+    )
+
+
+def tenant_of(options: argparse.Namespace) -> str | None:
+    """The tenant that is asked for; as `Across` where the caller says that crossing is meant."""
+    tenant: str | None = options.tenant
+    return Across(tenant) if tenant is not None and options.across_tenants else tenant
 
 
 def store_path(given: str | None) -> str:

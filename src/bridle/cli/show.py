@@ -26,7 +26,7 @@ from ..watchers.jsonl import line
 from .cachelines import cache_line
 from .columns import screen_width, wrapped
 from .logs import fold, local_time, read_session
-from .places import add_store_option, open_log
+from .places import add_across_option, add_store_option, add_tenant_option, open_log, tenant_of
 from .printing import say, write_whole
 
 MARGIN = 20
@@ -45,7 +45,8 @@ NOTICING = (e.Prompted, e.Resumed, e.Repaired)
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", help="its id, as `bridle sessions` lists it")
     parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
-    parser.add_argument("--tenant", metavar="T", help="refuse it unless the session is this tenant's")
+    add_tenant_option(parser)
+    add_across_option(parser)
     parser.add_argument("--result", metavar="HANDLE", help="print a long tool result whole, and nothing else")
     add_store_option(parser)
 
@@ -66,7 +67,7 @@ async def _read(options: argparse.Namespace) -> tuple[Sequence[Record], str | No
     """The session, and the result that is to be printed whole."""
     store = open_log(options.store, to_read=True)
     try:
-        records = await read_session(store, options.session, options.tenant)
+        records = await read_session(store, options.session, tenant_of(options))
         if not options.result:
             return records, None
         wholes = fold(records).wholes

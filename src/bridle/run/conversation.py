@@ -118,10 +118,10 @@ class Conversation:
             await driver.take_over()
             if driver.state.phase is Phase.NEW:
                 raise SessionNotFound(f"there is no session {self.session!r} in this store")
-            check_tenant(self.session, driver.state, tenant)
+            across = check_tenant(self.session, driver.state, tenant)
             if driver.state.phase is not Phase.RESTING:
                 await driver.record(RunEnded(stop="cancelled", reason=ABANDONED))
-            await undo(driver, tools, settled)
+            await undo(driver, tools, settled, across)
             return driver.state
 
     async def _import(self, driver: Driver, history: History) -> None:

@@ -23,8 +23,9 @@ SETTLED = "A person has seen to it: there is nothing left to undo."
 
 
 async def undo(
-    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = ()
+    driver: Driver, tools: Mapping[str, Tool], settled: Collection[str] = (), across: str = ""
 ) -> tuple[Compensation, ...]:
+    """`across` is the tenant for whom it is done, where the session is another's."""
     for item in compensations(driver.state):
         if item.by not in tools:
             raise MisuseError(
@@ -34,7 +35,7 @@ async def undo(
         if item.call_id in settled and item.state != "done":
             told = ToolResult(call_id=f"{item.call_id}_undo", parts=(Text(text=SETTLED),))
             await driver.record(
-                e.CompensationFinished(call_id=item.call_id, attempt=item.attempt, result=told)
+                e.CompensationFinished(call_id=item.call_id, attempt=item.attempt, result=told, across=across)
             )
             continue
         if item.state == "done":
@@ -42,22 +43,26 @@ async def undo(
         tool = tools[item.by]
         if item.state == "in_doubt" and tool.spec.on_unknown != "retry":
             break  # a person must look; undoing on a guess is how things are undone twice
-        await _undo(driver, tool, item)
+        await _undo(driver, tool, item, across)
         if next(now for now in compensations(driver.state) if now.call_id == item.call_id).state != "done":
             break
     return compensations(driver.state)
 
 
-async def _undo(driver: Driver, tool: Tool, item: Compensation) -> None:
+async def _undo(driver: Driver, tool: Tool, item: Compensation, across: str) -> None:
     # An excerpt is for models; what undoes a thing needs all that doing it brought.
     receipt = await driver.keeping.text_of(item.whole) if item.whole else item.receipt
     attempt = item.attempt + 1
-    started = e.CompensationStarted(call_id=item.call_id, name=item.by, key=item.key, attempt=attempt)
+    started = e.CompensationStarted(
+        call_id=item.call_id, name=item.by, key=item.key, attempt=attempt, across=across
+    )
     await driver.record(started)
     call = ToolCall(id=f"{item.call_id}_undo", name=item.by, arguments=_arguments(tool, item, receipt))
     effect = RunTool(call=call, key=item.key, attempt=attempt, timeout_seconds=tool.spec.timeout_seconds)
     result = await act(tool, effect, driver.session, tool.spec.timeout_seconds)
-    await driver.record(e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result))
+    await driver.record(
+        e.CompensationFinished(call_id=item.call_id, attempt=attempt, result=result, across=across)
+    )
 
 
 def _arguments(tool: Tool, item: Compensation, receipt: str) -> str:

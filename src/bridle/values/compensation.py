@@ -42,6 +42,8 @@ class CompensationStarted(Quiet, tag="compensation_started"):
     name: str
     key: str
     attempt: int = 1
+    across: str = ""
+    """The tenant for whom, when the session is another's and the caller said that this is meant."""
 
     @property
     def once(self) -> str | None:
@@ -52,6 +54,8 @@ class CompensationFinished(Quiet, tag="compensation_finished"):
     call_id: str
     attempt: int
     result: ToolResult
+    across: str = ""
+    """As in `CompensationStarted`."""
 
     @property
     def once(self) -> str | None:
