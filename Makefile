@@ -84,6 +84,7 @@ oracles:
 	$(ORACLES)/bin/python -m pytest -rs tests/test_sdks.py tests/test_model_table.py
 	$(ORACLES)/bin/python tests/make_vendor_shapes.py --check
 	BRIDLE_SCENARIOS=2500 BRIDLE_REPLIES=2000 $(ORACLES)/bin/python -m pytest -s tests/test_vendor_types.py tests/test_vendor_replies.py
+	BRIDLE_CAMPAIGN=50 $(ORACLES)/bin/python -m pytest tests/test_vendor_streams.py
 
 foreign: $(READY)
 	@failed=0; \

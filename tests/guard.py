@@ -82,7 +82,7 @@ BYTES = {
         test_failures.py test_foreign_thoughts.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
         test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
         test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
-        test_missing_fields.py test_mutated_replies.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py vendor_replies.py
+        test_missing_fields.py test_mutated_replies.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py test_vendor_streams.py vendor_replies.py
         """,
     ),
     "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_http.py test_pool.py"),

@@ -25,7 +25,7 @@ from ..values.message import Reply
 from ..values.model import Model
 from ..values.parts import Part, ToolCall
 from ..values.usage import Usage
-from ._anthropic_blocks import Block, part_of
+from ._anthropic_blocks import FALLBACK, Block, part_of
 from ._anthropic_ends import LENGTH_WORD, reply_of, usage_of
 from ._anthropic_failures import failure_from, failure_of
 from ._anthropic_growing import (
@@ -42,7 +42,7 @@ from ._anthropic_growing import (
 from ._eventstream import EventStreamReader
 from ._failures import error_in
 from ._json import loads, members, mended, whole
-from ._ready import ReadyCalls
+from ._ready import ReadyCalls, leave_open
 from ._shell import DONE, DecoderShell
 
 _SAID_IN = {"text_delta": "text", "thinking_delta": "thinking"}
@@ -165,8 +165,11 @@ class AnthropicDecoder(DecoderShell):
                 blocks = elements(members(members(data)["message"]).get("content", b"[]"))
                 self._given = [part_in(block) for block in blocks or ()]
             case "content_block_start" if isinstance(event.get("content_block"), dict):
-                deltas += self._ready.more()
                 stub = event["content_block"]
+                if stub.get("type") == FALLBACK:
+                    # The calls before it are not to be run: those after it are the first ones of the reply.
+                    self._ready = ReadyCalls()
+                deltas += self._ready.more()
                 check_blocks([stub])
                 given = (
                     members(members(data)["content_block"])["input"].decode("utf-8", "replace")
@@ -275,7 +278,8 @@ class AnthropicDecoder(DecoderShell):
             failed = self._meta.get("type") == "error" or "error" in self._meta
             content = elements(top["content"]) if "content" in top and not failed else None
             if content is not None:
-                parts = runnable([part_in(block) for block in content])
+                cut = self._meta.get("stop_reason") == LENGTH_WORD
+                parts = runnable(leave_open([part_in(block) for block in content], cut=cut))
                 return reply_of(parts, self._meta, self._usage, self._model)
             # How the same models spoke before there were messages; one cloud still does.
             if isinstance(said := self._meta.get("completion"), str):

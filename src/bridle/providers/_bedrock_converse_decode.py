@@ -30,7 +30,7 @@ from ._bedrock_converse_growing import ANNOUNCED, CALL, TEXT, THOUGHT, OpenBlock
 from ._eventstream import MESSAGE_BYTES_MAX, EventStreamReader, Frame
 from ._failures import error_in, stranger
 from ._json import elements, loads, members, mended, whole
-from ._ready import ReadyCalls
+from ._ready import ReadyCalls, leave_open
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
 """As for one message of a stream: nothing real comes near it."""
@@ -256,7 +256,8 @@ class BedrockConverseDecoder:
             self._note({name: loads(value) for name, value in top.items() if name != "output"})
             if "output" in top:
                 content = elements(members(members(top["output"])["message"])["content"])
-                return self._reply([part_in(block) for block in content])
+                cut = self._meta.get("stopReason") == LENGTH_WORD
+                return self._reply(leave_open([part_in(block) for block in content], cut=cut))
         except (ValueError, KeyError):
             if not body.strip():
                 raise self._problem("cut", "the provider's reply was empty") from None

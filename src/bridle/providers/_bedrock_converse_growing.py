@@ -82,6 +82,9 @@ class OpenBlock:
                 return part_of({CALL: self.stub}, given, of_model=True)
             case "toolUse":
                 return part_of({CALL: _sorted({**self.stub, "input": _input(said)})}, of_model=True)
+            case "toolResult":
+                # A result without content has no delta, and goes back with its content all the same.
+                return part_of({self.kind: _sorted({"content": [], **self.stub})}, of_model=True)
         return part_of({self.kind: _sorted(self.stub)}, of_model=True)
 
     def shown(self, said: str) -> Delta | None:

@@ -27,7 +27,7 @@ from ._openai_responses_ends import NOT_DONE, reply_of
 from ._openai_responses_failures import error_event, failure_from, failure_of
 from ._openai_responses_growing import CALLS, DELTAS, WHOLES, OpenItem, agrees, settled, shown
 from ._openai_responses_hosted import HOSTED
-from ._openai_responses_items import kind_of
+from ._openai_responses_items import BETWEEN, REASONING, kind_of
 from ._shell import DONE, DecoderShell
 
 _ENDS = {"response.completed": "completed", "response.incomplete": "incomplete"}
@@ -116,14 +116,12 @@ class ResponsesDecoder(DecoderShell):
                 part = event.get("part") or {}
                 if not isinstance(part, dict):
                     raise self._problem("garbled", f"the provider sent a {kind} whose part is no object")
-                self._begun[index].next_piece()
-                self._begun[index].refuses |= kind_of(part) == "refusal"
-                self._places += 1
+                self._next_content(self._begun[index], kind_of(part), deltas)
             case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if (
                 index in self._begun
             ):
                 if self._begun[index].texts():
-                    deltas.append(ReasoningDelta(reasoning="\n\n"))
+                    deltas.append(ReasoningDelta(reasoning=BETWEEN))
                 self._begun[index].next_piece()
             case _ if kind in DELTAS:
                 self._say(index, kind, event.get("delta"), deltas)
@@ -135,6 +133,13 @@ class ResponsesDecoder(DecoderShell):
                 self._finally(kind, event.get("response"))
             case "" if "error" in event:
                 raise ProviderError(failure_from(error_in(event) or {}, self._status))
+
+    def _next_content(self, item: OpenItem, kind: str, deltas: list[Delta]) -> None:
+        if item.kind == REASONING and item.texts():
+            deltas.append(ReasoningDelta(reasoning=BETWEEN))
+        item.next_piece()
+        item.refuses |= kind == "refusal"
+        self._places += item.kind == "message"
 
     def _begin(self, index: int, kind: str, stub: Block) -> OpenItem:
         item = OpenItem(kind, stub, self._places)

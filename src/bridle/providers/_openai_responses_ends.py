@@ -17,7 +17,8 @@ from ..values.parts import Opaque, Part, ToolCall
 from ..values.usage import Usage
 from ._json import loads, whole
 from ._openai_responses_content import said, word
-from ._openai_responses_items import CALL, FAMILY, has_refusal, kind_of, parts_of
+from ._openai_responses_hosted import HOSTED
+from ._openai_responses_items import CUSTOM_CALL, FAMILY, has_refusal, kind_of, parts_of
 from ._terms import terms_of
 
 REASONS = {
@@ -83,8 +84,10 @@ def reply_of(response: Mapping[str, Any], items: Sequence[object], model: Model)
 def _leave_open(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[Part, ...]:
     """The parts, with a call at the end unfit to run if its form does not show that it is whole."""
     last, call = items[-1] if items else None, parts[-1] if parts else None
-    if not isinstance(last, dict) or not isinstance(call, ToolCall) or kind_of(last) == CALL:
+    if not isinstance(last, dict) or not isinstance(call, ToolCall):
         return parts
+    if kind_of(last) != CUSTOM_CALL and kind_of(last) not in HOSTED:
+        return parts  # JSON shows where it ends, and what comes after a call shows that the call is whole
     return (*parts[:-1], replace(call, arguments=call.arguments.removesuffix("}")))
 
 

@@ -35,7 +35,7 @@ SCHEMA, ANSWER_SCHEMA = "openai_loose", "openai_output"
 NAMES = Naming(length_max=128)
 
 CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
-_BETWEEN = "\n\n"
+BETWEEN = "\n\n"
 """What is put between the pieces of one train of thought."""
 _PIECES = (("summary", "summary_text"), ("content", "reasoning_text"))
 
@@ -54,6 +54,12 @@ _ONLY_OUT_OF = {
 """What the provider says of its items and does not take back."""
 _IS_ITS_ID = {"item_reference", "mcp_approval_request"}
 """Items that are nothing without their id."""
+NEEDS_ID = {
+    "file_search_call", "web_search_call", "computer_call", "image_generation_call", "code_interpreter_call",
+    "local_shell_call", "local_shell_call_output", "mcp_list_tools", "mcp_call", "program",
+    "program_output",
+}  # fmt: skip
+"""Items that are refused without their id: `Missing required parameter: 'input[1].id'`."""
 
 
 def has_refusal(items: Sequence[object]) -> bool:
@@ -163,7 +169,7 @@ def opaque_item(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
     """An item to the letter, but for what the provider does not take back; None when nothing is left."""
     if not is_object(part.native):
         raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
-    if not part.kind or (not with_ids and part.kind == "item_reference"):
+    if not part.kind or (not with_ids and (part.kind == "item_reference" or part.kind in NEEDS_ID)):
         return None
     if with_ids and part.kind not in _ONLY_OUT_OF and not any(name in part.native for name in _ONLY_OUT):
         return raw(part.native)
@@ -271,7 +277,7 @@ def _reasoning(item: Block) -> Reasoning:
         plain = plain and pieces == [{"type": kind, "text": text} for text in words]
         lengths[where] = list(map(len, words))
         texts += words
-    text = _BETWEEN.join(texts)
+    text = BETWEEN.join(texts)
     if not plain:
         more |= {where: item[where] for where in lengths}
     elif lengths != {"summary": [len(text)] if text else []}:
@@ -298,7 +304,7 @@ def _reasoning_item(part: Reasoning, native: Block, *, own: bool) -> Block:
             item[where] = []
             for length in lengths[where]:
                 item[where].append({"type": kind, "text": text[at : at + length]})
-                at += length + len(_BETWEEN)
+                at += length + len(BETWEEN)
     if own and part.signature:
         item["encrypted_content"] = part.signature
     return item

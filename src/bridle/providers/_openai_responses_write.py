@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Raw
+from msgspec.structs import replace
 
 from ..values.message import Message, Stop
 from ..values.model import Endpoint, ReasoningPolicy
@@ -33,7 +34,7 @@ from ._json import dumps, loads, raw
 from ._kept import KeptMessages, Turn
 from ._openai_responses_content import OPAQUE_CONTENT, Block, content_of, is_blank
 from ._openai_responses_hosted import HOSTED, hosted_output
-from ._openai_responses_items import CALL, CUSTOM_CALL, FAMILY, id_in, items_of, opaque_item
+from ._openai_responses_items import CALL, CUSTOM_CALL, FAMILY, NEEDS_ID, id_in, items_of, opaque_item
 
 OUTPUTS = {CALL: "function_call_output", CUSTOM_CALL: "custom_tool_call_output"}
 ID_LENGTH_MAX = 64
@@ -166,7 +167,7 @@ class ItemWriter:
         return is_own(message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id)
 
     def _said(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
-        usable = _led_to_something([part for part in parts if not is_blank(part, own=own)])
+        usable = _led_to_something(_without_blanks(parts, own=own))
         whole = own and self._is_whole(message, usable)
         if own:
             self._look_for_references(usable)
@@ -177,11 +178,14 @@ class ItemWriter:
             usable = [
                 part for part in usable if not isinstance(part, Reasoning) or (echoed and part.text.strip())
             ]
+        with_ids = whole and self._manner.with_ids
+        if own and not with_ids:
+            usable = [_without_id(part) for part in usable]
         items = items_of(
             _led_to_something(usable),
             own=own,
             refused=own and message.stop is Stop.REFUSED,
-            with_ids=whole and self._manner.with_ids,
+            with_ids=with_ids,
             sent_id=lambda call: self._call_id(call, own=own),
         )
         return [_shortest(item) for item in items]
@@ -198,11 +202,11 @@ class ItemWriter:
             return not (thought and isinstance(next(iter(message.parts), None), Text | ToolCall))
         if self._manner.reasoning != "signed":
             return self._manner.reasoning != "strip"
-        # Where proof is asked for every item has an id, so one without was put there by somebody else.
+        # Where proof is asked for, only calls may have no id: another item without one was put there later.
         begin = [part for part, before in zip(parts, (None, *parts), strict=False) if _begins(part, before)]
-        named = all(map(id_in, begin)) or not ids
-        blank = any(is_blank(part, own=True) for part in message.parts)
-        return named and all(thought.signature for thought in thoughts) and not blank
+        named = all(id_in(part) or isinstance(part, ToolCall) for part in begin) or not ids
+        all_spoken = _count_messages(message.parts) == _count_messages(parts)
+        return named and all(thought.signature for thought in thoughts) and all_spoken
 
     def _told(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role
@@ -288,6 +292,32 @@ def _is_output(part: Part, role: str) -> bool:
     return isinstance(part, ToolResult) or (role == "tool" and isinstance(part, Opaque))
 
 
+def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[Part]:
+    """The parts that say something.  The members of a message stay with its first words."""
+    kept: list[Part] = []
+    fields: Block | None = None
+    for part in parts:
+        native: Block = loads(part.native) if own and isinstance(part, Text) and part.native else {}
+        if not isinstance(part, Text | Media) or "message" in native:
+            fields = None
+        if is_blank(part, own=own):
+            fields = native.get("message", fields)
+            continue
+        if fields is not None and isinstance(part, Text):
+            kept.append(replace(part, native=dumps({"message": fields, **native}).decode()))
+            fields = None
+        else:
+            kept.append(part)
+    return kept
+
+
+def _without_id(part: Part) -> Part:
+    """A call of a type that is refused without its id becomes a plain call, whose id is optional."""
+    if not isinstance(part, ToolCall) or part.native is None:
+        return part
+    return replace(part, native=None) if loads(part.native).get("type") in NEEDS_ID else part
+
+
 def _ids(parts: Sequence[Part]) -> set[str]:
     return {id_ for part in parts if (id_ := id_in(part))}
 
@@ -295,6 +325,14 @@ def _ids(parts: Sequence[Part]) -> set[str]:
 def _begins(part: Part, before: Part | None) -> bool:
     """Whether a part begins an item; words go on in the message before them."""
     return not isinstance(part, Text | Media) or not isinstance(before, Text | Media)
+
+
+def _count_messages(parts: Sequence[Part]) -> int:
+    """How many items of a turn are messages."""
+    return sum(
+        isinstance(part, Text | Media) and (_begins(part, before) or '"message"' in (part.native or ""))
+        for part, before in zip(parts, (None, *parts), strict=False)
+    )
 
 
 def _led_to_something(parts: Sequence[Part]) -> list[Part]:

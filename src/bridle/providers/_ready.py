@@ -5,8 +5,10 @@ may end its last block before the first word of the arguments, and that looks li
 without any.  Such a call is held back until something comes after it.
 """
 
+from msgspec.structs import replace
+
 from ..values.delta import CallReady, Delta
-from ..values.parts import ToolCall
+from ..values.parts import Part, ToolCall
 
 
 class ReadyCalls:
@@ -32,3 +34,14 @@ class ReadyCalls:
             return self._held
         held, self._held = self._held, []
         return held
+
+
+def leave_open(parts: list[Part], *, cut: bool) -> list[Part]:
+    """The parts of a reply that came whole; a call without arguments where the reply was cut off stays open.
+
+    Open arguments are no JSON, so such a call never runs.
+    """
+    last = parts[-1] if parts else None
+    if not cut or not isinstance(last, ToolCall) or last.arguments.strip() != "{}":
+        return parts
+    return [*parts[:-1], replace(last, arguments="")]

@@ -72,6 +72,11 @@ def _parts(request: Asked, which: Which) -> Iterator[Block]:
 
 
 _LOOKED = [user("Look"), call(), output()]
+NAMED = ("file_search_call", "web_search_call", "computer_call", "image_generation_call",
+         "code_interpreter_call", "local_shell_call", "local_shell_call_output", "mcp_list_tools", "mcp_call",
+         "mcp_approval_request", "program", "program_output")  # fmt: skip
+"""Items whose id the published types require; calls, messages and reasoning are taken without (recorded)."""
+_SEARCHED: Block = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
 
 ITEM_RULES = (
     SHAPES.typed(
@@ -185,6 +190,20 @@ ITEM_RULES = (
             evidence="S",
             says="Unknown parameter: 'input[1].tool_calls'.",
             also=((asked(input=_LOOKED), ""),),
+        ),
+    ),
+    SHAPES.required(
+        "input[].id",
+        asked(input=[_SEARCHED, user("Look")]),
+        Row(
+            id="item-id-required",
+            only=lambda item: item.get("type") in NAMED,
+            evidence="S",
+            says="Missing required parameter: 'input[0].id'.",
+            also=((asked(input=[user("Look"), call(), output()]), ""),),
+        ),
+        refuses=asked(
+            input=[{name: value for name, value in _SEARCHED.items() if name != "id"}, user("Look")]
         ),
     ),
     SHAPES.required(

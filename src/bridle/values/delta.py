@@ -26,7 +26,7 @@ class ToolCallDelta(Value, tag="tool_call_delta"):
     """A piece of a call's arguments: for show only, they are not complete."""
 
     index: int
-    """Which of the reply's parts this belongs to."""
+    """Tells the calls of one reply apart: all pieces of one call have the same."""
     name: str
     arguments: str
     call_id: str = ""
