@@ -44,6 +44,7 @@ JUDGED = (
     "the servers of switch_servers.py hold every request against the simulator's tables and against rules of their"
     " own, and hand out secrets that no simulator has, to find them where they do not belong"
 )
+INVENTED = "the provider sent an item of a type that does not exist, and gets it back"
 GATEWAY = "a gateway gave members of its own, and wants them back"
 ELSEWHERE = {
     "test_agent.py::test_no_key_ever_reaches_the_log": NOBODY,
@@ -70,6 +71,7 @@ UNTYPED = {
     "test_foreign_servers.py::test_a_thought_that_came_in_fragments_goes_back_as_one": GATEWAY,
     "test_foreign_servers.py::test_the_calls_run_as_they_were_made_and_the_answer_is_heard": GATEWAY,
     "test_foreign_servers.py::test_the_ids_of_calls_go_back_unchanged": GATEWAY,
+    "test_hosted_calls.py::test_a_response_of_unknown_items_is_no_answer": INVENTED,
 }
 """Tests whose requests the vendors' types do not allow, and why."""
 BYTES = {

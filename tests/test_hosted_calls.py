@@ -276,3 +276,82 @@ def test_free_text_that_was_cut_off_never_runs_on_chat(reason):
     assert ran == ([] if reason == "length" else ["rm a"])
     sent = next(message for message in server.sent[-1]["messages"] if "tool_calls" in message)
     assert sent["tool_calls"][0]["custom"]["input"] == "rm a"
+
+
+SEARCH = {
+    "type": "web_search_call",
+    "id": "ws_1",
+    "status": "completed",
+    "action": {"type": "search", "query": "x"},
+}
+GEMINI, CLAUDE = "sim:gemini/gemini-3.8-flash", "sim:anthropic/claude-sonnet-5-5"
+CODE = [
+    {"executableCode": {"language": "PYTHON", "code": "print(4)"}},
+    {"codeExecutionResult": {"outcome": "OUTCOME_OK", "output": "4\n"}},
+]
+FOUND = [
+    {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "x"}},
+    {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+]
+
+
+def gemini_says(*parts):
+    candidate = {"content": {"role": "model", "parts": list(parts)}, "finishReason": "STOP"}
+    return {"candidates": [candidate], "usageMetadata": {"promptTokenCount": 1, "totalTokenCount": 2}}
+
+
+def claude_says(*blocks):
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    return {"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-sonnet-5-5", "content": list(blocks),
+            "stop_reason": "end_turn", "usage": usage}  # fmt: skip
+
+
+WORDLESS = [
+    (MODEL, response(SEARCH), says("Found."), "web_search_call"),
+    (GEMINI, gemini_says(*CODE), gemini_says({"text": "Found."}), "executableCode, codeExecutionResult"),
+    (CLAUDE, claude_says(*FOUND), claude_says({"type": "text", "text": "Found."}), "server_tool_use"),
+]
+
+
+def check_wordless(model, silent, spoken, kinds):
+    server = RawServer(model, silent, spoken)
+    agent, (result,) = run(server, "look")
+    assert (result.stop, result.text) == ("done", "Found.")
+    nudges = [
+        record.event for record in asyncio.run(agent.store.read("s")) if isinstance(record.event, e.Nudged)
+    ]
+    assert [kinds in nudge.why for nudge in nudges] == [True]
+    _, (result,) = run(RawServer(model, silent, silent, silent), "look")
+    assert (result.stop, result.text) == ("no_progress", "")
+    assert kinds in result.reason
+
+
+@pytest.mark.parametrize(("model", "silent", "spoken", "kinds"), WORDLESS)
+def test_a_reply_of_items_without_a_word_is_no_answer(model, silent, spoken, kinds):
+    """What the provider's own tools did is work on the way: the model is asked for words, and the stop says why."""
+    check_wordless(model, silent, spoken, kinds)
+
+
+def test_a_response_of_unknown_items_is_no_answer():
+    check_wordless(MODEL, response({"type": "dream_call", "id": "d_1"}), says("Found."), "dream_call")
+
+
+@pytest.mark.refusals
+def test_a_gemini_reply_of_unknown_parts_is_no_answer():
+    check_wordless(GEMINI, gemini_says({"dream": {"of": "x"}}), gemini_says({"text": "Found."}), "dream")
+
+
+PICTURE = {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": PIXEL}
+
+
+@pytest.mark.parametrize(
+    ("model", "answer"),
+    [
+        (MODEL, response(PICTURE)),
+        (GEMINI, gemini_says({"inlineData": {"mimeType": "image/png", "data": PIXEL}})),
+        (CLAUDE, claude_says({"type": "container_upload", "file_id": "file_1"})),
+    ],
+)
+def test_a_reply_that_is_a_picture_or_a_file_is_an_answer(model, answer):
+    _, (result,) = run(RawServer(model, answer), "draw")
+    assert (result.stop, result.text) == ("done", "")

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..values.event import RunStop
 from ..values.json_text import parse_json
 from ..values.message import Reply, Stop
-from ..values.parts import Opaque
+from ..values.parts import Media, Opaque, Part
 from ..values.request import OutputSpec, ToolSpec
 from .effects import Effect, End, Nudge
 from .state import State
@@ -21,6 +21,7 @@ from .validation_words import ANSWER
 NUDGES_MAX = 2
 PAUSES_MAX = 10
 REJECTIONS_MAX = 2
+NO_WORDS = "Your reply had no words in it. Please answer in words."
 UNUSABLE = "Your answer cannot be used:"
 ROOM_AGAIN = "The conversation was shortened, so there is room again. Continue where your reply stopped."
 
@@ -35,17 +36,30 @@ def judge(state: State) -> Effect | None:
 
 
 def has_content(state: State) -> bool:
+    """Whether the reply holds something for the person who asked: words, media, or an item that answers."""
     reply = state.run.reply
-    return reply is not None and (
-        bool(reply.text.strip()) or any(isinstance(part, Opaque) for part in reply.parts)
-    )
+    return reply is not None and (bool(reply.text.strip()) or any(map(_is_answer, reply.parts)))
+
+
+def _is_answer(part: Part) -> bool:
+    return isinstance(part, Media) or (isinstance(part, Opaque) and part.answers)
 
 
 def _answer(state: State) -> Effect:
     if not has_content(state) and not state.run.said:
-        words = "Your reply was empty. Please answer."
-        return _try_again(state, "the reply was empty", words, stop="no_progress")
+        why, words = _silence(state)
+        return _try_again(state, why, words, stop="no_progress")
     return _shaped(state)
+
+
+def _silence(state: State) -> tuple[str, str]:
+    """Why a reply is no answer, and what the model is told."""
+    parts = state.run.reply.parts if state.run.reply else ()
+    kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Opaque))
+    if not kinds:
+        return "the reply was empty", "Your reply was empty. Please answer."
+    items = ", ".join(kinds)
+    return f"the reply had no words, only items of the provider ({items})", NO_WORDS
 
 
 def _shaped(state: State) -> Effect:

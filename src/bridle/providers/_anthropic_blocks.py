@@ -51,6 +51,8 @@ _SOURCES: dict[str, set[str]] = {
 
 COMPACTION = "compaction"
 """The block that stands for what was said before it.  Its summary is in words, for whoever cannot take it."""
+FILE_MADE = "container_upload"
+"""The block of a file that the model made: it may be the whole answer."""
 FALLBACK = "fallback"
 """The block where the provider fell back to a second model."""
 _INSTEAD = "block of system"
@@ -271,7 +273,7 @@ def _media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
 
 def _opaque(kind: str, block: Block) -> Opaque:
     text = _text(block.get("content")) if kind == COMPACTION else ""
-    return Opaque(kind=kind, native=dumps(block).decode(), text=text)
+    return Opaque(kind=kind, native=dumps(block).decode(), text=text, answers=kind == FILE_MADE)
 
 
 def _beyond(kind: str, block: Mapping[str, Any]) -> str | None:

@@ -235,7 +235,7 @@ def _sound(audio: object) -> list[Part]:
     held = {name: value for name, value in audio.items() if name not in ("data", "transcript")}
     transcript, data, known = word(audio.get("transcript")), word(audio.get("data")), word(audio.get("id"))
     if not transcript and not data:
-        return [Opaque(kind="audio", native=dumps(held).decode())] if known else []
+        return [Opaque(kind="audio", native=dumps(held).decode(), answers=True)] if known else []
     kept = native_of(audio=said(held)) if known else None
     words: list[Part] = [Text(text=transcript, native=kept)] if transcript else []
     return (

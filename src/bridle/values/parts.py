@@ -141,6 +141,8 @@ class Opaque(Value, tag="opaque"):
     native: str
     text: str = ""
     """The same in words, where it has any: said instead to everybody who does not take the item."""
+    answers: bool = False
+    """Whether it is an answer by itself, such as a picture: a reply may consist of it, without a word."""
 
 
 class ToolResult(Value, tag="tool_result"):
