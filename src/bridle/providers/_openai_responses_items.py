@@ -62,10 +62,6 @@ NEEDS_ID = {
 """Items that are refused without their id: `Missing required parameter: 'input[1].id'`."""
 
 
-_ANSWERS = {"image_generation_call", "message"}
-"""Items that a reply may consist of; the others are work on the way to an answer."""
-
-
 def has_refusal(items: Sequence[object]) -> bool:
     """Whether a turn says words of refusal, whatever else it says."""
     return any(
@@ -166,7 +162,12 @@ def _is_reference(item: Block) -> bool:
 
 
 def opaque(kind: str, item: Block) -> Opaque:
-    return Opaque(kind=kind, native=dumps(item).decode(), answers=kind in _ANSWERS)
+    return Opaque(kind=kind, native=dumps(item).decode(), answers=_answers(kind, item))
+
+
+def _answers(kind: str, item: Block) -> bool:
+    """Whether a reply may consist of this item; the others are work on the way to an answer."""
+    return kind == "image_generation_call" or (kind == "message" and item.get("role") == "assistant")
 
 
 def opaque_item(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
