@@ -19,18 +19,18 @@ COUNTED_BY = (3, 11)
 TOLERANCE = 1.02
 STEPS, STEPS_MORE = 24, 96
 CALLS = {  # a step: all calls, those of our own functions
-    "anthropic/whole": (1564, 774),
-    "anthropic/streamed": (3413, 1423),
-    "openai_responses/whole": (1505, 728),
-    "openai_responses/streamed": (3842, 1556),
-    "openai_chat/whole": (1737, 816),
-    "openai_chat/whole, with a key": (1763, 830),
-    "openai_chat/streamed": (3345, 1406),
-    "openai_chat/streamed, with a key": (3397, 1433),
-    "gemini/whole": (1456, 694),
-    "gemini/streamed": (2058, 903),
-    "bedrock_converse/whole": (1521, 754),
-    "bedrock_converse/streamed": (3298, 1343),
+    "anthropic/whole": (1533, 755),
+    "anthropic/streamed": (3382, 1404),
+    "openai_responses/whole": (1499, 722),
+    "openai_responses/streamed": (3836, 1550),
+    "openai_chat/whole": (1731, 810),
+    "openai_chat/whole, with a key": (1757, 824),
+    "openai_chat/streamed": (3339, 1400),
+    "openai_chat/streamed, with a key": (3391, 1427),
+    "gemini/whole": (1450, 688),
+    "gemini/streamed": (2052, 897),
+    "bedrock_converse/whole": (1515, 748),
+    "bedrock_converse/streamed": (3292, 1337),
 }
 
 

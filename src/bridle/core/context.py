@@ -21,7 +21,7 @@ from .catalogue import laid_out
 from .held_conversation import HeldConversation
 from .marking import marks_of
 from .naming import cache_key
-from .settling import settle
+from .settling import settle, settled_losses
 from .state import State
 
 
@@ -110,9 +110,8 @@ def _explains(model: Model) -> bool:
 def losses(state: State, choice: ToolChoice | None = None) -> tuple[str, ...]:
     """What is asked for and is not in the next request, as far as this run has not recorded it."""
     wanted = _choice(state, choice or tool_choice_of(state))
-    wish = settle(state.settings, wanted, left_out=state.run.left_out)
     withheld = withheld_tools(state, shown_tools(state.settings, state.shown))
-    lost = (*wish.losses, *withheld)
+    lost = (*settled_losses(state.settings, wanted, state.run.left_out), *withheld)
     return tuple([note for note in lost if note not in state.run.noted]) if lost else ()
 
 

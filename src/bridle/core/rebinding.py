@@ -24,7 +24,8 @@ WHY = "earlier reasoning is bound to what stood before it then"
 
 def outlived(state: State) -> ViewChanged | None:
     model = state.settings.model
-    if not model.abilities.bound_thinking:
+    movable = state.shown or state.moved or model.abilities.called_tools_declared
+    if not model.abilities.bound_thinking or not movable:
         return None
     messages = state.transcript.messages
     offered = offered_tools(state)

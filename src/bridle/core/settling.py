@@ -73,6 +73,13 @@ def settle(
     return wish
 
 
+def settled_losses(settings: Settings, choice: ToolChoice, left_out: Parameters) -> tuple[str, ...]:
+    """What is asked for and not done.  No rule about thinking, sampling or length gives up what was asked."""
+    if settings.output is None and choice == FREE and not settings.extras and not left_out:
+        return ()
+    return settle(settings, choice, left_out=left_out).losses
+
+
 def _answer_by_call(wish: Wish, settings: Settings) -> Wish:
     output = settings.output
     if output is None or output.mode != "tool":

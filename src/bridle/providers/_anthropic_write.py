@@ -252,6 +252,9 @@ def _calls_last(written: list[_Written], *, bound: bool) -> list[_Written]:
 
     Reasoning that is `bound` to what stood before it does not stay after such a change.
     """
+    kinds = [block.kind for block in written]
+    if "tool_use" not in kinds or "text" not in kinds[kinds.index("tool_use") :]:
+        return written
     first = _first_call(written)
     if all(block.kind != "text" for block in written[first:]):
         return written

@@ -48,9 +48,10 @@ class MemoryStore:
                 raise behind(session, line.length, after)
             if line.head != records[0].prev:
                 raise diverged(session, after)
-            for hash_ in (hash_ for record in records for hash_ in record.event.refers):
-                if hash_ not in self._blobs:
-                    raise dangling(session, hash_)
+            for record in records:
+                for hash_ in record.event.refers:
+                    if hash_ not in self._blobs:
+                        raise dangling(session, hash_)
             if names:
                 for name in names:
                     if line.has(name):
