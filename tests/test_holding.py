@@ -1,6 +1,7 @@
 """One driver a session: whatever the path, whoever is killed, however many there are."""
 
 import asyncio
+import fcntl
 import os
 import shutil
 import signal
@@ -34,13 +35,40 @@ with open_store(sys.argv[1]).hold("s"):
     sys.stdin.read()
 """
 
+STARTING = """
+import ctypes, os, subprocess, sys, threading
+from bridle.stores import open_store
+SHELL = ["sh", "-c", "echo started; cat"]
+def start(how):
+    match how:
+        case "subprocess":
+            subprocess.Popen(SHELL, close_fds=False)
+        case "preexec":
+            subprocess.Popen(SHELL, close_fds=False, preexec_fn=lambda: None)
+        case "posix_spawn":
+            os.posix_spawn("/bin/sh", SHELL, os.environ)
+        case "system":
+            threading.Thread(target=os.system, args=[SHELL[2]], daemon=True).start()
+        case "fork in C":
+            if ctypes.PyDLL(None).fork() == 0:
+                os.write(1, b"started\\n")
+                os.read(0, 1)
+                os._exit(0)
+with open_store(sys.argv[1]).hold("s"):
+    start(sys.argv[2])
+    threading.Event().wait()
+"""
+
 
 class Child:
     """A program that has said its word and waits for the end of its input."""
 
-    def __init__(self, program, path, word):
+    def __init__(self, program, path, word, *more):
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", program, path, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         assert self.process.stdout.readline().strip() == word
 
@@ -149,6 +177,34 @@ def test_a_child_that_a_tool_forked_does_not_keep_the_lock_of_a_killed_driver(pa
             pass
         driver.send_signal(signal.SIGKILL)
         driver.wait()
+        with store.hold("s"):
+            pass
+
+
+@pytest.mark.parametrize("how", ["subprocess", "preexec", "posix_spawn", "system"])
+def test_a_program_that_a_tool_started_does_not_keep_the_lock_of_a_killed_driver(path, how):
+    """Python's hook for forks does not see these; the descriptor is closed on exec."""
+    store = open_store(path)
+    with Child(STARTING, path, "started", how) as driver:
+        with pytest.raises(Conflict), store.hold("s"):
+            pass
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        with store.hold("s"):
+            pass
+
+
+def test_a_fork_that_python_does_not_see_keeps_the_lock_until_it_ends_and_lets_nobody_in(path):
+    """The limit that SECURITY.md names: such a child delays the next driver, and never lets in a second."""
+    store = open_store(path)
+    with Child(STARTING, path, "started", "fork in C") as driver:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        with pytest.raises(Conflict), store.hold("s"):
+            pass
+        driver.stdin.close()
+        with Path(f"{path}-held").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)  # waits until the child has ended
         with store.hold("s"):
             pass
 

@@ -3,9 +3,11 @@
 A rule that names arguments is held against the schemas of the tools it names.  It is refused when no call
 of any of them could match: the argument does not exist, or no value it may have fits the pattern.  A rule
 whose tools the agent does not have is left alone; one policy may serve many agents.
+
+Refused as well is a rule that asks or denies by a field whose default only code knows: it sees nothing.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..values.policy import PermissionRule, Policy
@@ -23,21 +25,79 @@ LISTS_MAX = 8
 def find_dead_rule(policy: Policy, specs: Iterable[ToolSpec]) -> str:
     """One sentence about the first rule that can never match; empty when every rule can."""
     tools = [spec for spec in specs if spec.native is None]
-    named = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
-    if policy.otherwise is not None:
-        named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
-    for rule, name in named:
-        exact = rule.decision == "allow"
-        meant = [
-            spec
-            for spec in tools
-            if matches_any(rule.tools, spec.name, exact=exact)
-            and (not rule.effects or spec.effect in rule.effects)
-        ]
-        faults = [_find_fault(rule, spec) for spec in meant] if rule.arguments else []
+    for rule, name in _named_rules(policy):
+        faults = [_find_fault(rule, spec) for spec in _meant(rule, tools)] if rule.arguments else []
         if faults and all(faults):
             return f"the policy's {name!r} can never match: {faults[0]}"
     return ""
+
+
+def find_blind_rule(policy: Policy, specs: Iterable[ToolSpec], unseen: Mapping[str, frozenset[str]]) -> str:
+    """One sentence about the first rule that asks or denies by a value it cannot see; empty when none does.
+
+    `unseen` are, by tool, the fields whose defaults are made by code when the call runs.  A rule that allows
+    does not match what it cannot see, so it needs no check.
+    """
+    tools = [spec for spec in specs if unseen.get(spec.name)]
+    for rule, name in _named_rules(policy):
+        for spec in _meant(rule, tools) if rule.decision != "allow" else ():
+            field = _find_unseen(rule, read_schema(spec.parameters), unseen[spec.name])
+            if field:
+                return (
+                    f"the policy's {name!r} cannot see what {spec.name} gets for {field!r} when a call leaves"
+                    " it out: code makes that default (default_factory); make the field required, or the"
+                    " default fixed"
+                )
+    return ""
+
+
+def _find_unseen(rule: PermissionRule, root: Schema, unseen: frozenset[str]) -> str:
+    for path, pattern in rule.arguments.items():
+        steps = f".{fold_text(path)}."
+        for field in sorted(unseen):
+            if f".{fold_text(field)}." in steps:
+                return field
+        if not is_any(pattern):
+            found = _names_inside(root, list(_schemas_at(root, path, exact=False))) & unseen
+            if found:
+                return min(found)
+    return ""
+
+
+def _names_inside(root: Schema, schemas: list[Any]) -> set[str]:
+    """The names of all fields inside values of these schemas, at any depth."""
+    found: set[str] = set()
+    waiting, seen = list(schemas), set[int]()
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict) or id(schema) in seen:
+            continue
+        seen.add(id(schema))
+        for each in applied_schemas(root, Place(ANYTHING, (schema,))):
+            properties = each.get("properties") or {}
+            found.update(properties)
+            waiting.extend(properties.values())
+            for key in ("additionalProperties", "items", "prefixItems", "additionalItems"):
+                inner = each.get(key)
+                waiting.extend(inner if isinstance(inner, list) else [inner])
+    return found
+
+
+def _named_rules(policy: Policy) -> list[tuple[PermissionRule, str]]:
+    named = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
+    if policy.otherwise is not None:
+        named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
+    return named
+
+
+def _meant(rule: PermissionRule, tools: Iterable[ToolSpec]) -> list[ToolSpec]:
+    exact = rule.decision == "allow"
+    return [
+        spec
+        for spec in tools
+        if matches_any(rule.tools, spec.name, exact=exact)
+        and (not rule.effects or spec.effect in rule.effects)
+    ]
 
 
 def _find_fault(rule: PermissionRule, spec: ToolSpec) -> str:

@@ -58,6 +58,16 @@ class Claiming(Tool, Protocol):
 
 
 @runtime_checkable
+class HidesDefaults(Tool, Protocol):
+    """A tool with fields whose defaults are made by code when a call runs, so that its schema lacks them."""
+
+    @property
+    def unseen_defaults(self) -> frozenset[str]:
+        """Names of those fields, at any depth.  A rule that asks or denies by one of them is refused."""
+        ...
+
+
+@runtime_checkable
 class Showing(Tool, Protocol):
     """A tool whose results bring other tools to light."""
 

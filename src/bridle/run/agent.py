@@ -163,7 +163,7 @@ class Agent(Desk, Branching, Generic[T]):
             gathering=self._gatherer.settings if self._gatherer else None,
             **options,
         )
-        self._settings = check_rules(readable(with_owners(settings)))
+        self._settings = check_rules(readable(with_owners(settings)), self._layout.tools)
 
     @property
     def settings(self) -> Settings:

@@ -27,7 +27,7 @@ from ..values.usage import Usage
 from .blaming import blamed
 from .hearing import Heard
 from .line import Line
-from .redacting import redact_delta, redact_reply
+from .redacting import StreamRedactor, redact_reply
 from .remedies import remedy
 from .timing import Stopwatch
 
@@ -105,6 +105,8 @@ class Exchange:
         sys.audit("bridle.asked", self.digest, outgoing.url, outgoing.body)
         secrets = [each for each in self._secrets() if not is_plain_word(each)]
         redactor = Redactor(secrets, KEY_GONE) if secrets else None
+        shown = StreamRedactor(redactor, show) if redactor is not None else None
+        take = show if shown is None else shown.take
         try:
             async with self._line.transport.open(outgoing) as answer:
                 self._stopwatch.note_byte()
@@ -124,8 +126,10 @@ class Exchange:
                         if self._stopwatch.token_at is None:
                             self._stopwatch.note_token()
                         self._heard.take(delta)
-                        show(delta if redactor is None else redact_delta(delta, redactor))
+                        take(delta)
             reply = self._heard.whole(decoder.close())
+            if shown is not None:
+                shown.flush()
             if self._stopwatch.token_at is None:
                 self._stopwatch.note_token()
             return reply if redactor is None else redact_reply(reply, redactor)

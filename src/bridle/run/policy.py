@@ -2,11 +2,13 @@
 
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
-from ..core.rule_check import find_dead_rule
+from ..core.rule_check import find_blind_rule, find_dead_rule
+from ..ports.tool import HidesDefaults, Tool
 from ..values.errors import MisuseError
 from ..values.policy import Policy
 from ..values.settings import Settings
@@ -31,9 +33,12 @@ def policy_of(given: Policy | str | os.PathLike[str] | None) -> Policy:
     return read_policy(given) if given else Policy()
 
 
-def check_rules(settings: Settings) -> Settings:
-    """The same settings; raises `MisuseError` for a rule that can never match a call."""
-    fault = find_dead_rule(settings.policy, settings.every_tool)
+def check_rules(settings: Settings, tools: Mapping[str, Tool]) -> Settings:
+    """The same settings; raises `MisuseError` for a rule that can never match or sees nothing."""
+    unseen = {name: tool.unseen_defaults for name, tool in tools.items() if isinstance(tool, HidesDefaults)}
+    fault = find_dead_rule(settings.policy, settings.every_tool) or find_blind_rule(
+        settings.policy, settings.every_tool, unseen
+    )
     if fault:
         raise MisuseError(fault)
     return settings

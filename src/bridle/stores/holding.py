@@ -10,7 +10,8 @@ ends, so a killed run needs no unlocking.
   - Locks belong to the open file (OFD locks): another part of the program may open and close the
     lock file without releasing them, as it would release POSIX locks.
   - Children do not keep them.  The descriptor is closed on exec, and by a hook in a child made
-    with `fork()`; the child starts without locks.
+    with Python's `fork()`; the child starts without locks.  A fork in C without exec is not noticed:
+    that child keeps the locks until it ends.
   - Two sessions with one offset are told apart in a process.  Between processes the second of them is
     refused, which is safe; with 56 bits it does not happen in practice.
 

@@ -48,6 +48,25 @@ def mapped(schema: Schema, change: Callable[[Schema], Schema]) -> Schema:
     return change(made)
 
 
+def optional_without_default(schema: Schema) -> set[str]:
+    """Names of properties, at any depth, that may be left out and have no default in the schema."""
+    found: set[str] = set()
+
+    def look(part: Schema) -> Schema:
+        properties = part.get("properties")
+        if isinstance(properties, dict):
+            needed = part.get("required") or ()
+            found.update(
+                name
+                for name, held in properties.items()
+                if name not in needed and isinstance(held, dict) and "default" not in held
+            )
+        return part
+
+    mapped(schema, look)
+    return found
+
+
 def referring(schema: Schema, renamed: Callable[[str], str]) -> Schema:
     """The schema with every `$ref` rewritten."""
 

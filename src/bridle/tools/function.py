@@ -129,6 +129,7 @@ class FunctionTool(Generic[P, R_co]):
         self.spec = self.conduct.spec
         self.claim, self.probe = self.conduct.claim, self.conduct.probe
         self._function = function
+        self.unseen_defaults = shapes.unseen_defaults
         self._load = shape.load
         self._fallbacks = parameters.fallbacks
         self._unbound = parameters.unbound

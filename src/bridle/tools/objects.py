@@ -29,6 +29,8 @@ class Field(NamedTuple):
     description: str = ""
     attribute: str = ""
     """What Python calls it, where that differs."""
+    may_be_absent: bool = False
+    """Left out, it has no value at all, and no default."""
 
 
 class Form(NamedTuple):
@@ -70,7 +72,9 @@ def _dataclass(cls: Any, annotation: Any, names: Mapping[str, Any]) -> Form:
 
 def _typed_dict(cls: Any, annotation: Any, names: Mapping[str, Any]) -> Form:
     hints = _bound_hints(cls, annotation, names)
-    fields = (Field(name, hint, name in cls.__required_keys__) for name, hint in hints.items())
+    fields = (
+        Field(name, hint, name in cls.__required_keys__, may_be_absent=True) for name, hint in hints.items()
+    )
     return Form(_name(annotation), tuple(fields), dict)
 
 

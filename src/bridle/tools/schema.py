@@ -26,7 +26,7 @@ import msgspec
 
 from . import shapes as made
 from .annotations import NoJsonForm, Notes, peel
-from .document import REFERENCE, Schema, referring, with_definitions
+from .document import REFERENCE, Schema, optional_without_default, referring, with_definitions
 from .foreign import Foreign, as_json, complaint, foreign, unknown_fields
 from .objects import NO_DEFAULT, Field, Form, form_of
 from .plain import json_form, type_name
@@ -110,6 +110,12 @@ class Shapes:
         self._met: dict[Any, Shape] = {}
         self._definitions: dict[str, Schema] = {}
         self._loads: dict[str, Load] = {}
+        self._unseen_defaults: set[str] = set()
+
+    @property
+    def unseen_defaults(self) -> frozenset[str]:
+        """Names of fields whose defaults are made by code when a call runs, so that no schema has them."""
+        return frozenset(self._unseen_defaults)
 
     def document(self, schema: Schema) -> Schema:
         return with_definitions(schema, self._definitions)
@@ -136,6 +142,8 @@ class Shapes:
             except NoJsonForm as refusal:
                 raise refusal.under(field.name) from None
             loads[field.name] = (field.attribute or field.name, shape.load)
+            if not (field.required or field.may_be_absent or "default" in properties[field.name]):
+                self._unseen_defaults.add(field.name)
         required = [*form.constants, *(field.name for field in form.fields if field.required)]
         schema: Schema = {"type": "object"}
         if form.description:
@@ -250,6 +258,7 @@ class Shapes:
 
     def _adopted(self, met: Foreign) -> Shape:
         """A schema with definitions of its own joins ours; equal definitions of one name are one."""
+        self._unseen_defaults |= optional_without_default(met.schema)
         own: dict[str, Schema] = met.schema.get("$defs", {})
         root = {key: held for key, held in met.schema.items() if key != "$defs"}
         renamed = {

@@ -56,6 +56,7 @@ class TypedTool(Generic[T]):
         )
         self.spec = self.conduct.spec
         self.claim, self.probe = self.conduct.claim, self.conduct.probe
+        self.unseen_defaults = shapes.unseen_defaults
         self._load: Callable[[Any], T] = shape.load
         self._body = body_of(called, run)
 

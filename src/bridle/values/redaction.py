@@ -38,6 +38,8 @@ _RANDOM = re.compile(r"(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,
 """Part of a word that only a machine makes: long, with letters and digits."""
 _QUERY_PART = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
+_HALF_SPELLED = re.compile(r"\\{1,4}(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?")
+"""An escape whose end is missing."""
 _ESCAPES = ("\\u00", "\\/", "%")
 
 
@@ -47,6 +49,7 @@ class Redactor:
     def __init__(self, secrets: Iterable[str], mark: str) -> None:
         self._secrets = sorted({each for each in secrets if len(each) >= SHORT_CHARACTERS_MIN}, key=len)[::-1]
         self._mark = mark
+        self._begins = {secret[0] for secret in self._secrets} | set("\\%")
         self._signs = (*self._secrets, *_ESCAPES)
         """Where none of these is in a text, nothing in it is replaced."""
         self._pattern: re.Pattern[str] | None = None
@@ -62,6 +65,39 @@ class Redactor:
         if self._pattern is None:
             self._pattern = _compile(tuple(self._secrets))
         return self._pattern.sub(self._mark, text)
+
+    def __bool__(self) -> bool:
+        return bool(self._secrets)
+
+    def redact_span(self, text: str, start: int, end: int) -> str:
+        """A part of a text without the secrets in it; what stands around it decides what is a word."""
+        if self._pattern is None:
+            self._pattern = _compile(tuple(self._secrets))
+        pieces, after = [], start
+        for found in self._pattern.finditer(text, start):
+            if found.end() <= end:
+                pieces += [text[after : found.start()], self._mark]
+                after = found.end()
+        return "".join([*pieces, text[after:end]])
+
+    def find_open_end(self, text: str) -> int:
+        """The place from which the end of a text may be the beginning of a secret; its length if none is.
+
+        What stands before that place is redacted for good, whatever follows the text.
+        """
+        if not self._secrets:
+            return len(text)
+        if self._pattern is None:
+            self._pattern = _compile(tuple(self._secrets))
+        inside = 0
+        """End of the last whole secret: what overlaps it is no secret of its own."""
+        for at, letter in enumerate(text):
+            if at >= inside and letter in self._begins:
+                if any(_is_open(secret, text, at) for secret in self._secrets):
+                    return at
+                whole = self._pattern.match(text, at)
+                inside = whole.end() if whole else inside
+        return len(text)
 
     def redact_bytes(self, data: bytes) -> bytes:
         # One character a byte: whatever is no text comes out as it was.
@@ -134,6 +170,27 @@ def _spell_character(character: str) -> str:
     if character in '/"\\':
         forms.append(rf"\\{{1,4}}{re.escape(character)}")
     return f"(?:{'|'.join(forms)})"
+
+
+def _is_open(secret: str, text: str, at: int) -> bool:
+    """The text from here to its end is a secret, spelled somehow, of which the end is missing.
+
+    A short secret is open even when it is whole: a letter after it would make it part of another word.
+    """
+    places = {at}
+    for character in secret:
+        if len(text) in places or any(_HALF_SPELLED.fullmatch(text, place) for place in places):
+            return True
+        spelled = _spelling(character)
+        places = {found.end() for place in places if (found := spelled.match(text, place))}
+        if not places:
+            return False
+    return len(secret) < LONG_CHARACTERS and len(text) in places
+
+
+@lru_cache(maxsize=1024)
+def _spelling(character: str) -> re.Pattern[str]:
+    return re.compile(_spell_character(character))
 
 
 def _hex(digits: str) -> str:
