@@ -10,6 +10,8 @@ Refused as well is a rule that asks or denies by a field whose default only code
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from ..values.policy import PermissionRule, Policy
 from ..values.request import ToolSpec
 from .patterns import NULL, fold_text, is_any, matches_any, matches_scalar, parse_comparison
@@ -67,12 +69,12 @@ def _find_unseen(rule: PermissionRule, root: Schema, unseen: frozenset[str]) -> 
 def _names_inside(root: Schema, schemas: list[Any]) -> set[str]:
     """The names of all fields inside values of these schemas, at any depth."""
     found: set[str] = set()
-    waiting, seen = list(schemas), set[int]()
+    waiting, seen = list(schemas), set[bytes]()
     while waiting:
         schema = waiting.pop()
-        if not isinstance(schema, dict) or id(schema) in seen:
+        if not isinstance(schema, dict) or (text := msgspec.json.encode(schema)) in seen:
             continue
-        seen.add(id(schema))
+        seen.add(text)
         for each in applied_schemas(root, Place(ANYTHING, (schema,))):
             properties = each.get("properties") or {}
             found.update(properties)
