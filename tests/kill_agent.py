@@ -97,6 +97,9 @@ async def main(folder: Path, policy: str, moment: str, amounts: list[int]) -> No
 
 
 def serve() -> None:
+    # What a run imports is imported once, and not by every process.
+    asyncio.run(Agent(scripted("nothing to pay")).run("Pay."))
+    assert threading.active_count() == 1, "a process with threads must not fork"
     for line in sys.stdin:
         told, folder, policy, at, how, count, *amounts = line.split()
         child = os.fork()
