@@ -1,0 +1,295 @@
+"""Golden files of behaviour: seeded runs, request bytes over recorded traffic, JSON output, public signatures.
+
+    python tests/golden/freeze.py write        record the present behaviour
+    python tests/golden/freeze.py check        compare the present behaviour with the record
+    python tests/golden/freeze.py dump SEED    print the events, the state and the requests of one run
+
+A change of structure must leave all of it equal. Persisted names may change: `renames.toml` lists each new name with
+the name it had when the record was made, and the comparison uses the old ones.
+"""
+
+# ruff: noqa: E402 - the helpers of the tests are found by path, also when this file is run as a program
+import asyncio
+import contextlib
+import hashlib
+import inspect
+import io
+import json
+import os
+import re
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+
+import test_unbrickable  # noqa: I001
+
+import bridle
+from bridle.cli.main import main as run_command
+from bridle.core.loop import apply
+from bridle.core.state import State
+
+from bridle.testing.traffic import recordings
+from bridle.testing.wire import owner
+
+WIRE = HERE.parent.parent.parent / "shared" / "wire"
+REFUSED = test_unbrickable.TOO_LONG
+SEEDS = range(700_000, 700_300)
+RENAMES = tomllib.loads((HERE / "renames.toml").read_text())
+LONG_HEX = re.compile(r"\b[0-9a-f]{16,64}\b")
+SHORT_ID = re.compile(r"^[0-9a-f]{12}$")
+SESSION_ID = re.compile(r"\b\d{8}-[0-9a-z]{8}\b")
+TIMESTAMP = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)?")
+
+
+class Placeholders:
+    """Replaces ids and hashes by their order of appearance, so that equal ones stay equal."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, str] = {}
+
+    def replace(self, text: str) -> str:
+        for pattern in (LONG_HEX, SESSION_ID):
+            text = pattern.sub(lambda found: self._name(found.group()), text)
+        return text
+
+    def _name(self, found: str) -> str:
+        return self._seen.setdefault(found, f"<{len(self._seen)}>")
+
+
+def restore_names(value: object) -> object:
+    """The value with the names and texts that it had when the record was made."""
+    if isinstance(value, dict):
+        return {RENAMES["keys"].get(key, key): restore_names(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [restore_names(inner) for inner in value]
+    if isinstance(value, str):
+        for new, old in RENAMES["texts"].items():
+            value = value.replace(new, old)
+        return RENAMES["values"].get(value, value)
+    return value
+
+
+def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
+    """The leaves of a JSON value with their paths."""
+    if isinstance(value, dict) and value:
+        for key, inner in value.items():
+            yield from flatten(inner, f"{path}.{key}" if path else key)
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from flatten(inner, f"{path}[{number}]")
+    else:
+        yield path, value
+
+
+def describe_state(state: State, placeholders: Placeholders) -> list[str]:
+    """The folded state as sorted lines `path = value`, without members that have their default."""
+    lines = []
+    for path, value in flatten(to_json(state)):
+        for new, old in RENAMES["state"].items():
+            if path == new or path.startswith((f"{new}.", f"{new}[")):
+                path = old + path[len(new) :]
+                break
+        if value not in (None, "", 0, False, [], {}):
+            lines.append(f"{path} = {json.dumps(restore_names(value))}")
+    return [placeholders.replace(line) for line in sorted(lines)]
+
+
+def to_json(value: object) -> object:
+    return json.loads(msgspec.json.encode(value, order="sorted"))
+
+
+def digest(lines: list[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode("utf-8", "surrogatepass")).hexdigest()[:24]
+
+
+async def run_life(seed: int) -> dict[str, list[str]]:
+    """One seeded run: its events, its folded state and the bytes of its requests."""
+    life = await test_unbrickable.live(seed)
+    placeholders, events, state = Placeholders(), [], State()
+    for record in await life.store.read(life.session):
+        state = apply(state, record.event, record.at, record.hash)
+        shown = json.dumps(restore_names(to_json(record.event)), sort_keys=True)
+        events.append(placeholders.replace(f"{record.at} {shown}"))
+    requests = [placeholders.replace(describe_request(each)) for each in life.provider.exchanges]
+    return {"events": events, "state": describe_state(state, placeholders), "requests": requests}
+
+
+def describe_request(exchange: object) -> str:
+    body = exchange.body.decode("utf-8", "surrogateescape")
+    for new, old in RENAMES["texts"].items():
+        body = body.replace(json.dumps(new)[1:-1], json.dumps(old)[1:-1])
+    return f"{exchange.path} {body}"
+
+
+def freeze_run(seed: int) -> str:
+    """The seed with the number and the digest of each kind."""
+    found = asyncio.run(run_life(seed))
+    return " ".join([str(seed), *(f"{kind}={len(lines)}:{digest(lines)}" for kind, lines in found.items())])
+
+
+def freeze_requests() -> Iterator[str]:
+    """One line per file of recordings and family: the digest of what we send for each recorded request."""
+    for path in sorted([*WIRE.rglob("*.jsonl"), *WIRE.rglob("*.jsonl.gz")]):
+        bodies: dict[str, list[str]] = {}
+        for recording in recordings(path):
+            codec = None if recording.broken else owner(recording)
+            if codec is None or recording.request is None:
+                continue
+            try:
+                sent = codec.encode(codec.read(recording.request)).body
+            except Exception as error:
+                sent = type(error).__name__.encode()
+            bodies.setdefault(codec.family, []).append(hashlib.sha256(sent).hexdigest())
+        for family, lines in sorted(bodies.items()):
+            yield f"{path.relative_to(WIRE)} {RENAMES['values'].get(family, family)} {len(lines)}:{digest(lines)}"
+
+
+def freeze_names() -> Iterator[str]:
+    """Every public name with its signature."""
+    for name in sorted(bridle.__all__):
+        found = getattr(bridle, name)
+        with contextlib.suppress(TypeError, ValueError):
+            signature = re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(found)))
+            yield f"{name}{signature}"
+            continue
+        yield name
+
+
+COMMANDS: tuple[tuple[str, ...], ...] = (
+    ("run", "!say Hello", "--json", "--model", "sim:anthropic/claude-sonnet-5-5"),
+    ("run", "What is 17 * 23 minus 100?", "--json", "--model", "sim:openai/gpt-6.1-sol"),
+    ("run", "again", "--json", "--session", "{2}"),
+    ("run", "!call refund {\"order\": 4}", "--json", "--tools", "{tools}", "--policy", "{policy}"),
+    ("approvals", "--json"),
+    ("approve", "{pending}", "--json"),
+    ("resume", "{4}", "--json", "--tools", "{tools}"),
+    ("run", "!call refund {\"order\": 5}", "--json", "--tools", "{tools}", "--policy", "{policy}"),
+    ("approvals", "--json"),
+    ("reject", "{pending}", "--json"),
+    ("resume", "{6}", "--json", "--tools", "{tools}"),
+    ("compensate", "{4}", "--json", "--yes", "--tools", "{tools}"),
+    ("sessions", "--json"),
+    ("show", "{2}", "--json"),
+    ("show", "{4}", "--json"),
+    ("log", "{2}", "--json"),
+    ("fork", "{2}", "--json"),
+    ("diff", "{1}", "{2}", "--json"),
+    ("memory", "add", "Invoices go out on Fridays.", "--json"),
+    ("memory", "list", "--json"),
+    ("cache", "{2}", "--json"),
+    ("cost", "--json"),
+    ("cost", "--json", "--by", "tool"),
+    ("budgets", "--json"),
+    ("lint", "{tools}", "--json"),
+    ("run", "x", "--json", "--session", "nobody"),
+    ("run", "x", "--json", "--usd", "0"),
+    ("show", "nobody", "--json"),
+)  # fmt: skip
+SETTINGS = {"BRIDLE_MODEL": "sim:anthropic/claude-sonnet-5-5", "NO_COLOR": "1", "COLUMNS": "100"}
+TOOLS = '''
+from bridle import tool
+
+
+async def take_back(order: int) -> str:
+    """Take the refund back."""
+    return "taken back"
+
+
+@tool(effect="write", approve=True, compensate=take_back)
+async def refund(order: int) -> str:
+    """Refund an order."""
+    return f"refunded {order}"
+'''
+
+
+def mask(value: object) -> object:
+    """A JSON value without what differs from run to run: times, durations, ids, hashes."""
+    if isinstance(value, dict):
+        return {key: mask(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [mask(inner) for inner in value]
+    if isinstance(value, float):
+        return 0.5
+    if isinstance(value, str):
+        value = SHORT_ID.sub("<id>", value)
+        return TIMESTAMP.sub("<time>", SESSION_ID.sub("<id>", LONG_HEX.sub("<hash>", value)))
+    return value
+
+
+def freeze_commands(folder: Path) -> Iterator[str]:
+    """The exit code and the masked JSON output of each command, one after the other in one store."""
+    tools = folder / "tools.py"
+    tools.write_text(TOOLS)
+    policy = folder / "policy.toml"
+    policy.write_text('[[rules]]\ndecision = "ask"\ntools = ["refund"]\n')
+    os.environ |= {"BRIDLE_STORE": str(folder / "log.db"), **SETTINGS}
+    sessions: list[str] = []
+    pending = ""
+    for words in COMMANDS:
+        filled = [word.replace("{tools}", str(tools)).replace("{policy}", str(policy)) for word in words]
+        filled = [word.replace("{pending}", pending) for word in filled]
+        filled = [sessions[int(word[1:-1]) - 1] if re.fullmatch(r"\{\d\}", word) else word for word in filled]
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            try:
+                code: object = run_command(filled)
+            except SystemExit as end:
+                code = end.code
+        yield f"$ bridle {' '.join(words)}"
+        yield f"exit {code}"
+        if words[0] == "approvals":
+            pending = json.loads(out.getvalue())[0]["id"]
+        if words[0] in ("run", "resume") and out.getvalue():
+            sessions.append(json.loads(out.getvalue())["session"])
+        for line in out.getvalue().splitlines() or [""]:
+            try:
+                shown = json.dumps(mask(restore_names(json.loads(line))), sort_keys=True)
+            except ValueError:
+                shown = str(mask(line))
+            yield shown.replace(str(folder), "<folder>")
+
+
+def freeze(kind: str, folder: Path) -> list[str]:
+    if kind == "runs":
+        return [freeze_run(seed) for seed in SEEDS]
+    if kind == "requests":
+        return list(freeze_requests())
+    if kind == "commands":
+        return list(freeze_commands(folder))
+    return list(freeze_names())
+
+
+KINDS = ("runs", "requests", "commands", "names")
+
+
+def main(action: str, *rest: str) -> int:
+    if action == "dump":
+        for kind, lines in asyncio.run(run_life(int(rest[0]))).items():
+            for line in lines:
+                print(kind, line[:3000])
+        return 0
+    different = 0
+    for kind in rest or KINDS:
+        with tempfile.TemporaryDirectory() as folder:
+            found = freeze(kind, Path(folder))
+        path = HERE / f"{kind}.txt"
+        if action == "write":
+            path.write_text("\n".join(found) + "\n")
+            print(f"{kind}: {len(found)} lines written")
+            continue
+        recorded = path.read_text().splitlines()
+        lines = [f"- {old}\n+ {new}" for old, new in zip(recorded, found, strict=False) if old != new]
+        different += len(lines) + abs(len(recorded) - len(found))
+        print(f"{kind}: {len(found)} lines, {len(lines)} different", *lines[:10], sep="\n")
+    return 1 if different else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,34 @@
+"""Behaviour equals the golden files. Every tenth seeded run is compared, all with BRIDLE_CAMPAIGN above 1."""
+
+import os
+
+import freeze
+import pytest
+
+STEP = 10 if os.environ.get("BRIDLE_CAMPAIGN", "1") == "1" else 1
+
+
+def recorded(kind):
+    return (freeze.HERE / f"{kind}.txt").read_text().splitlines()
+
+
+@pytest.mark.refusals(*freeze.REFUSED)
+@pytest.mark.parametrize("seed", freeze.SEEDS[::STEP])
+def test_a_seeded_run_is_the_same(seed):
+    assert freeze.freeze_run(seed) == recorded("runs")[seed - freeze.SEEDS[0]]
+
+
+def test_recorded_requests_are_sent_as_before():
+    if not freeze.WIRE.exists():
+        pytest.skip("the recorded traffic is not here")
+    assert list(freeze.freeze_requests()) == recorded("requests")
+
+
+def test_commands_print_the_same_json(tmp_path, monkeypatch):
+    for name in ("BRIDLE_STORE", *freeze.SETTINGS):
+        monkeypatch.setenv(name, "")  # restored after the test
+    assert list(freeze.freeze_commands(tmp_path)) == recorded("commands")
+
+
+def test_public_signatures_are_the_same():
+    assert list(freeze.freeze_names()) == recorded("names")
