@@ -132,7 +132,12 @@ def gemini_events(body: dict[str, object], model: str = GEMINI) -> list[dict[str
                 "model": GPT,
                 "input": [
                     {"role": "user", "content": "Click"},
-                    {"type": "computer_call", "call_id": "call_1", "actions": [{"type": "screenshot"}]},
+                    {
+                        "type": "computer_call",
+                        "id": "cu_1",
+                        "call_id": "call_1",
+                        "actions": [{"type": "screenshot"}],
+                    },
                     {"role": "user", "content": "Well?"},
                 ],
                 "tools": [{"type": "computer"}],
