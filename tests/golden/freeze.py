@@ -21,6 +21,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 
 import msgspec
@@ -64,16 +65,49 @@ class Placeholders:
 
 
 def restore_names(value: object) -> object:
-    """The value with the names and texts that it had when the record was made."""
+    """Printed JSON with the keys and texts that it had when the record was made."""
     if isinstance(value, dict):
         return {RENAMES["keys"].get(key, key): restore_names(inner) for key, inner in value.items()}
     if isinstance(value, list):
         return [restore_names(inner) for inner in value]
+    return restore_text(value) if isinstance(value, str) else value
+
+
+def restore_text(text: str) -> str:
+    for new, old in RENAMES["texts"].items():
+        text = text.replace(new, old)
+    return RENAMES["values"].get(text, text)
+
+
+def to_json(value: object) -> object:
+    """A value as JSON data, without members that have their default, with the names of the record."""
+    if isinstance(value, msgspec.Struct):
+        return dict(list_members(value))
+    if isinstance(value, dict):
+        return {str(key): to_json(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(inner) for inner in value]
+    if isinstance(value, set | frozenset):
+        return sorted((to_json(inner) for inner in value), key=json.dumps)
+    if isinstance(value, Enum):
+        return restore_text(str(value.value))
     if isinstance(value, str):
-        for new, old in RENAMES["texts"].items():
-            value = value.replace(new, old)
-        return RENAMES["values"].get(value, value)
-    return value
+        return restore_text(value)
+    return value if value is None or isinstance(value, bool | int | float) else str(value)
+
+
+def list_members(value: msgspec.Struct) -> Iterator[tuple[str, object]]:
+    tag, owners = value.__struct_config__.tag, [cls.__name__ for cls in type(value).__mro__]
+    if tag is not None:
+        yield "type", RENAMES["tags"].get(tag, tag)
+    for field in msgspec.structs.fields(value):
+        found = getattr(value, field.name)
+        default = field.default if field.default is not msgspec.NODEFAULT else ...
+        if field.default_factory is not msgspec.NODEFAULT:
+            default = field.default_factory()
+        if found != default:
+            keys = (RENAMES["fields"].get(f"{owner}.{field.name}") for owner in owners)
+            yield next((key for key in keys if key), field.name), to_json(found)
 
 
 def flatten(value: object, path: str = "") -> Iterator[tuple[str, object]]:
@@ -97,12 +131,8 @@ def describe_state(state: State, placeholders: Placeholders) -> list[str]:
                 path = old + path[len(new) :]
                 break
         if value not in (None, "", 0, False, [], {}):
-            lines.append(f"{path} = {json.dumps(restore_names(value))}")
+            lines.append(f"{path} = {json.dumps(value)}")
     return [placeholders.replace(line) for line in sorted(lines)]
-
-
-def to_json(value: object) -> object:
-    return json.loads(msgspec.json.encode(value, order="sorted"))
 
 
 def digest(lines: list[str]) -> str:
@@ -115,7 +145,7 @@ async def run_life(seed: int) -> dict[str, list[str]]:
     placeholders, events, state = Placeholders(), [], State()
     for record in await life.store.read(life.session):
         state = apply(state, record.event, record.at, record.hash)
-        shown = json.dumps(restore_names(to_json(record.event)), sort_keys=True)
+        shown = json.dumps(to_json(record.event), sort_keys=True)
         events.append(placeholders.replace(f"{record.at} {shown}"))
     requests = [placeholders.replace(describe_request(each)) for each in life.provider.exchanges]
     return {"events": events, "state": describe_state(state, placeholders), "requests": requests}
