@@ -21,17 +21,16 @@ import random
 import re
 
 from bridle import Agent, Budget, tool
-from bridle.providers import load
-from bridle.providers.catalogue import find
-from bridle.run.line import Line
-from bridle.sim.prompt import prompt_of
+from bridle.providers import load_codec
+from bridle.providers.catalogue import find_model
+from bridle.run.model_connection import ModelConnection
+from bridle.sim.families import lay_out_for_family
 from bridle.sim.simulator import Simulator
-from bridle.testing.clock import FakeClock
+from bridle.testing.fake_clock import FakeClock
 from bridle.transports.inprocess import InProcessTransport
-from bridle.values.event import ModelReplied
-from bridle.values.message import Reply, Stop
+from bridle.values.events import ModelReplied
+from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
-from bridle.values.parts import Text, ToolCall
 from bridle.values.result import History
 
 MODELS = (
@@ -71,7 +70,7 @@ def main():
 
 def measured(model, shape, steps, wait=5):
     clock = FakeClock()
-    simulator = Simulator(brain=walker(shape), clock=clock)
+    simulator = Simulator(responder=walker(shape), clock=clock)
 
     bodies = []
 
@@ -80,14 +79,16 @@ def measured(model, shape, steps, wait=5):
         bodies.append(json.loads(outgoing.body))
         return await simulator.answer(outgoing)
 
-    located = find(model, environ=ENVIRON)
-    line = Line(model=located, codec=load(located.endpoint.family), transport=InProcessTransport(answer))
+    located = find_model(model, environ=ENVIRON)
+    line = ModelConnection(
+        model=located, codec=load_codec(located.endpoint.family), transport=InProcessTransport(answer)
+    )
     before, usages = asyncio.run(walk(line, clock, shape, steps))
     least = located.abilities.cache_minimum_tokens
     ideal = sum(tokens for tokens in (before, *(usage.prompt for usage in usages[:-1])) if tokens >= least)
     if shape == "compact":
         ideal = shared(
-            [prompt_of(located.endpoint.family, body, located.abilities) for body in bodies], least
+            [lay_out_for_family(located.endpoint.family, body, located.abilities) for body in bodies], least
         )
     read = sum(usage.cache_read for usage in usages)
     return {

@@ -21,12 +21,11 @@ from pathlib import Path
 
 import bridle
 from bridle import Agent, Budget, tool
-from bridle.providers import load
-from bridle.run.line import Line, locate
+from bridle.providers import load_codec
+from bridle.run.model_connection import ModelConnection, find_model_by_name
 from bridle.transports.inprocess import InProcessTransport
-from bridle.values.message import Reply, Stop
+from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
-from bridle.values.parts import Text, ToolCall
 from bridle.values.usage import Usage
 
 PACKAGE = str(Path(bridle.__file__).parent)
@@ -59,9 +58,9 @@ class Replies:
     """An application that gives the replies of one session, in their order."""
 
     def __init__(self, family, steps, *, stream):
-        codec, origin = load(family), Origin(family=family, endpoint="sim", model="m")
+        codec, origin = load_codec(family), Origin(family=family, endpoint="sim", model="m")
         said = [self._reply(number, origin, last=number > steps) for number in range(1, steps + 2)]
-        self._spoken = iter([codec.speak(reply, stream=stream) for reply in said])
+        self._spoken = iter([codec.encode_reply(reply, stream=stream) for reply in said])
 
     @staticmethod
     def _reply(number, origin, *, last):
@@ -81,9 +80,9 @@ class Replies:
 def session(kind, steps):
     """What is measured: a function that runs one session of so many steps."""
     family, stream, headers = KINDS[kind]
-    line = Line(
-        model=locate(MODELS[family], {}),
-        codec=load(family),
+    line = ModelConnection(
+        model=find_model_by_name(MODELS[family], {}),
+        codec=load_codec(family),
         transport=InProcessTransport(Replies(family, steps, stream=stream)),
         headers=headers,
     )

@@ -16,16 +16,15 @@ import asyncio
 import json
 
 from bridle import Agent, Budget, Memory, Notes
-from bridle.providers import load
-from bridle.providers.catalogue import find
-from bridle.run.line import Line
+from bridle.providers import load_codec
+from bridle.providers.catalogue import find_model
+from bridle.run.model_connection import ModelConnection
 from bridle.sim.simulator import Simulator
 from bridle.stores.memory import MemoryStore
-from bridle.testing.clock import FakeClock
+from bridle.testing.fake_clock import FakeClock
 from bridle.transports.inprocess import InProcessTransport
-from bridle.values.message import Reply, Stop
+from bridle.values.message import Reply, Stop, Text
 from bridle.values.model import Origin
-from bridle.values.parts import Text
 
 MODELS = (
     "anthropic:claude-sonnet-5-5",
@@ -63,10 +62,12 @@ def measured(model, shape):
 
 
 async def _measured(model, shape):
-    clock, store, located = FakeClock(), MemoryStore(), find(model, environ=ENVIRON)
-    simulator = Simulator(brain=answering, clock=clock)
-    line = Line(
-        model=located, codec=load(located.endpoint.family), transport=InProcessTransport(simulator.answer)
+    clock, store, located = FakeClock(), MemoryStore(), find_model(model, environ=ENVIRON)
+    simulator = Simulator(responder=answering, clock=clock)
+    line = ModelConnection(
+        model=located,
+        codec=load_codec(located.endpoint.family),
+        transport=InProcessTransport(simulator.answer),
     )
     firsts, read, sent, prompt = [], 0, 0, 0
     for tenant in range(TENANTS):

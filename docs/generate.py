@@ -16,27 +16,39 @@ from decimal import Decimal
 from pathlib import Path
 from typing import get_args
 
-from bridle.cli.linting.rules import RULES as LINTED
-from bridle.core import breaker, retry
-from bridle.core.alarms import ALARMS
-from bridle.core.forensics import MISSES, VERDICTS
-from bridle.core.layers import LAYERS, STABILITIES
+from bridle.cli.linting.rules import LINT_RULES as LINTED
+from bridle.core.cache.diagnosis import CACHE_ALARMS
+from bridle.core.cache.report import CACHE_OUTCOMES, MISS_OUTCOMES
+from bridle.core.compaction.strategies import STRATEGIES
+from bridle.core.context.layers import PROMPT_LAYERS, STABILITY_LEVELS
+from bridle.core.context.model_constraints import REQUEST_RULES as SETTLED
 from bridle.core.loop import TRANSITIONS
-from bridle.core.settling import RULES as SETTLED
-from bridle.core.strategies import STRATEGIES
-from bridle.core.verdicts import FAILURES, OUTCOMES, STOPS, STORES, Row
-from bridle.providers._tables import load_tables
-from bridle.providers.catalogue import known
-from bridle.providers.schemas import SchemaDialect, dialects
-from bridle.sim.directives import DIRECTIVES
-from bridle.sim.faults import FAULTS
-from bridle.sim.rules import families, profiles_of, rules_of, table
-from bridle.sim.seals import seal_rules_of, sealing_families
+from bridle.core.recovery import breaker, failure_policy
+from bridle.core.recovery.failure_policy import (
+    FAILURE_POLICY,
+    OUTCOME_POLICY,
+    STOP_POLICY,
+    STORE_ERROR_POLICY,
+    RecoveryRow,
+)
+from bridle.providers.catalogue import known_models
+from bridle.providers.schema.compiler import SchemaDialect, all_dialects
+from bridle.providers.tables import load_tables
+from bridle.sim.families import (
+    list_families,
+    list_profiles,
+    list_rules,
+    list_signing_families,
+    signature_rules,
+)
+from bridle.sim.faults.catalogue import FAULTS
+from bridle.sim.responder.script import DIRECTIVES
+from bridle.sim.rules.engine import rules_as_markdown
 from bridle.transports.deadlines import Deadlines
-from bridle.values.event import Event
+from bridle.values.events import Event
 from bridle.values.model import Model
 from bridle.values.settings import ATTEMPTS_DEFAULT
-from bridle.values.usage import Factor, Rates
+from bridle.values.usage import PriceFactor, Rates
 
 HERE = Path(__file__).parent
 
@@ -72,7 +84,7 @@ def schema_dialects() -> str:
                 _words(_demands(row)),
                 _words(_limits(row)),
             ]
-            for row in dialects()
+            for row in all_dialects()
         ],
     )
 
@@ -112,8 +124,8 @@ def _each() -> list[Model]:
     """Every model once, at the first endpoint that serves it."""
     tables = load_tables()
     first = {line: name for name, row in reversed(tables.endpoints.items()) for line in row.models}
-    names = {f"{vendor}:{name}" for line, vendor in first.items() for name in tables.lines[line].ids}
-    return [model for model in known() if model.name in names]
+    names = {f"{vendor}:{name}" for line, vendor in first.items() for name in tables.model_groups[line].ids}
+    return [model for model in known_models() if model.name in names]
 
 
 def models() -> str:
@@ -158,29 +170,31 @@ def factors() -> str:
 
 def rules() -> str:
     """Every family's rules, in the order they are asked; those of other servers behind the provider's own."""
-    return "\n".join(_rules_by_profile(family) for family in families())
+    return "\n".join(_rules_by_profile(family) for family in list_families())
 
 
 def _rules_by_profile(family: str) -> str:
-    own, *others = profiles_of(family)
-    shown = {rule.id for rule in rules_of(family, own.name)}
-    parts = [f"### {family}\n\n{table(rules_of(family, own.name))}\n"]
+    own, *others = list_profiles(family)
+    shown = {rule.id for rule in list_rules(family, own.name)}
+    parts = [f"### {family}\n\n{rules_as_markdown(list_rules(family, own.name))}\n"]
     for profile in others:
-        every = rules_of(family, profile.name)
+        every = list_rules(family, profile.name)
         fresh = [rule for rule in every if rule.id not in shown]
         shared = _names([rule.id for rule in every if rule.id in shown])
         parts.append(
-            f"#### {family}, {profile.name}\n\n{profile.about.capitalize()}.\nFrom above: {shared}.\n"
+            f"#### {family}, {profile.name}\n\n{profile.description.capitalize()}.\nFrom above: {shared}.\n"
         )
-        parts += [f"{table(fresh)}\n"] if fresh else []
+        parts += [f"{rules_as_markdown(fresh)}\n"] if fresh else []
         shown |= {rule.id for rule in fresh}
     return "\n".join(parts)
 
 
 def seals() -> str:
     """What every family refuses of what it sealed."""
-    tables = ((family, seal_rules_of(family)) for family in sealing_families())
-    return "\n".join(f"### {family}: what was sealed\n\n{table(rules)}\n" for family, rules in tables)
+    tables = ((family, signature_rules(family)) for family in list_signing_families())
+    return "\n".join(
+        f"### {family}: what was sealed\n\n{rules_as_markdown(rules)}\n" for family, rules in tables
+    )
 
 
 def conflicts() -> str:
@@ -201,8 +215,8 @@ def events() -> str:
 def failures() -> str:
     """Every way a model call can fail."""
     heads = ["failure", "verdict", "then", "for example", "else the next model"]
-    more = {name: ["yes" if row.elsewhere else "no"] for name, row in FAILURES.items()}
-    return _table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURES.items()])
+    more = {name: ["yes" if row.can_switch_model else "no"] for name, row in FAILURE_POLICY.items()}
+    return _table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURE_POLICY.items()])
 
 
 def limits() -> str:
@@ -211,13 +225,13 @@ def limits() -> str:
         ["limit", "is"],
         [
             ["attempts at one reply, by one model (`attempts_max`)", f"{ATTEMPTS_DEFAULT}"],
-            ["ceiling of the first wait", f"{retry.WAIT_SECONDS_FIRST:g} s"],
-            ["ceiling of any wait of ours", f"{retry.WAIT_SECONDS_MAX:g} s"],
-            ["longest wait a provider may ask for", f"{retry.RETRY_AFTER_SECONDS_MAX:g} s"],
+            ["ceiling of the first wait", f"{failure_policy.WAIT_SECONDS_FIRST:g} s"],
+            ["ceiling of any wait of ours", f"{failure_policy.WAIT_SECONDS_MAX:g} s"],
+            ["longest wait a provider may ask for", f"{failure_policy.RETRY_AFTER_SECONDS_MAX:g} s"],
             ["failures in a row that open a breaker", f"{breaker.FAILURES_MAX}"],
-            ["rest of an endpoint, at first", f"{breaker.REST_SECONDS_FIRST:g} s"],
-            ["rest of an endpoint, at most", f"{breaker.REST_SECONDS_MAX:g} s"],
-            ["rests one reply waits for", f"{retry.RESTS_MAX}"],
+            ["rest of an endpoint, at first", f"{breaker.OPEN_SECONDS_FIRST:g} s"],
+            ["rest of an endpoint, at most", f"{breaker.OPEN_SECONDS_MAX:g} s"],
+            ["rests one reply waits for", f"{failure_policy.BREAKER_WAITS_MAX}"],
         ],
     )
 
@@ -239,17 +253,17 @@ def deadlines() -> str:
 
 def outcomes() -> str:
     """Every way a tool call can end."""
-    return _table(_VERDICT, [_row(name, row) for name, row in OUTCOMES.items()])
+    return _table(_VERDICT, [_row(name, row) for name, row in OUTCOME_POLICY.items()])
 
 
 def stops() -> str:
     """Every reason a model can stop for."""
-    return _table(_VERDICT, [_row(name, row) for name, row in STOPS.items()])
+    return _table(_VERDICT, [_row(name, row) for name, row in STOP_POLICY.items()])
 
 
 def stores() -> str:
     """Every way a store can fail."""
-    return _table(_VERDICT, [_row(kind.__name__, row) for kind, row in STORES.items()])
+    return _table(_VERDICT, [_row(kind.__name__, row) for kind, row in STORE_ERROR_POLICY.items()])
 
 
 def directives() -> str:
@@ -259,18 +273,22 @@ def directives() -> str:
 
 def faults() -> str:
     """Everything that can be made to go wrong."""
-    return _table(["fault", "what happens"], [[f"`{each.name}`", each.meaning] for each in FAULTS.values()])
+    return _table(
+        ["fault", "what happens"], [[f"`{each.name}`", each.description] for each in FAULTS.values()]
+    )
 
 
 def cache_verdicts() -> str:
-    rows = [[f"`{name}`", what, "yes" if name in MISSES else "no"] for name, what in VERDICTS.items()]
+    rows = [
+        [f"`{name}`", what, "yes" if name in MISS_OUTCOMES else "no"] for name, what in CACHE_OUTCOMES.items()
+    ]
     return _table(["verdict", "what it means", "a miss"], rows)
 
 
 def cache_alarms() -> str:
     rows = [
-        [f"`{each.name}`", str(each.calls), f"{each.rate_below:.0%}", f"{each.missed_tokens_min:,}"]
-        for each in ALARMS
+        [f"`{each.name}`", str(each.call_count), f"{each.rate_below:.0%}", f"{each.missed_tokens_min:,}"]
+        for each in CACHE_ALARMS
     ]
     return _table(["rule", "latest calls", "read less than", "missed at least, tokens"], rows)
 
@@ -287,20 +305,20 @@ def layers() -> str:
     return _table(
         ["layer", "shared by", "holds", "moves when", "a mark behind it"],
         [
-            [f"`{row.name}`", row.stability, row.holds, row.moves, "yes" if row.marked else ""]
-            for row in LAYERS
+            [f"`{row.name}`", row.stability, row.content, row.changed_by, "yes" if row.has_breakpoint else ""]
+            for row in PROMPT_LAYERS
         ],
     )
 
 
 def stabilities() -> str:
-    return _table(["shared by", "that is"], [[name, what] for name, what in STABILITIES.items()])
+    return _table(["shared by", "that is"], [[name, what] for name, what in STABILITY_LEVELS.items()])
 
 
 def strategies() -> str:
     return _table(
         ["strategy", "what happens", "what stays"],
-        [[f"`{row.name}`", row.what, row.stays] for row in STRATEGIES],
+        [[f"`{row.name}`", row.effect, row.keeps] for row in STRATEGIES],
     )
 
 
@@ -379,7 +397,7 @@ def _day(at: float) -> str:
     return datetime.fromtimestamp(at, UTC).date().isoformat()
 
 
-def _factor(each: Factor) -> str:
+def _factor(each: PriceFactor) -> str:
     if each.hours:
         return f"{each.factor:f} from {each.hours[0]} to {each.hours[1]} o'clock UTC"
     return f"{each.factor:f} when served as `{each.term}`"
@@ -401,8 +419,8 @@ _VERDICT = ["what happened", "verdict", "then", "for example"]
 _CALLED = {"retry": "retry", "repair": "repair, retry once", "tell": "tell the model", "stop": "stop"}
 
 
-def _row(name: str, row: Row) -> list[str]:
-    return [f"`{name}`", _CALLED[row.verdict], row.then, row.example.replace("|", "\\|")]
+def _row(name: str, row: RecoveryRow) -> list[str]:
+    return [f"`{name}`", _CALLED[row.action], row.description, row.example.replace("|", "\\|")]
 
 
 def _words(words: Sequence[str], otherwise: str = "none") -> str:

@@ -48,7 +48,7 @@ async def main() -> None:
 async def told(agent: Agent, prompt: str, tenant: str) -> str:
     result = await agent.run(prompt, tenant=tenant)
     prompt_message = result.messages[0]  # its `added` parts are what stands beside the person's words
-    beside = "".join(prompt_message.parts[at].text for at in prompt_message.added)
+    beside = "".join(prompt_message.parts[at].text for at in prompt_message.added_parts)
     found = [line for line in beside.split("\n") if line.startswith("<chunk")]
     return f"{result.text}  {' '.join(found)}"
 

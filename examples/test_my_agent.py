@@ -56,7 +56,7 @@ def test_it_outlives_a_bad_day():
         async with simulator("All is well.", clock=clock, faults=faults) as provider:
             async for event in clerk(provider.model(), clock=clock).stream("Hello?"):
                 last = event
-            assert provider.simulator.struck == faults
+            assert provider.simulator.injected_faults == faults
         return last.result.text
 
     assert asyncio.run(main()) == "All is well."

@@ -9,10 +9,12 @@ import os
 
 import pytest
 from hypothesis import settings
+from paths import add_helper_folders
 
-from bridle.run.breakers import SHARED
-from bridle.sim.simulator import default
+from bridle.run.recovery.breakers import PROCESS_BREAKERS
+from bridle.sim.simulator import default_simulator
 
+add_helper_folders()  # for processes that tests start
 pytest_plugins = ["bridle.testing.pytest_plugin", "guard"]
 
 settings.register_profile(
@@ -30,5 +32,5 @@ def key_of_approvals(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def nothing_shared():
     """What one test told or broke is no other test's provider."""
-    default.cache_clear()
-    SHARED.clear()
+    default_simulator.cache_clear()
+    PROCESS_BREAKERS.clear()

@@ -22,11 +22,11 @@ from enum import Enum
 from pathlib import Path
 
 import msgspec
-from run import RESULTS, WORK, first_line, install, is_installed, running_simulator, version, write_page
 
 from bridle import Agent
 from bridle.testing import recording
-from bridle.values.event import ModelAsked, ModelFailed
+from bridle.values.events import ModelAsked, ModelFailed
+from run import RESULTS, WORK, first_line, install, is_installed, running_simulator, version, write_page
 
 HERE = Path(__file__).parent
 MODES = ("whole", "stream")

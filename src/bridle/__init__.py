@@ -8,178 +8,182 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .ports.index import ToolIndex as ToolIndex
-    from .ports.store import Store as Store
-    from .ports.tool import CallContext as CallContext
-    from .ports.tool import Tool as Tool
-    from .ports.watcher import Watcher as Watcher
-    from .run.agent import Agent as Agent
-    from .run.gathering import Retrieval as Retrieval
-    from .run.history import export_history as export_history
-    from .run.history import import_history as import_history
-    from .run.lineage import branches as branches
-    from .run.lineage import compare_sessions as compare_sessions
-    from .run.lineage import fork_session as fork_session
-    from .run.notes import Notes as Notes
-    from .run.pool import SharedBudget as SharedBudget
-    from .run.stream import Running as Running
-    from .run.stream import Stream as Stream
-    from .run.stream import View as View
-    from .run.till import StoredBudget as StoredBudget
-    from .tools.command import CommandTool as CommandTool
-    from .tools.conduct import ToolOptions as ToolOptions
-    from .tools.function import tool as tool
-    from .tools.process import ProcessResult as ProcessResult
-    from .tools.process import run_process as run_process
-    from .tools.raw import RawTool as RawTool
-    from .tools.typed import TypedTool as TypedTool
-    from .transports.deadlines import Deadlines as Deadlines
-    from .values.approval import PendingApproval as PendingApproval
-    from .values.approval import Verdict as Verdict
-    from .values.cached import CacheDegraded as CacheDegraded
-    from .values.cached import PromptDropped as PromptDropped
-    from .values.cached import PromptKept as PromptKept
-    from .values.compaction import Compaction as Compaction
-    from .values.compensation import Compensation as Compensation
-    from .values.delta import AttemptRestarted as AttemptRestarted
-    from .values.delta import CallReady as CallReady
-    from .values.delta import ReasoningDelta as ReasoningDelta
-    from .values.delta import Skipped as Skipped
-    from .values.delta import TextDelta as TextDelta
-    from .values.delta import ToolCallDelta as ToolCallDelta
-    from .values.errors import BadTool as BadTool
-    from .values.errors import BridleError as BridleError
-    from .values.errors import Conflict as Conflict
-    from .values.errors import Corrupt as Corrupt
-    from .values.errors import Failure as Failure
-    from .values.errors import MissingKey as MissingKey
-    from .values.errors import MisuseError as MisuseError
-    from .values.errors import ProviderError as ProviderError
-    from .values.errors import SessionNotFound as SessionNotFound
-    from .values.errors import StoreError as StoreError
-    from .values.errors import UnknownModel as UnknownModel
-    from .values.errors import Unusable as Unusable
-    from .values.event import ApprovalAnswered as ApprovalAnswered
-    from .values.event import ApprovalAsked as ApprovalAsked
-    from .values.event import CallReviewed as CallReviewed
-    from .values.event import Compacted as Compacted
-    from .values.event import CompensationFinished as CompensationFinished
-    from .values.event import CompensationStarted as CompensationStarted
-    from .values.event import Configured as Configured
-    from .values.event import Imported as Imported
-    from .values.event import ModelAsked as ModelAsked
-    from .values.event import ModelFailed as ModelFailed
-    from .values.event import ModelReplied as ModelReplied
-    from .values.event import ModelSwitched as ModelSwitched
-    from .values.event import Nudged as Nudged
-    from .values.event import PrefixMoved as PrefixMoved
-    from .values.event import Prompted as Prompted
-    from .values.event import Repaired as Repaired
-    from .values.event import RequestAdjusted as RequestAdjusted
-    from .values.event import Resumed as Resumed
-    from .values.event import RunEnded as RunEnded
-    from .values.event import ToolFinished as ToolFinished
-    from .values.event import ToolProbed as ToolProbed
-    from .values.event import ToolsShown as ToolsShown
-    from .values.event import ToolStarted as ToolStarted
-    from .values.event import Unknown as Unknown
-    from .values.event import ViewChanged as ViewChanged
-    from .values.lineage import Branch as Branch
-    from .values.lineage import Comparison as Comparison
-    from .values.lineage import Fork as Fork
-    from .values.lineage import Forked as Forked
-    from .values.memory import Memory as Memory
-    from .values.memory import MemoryLoaded as MemoryLoaded
-    from .values.memory import Note as Note
-    from .values.memory import NoteRemoved as NoteRemoved
-    from .values.memory import NoteWritten as NoteWritten
-    from .values.message import Message as Message
-    from .values.message import Reply as Reply
-    from .values.message import Stop as Stop
-    from .values.message import Transcript as Transcript
-    from .values.model import Model as Model
-    from .values.parts import Media as Media
-    from .values.parts import Opaque as Opaque
-    from .values.parts import Reasoning as Reasoning
-    from .values.parts import Text as Text
-    from .values.parts import ToolCall as ToolCall
-    from .values.parts import ToolResult as ToolResult
-    from .values.policy import PermissionRule as PermissionRule
-    from .values.policy import Policy as Policy
-    from .values.pooled import Amount as Amount
-    from .values.pooled import Carried as Carried
-    from .values.pooled import Reserved as Reserved
-    from .values.pooled import Settled as Settled
-    from .values.record import Record as Record
-    from .values.request import Sampling as Sampling
-    from .values.request import Thinking as Thinking
-    from .values.request import ToolChoice as ToolChoice
-    from .values.result import FinalAnswer as FinalAnswer
-    from .values.result import History as History
-    from .values.result import Result as Result
-    from .values.retrieval import Chunk as Chunk
-    from .values.retrieval import ContextGathered as ContextGathered
-    from .values.retrieval import Query as Query
-    from .values.subrun import Subrun as Subrun
-    from .values.subrun import SubrunCharged as SubrunCharged
-    from .values.subrun import SubrunStarted as SubrunStarted
-    from .values.tenancy import Across as Across
-    from .values.usage import Budget as Budget
-    from .values.usage import Limits as Limits
-    from .values.usage import Usage as Usage
+    from bridle.ports.store import Store as Store
+    from bridle.ports.tool import CallContext as CallContext
+    from bridle.ports.tool import Tool as Tool
+    from bridle.ports.tool_index import ToolIndex as ToolIndex
+    from bridle.ports.watcher import Watcher as Watcher
+    from bridle.run.agent import Agent as Agent
+    from bridle.run.budget.shared import SharedBudget as SharedBudget
+    from bridle.run.budget.stored import StoredBudget as StoredBudget
+    from bridle.run.history import export_history as export_history
+    from bridle.run.history import import_history as import_history
+    from bridle.run.lineage import compare_sessions as compare_sessions
+    from bridle.run.lineage import fork_session as fork_session
+    from bridle.run.lineage import list_branches as list_branches
+    from bridle.run.memory.notes import Notes as Notes
+    from bridle.run.memory.retrieval import Retrieval as Retrieval
+    from bridle.run.stream import RunHandle as RunHandle
+    from bridle.run.stream import RunView as RunView
+    from bridle.run.stream import Stream as Stream
+    from bridle.tools.function.function_tool import tool as tool
+    from bridle.tools.function.options import ToolOptions as ToolOptions
+    from bridle.tools.function.raw_tool import RawTool as RawTool
+    from bridle.tools.function.typed_tool import TypedTool as TypedTool
+    from bridle.tools.process.command_tool import CommandTool as CommandTool
+    from bridle.tools.process.run_process import ProcessResult as ProcessResult
+    from bridle.tools.process.run_process import run_process as run_process
+    from bridle.transports.deadlines import Deadlines as Deadlines
+    from bridle.values.budget import Amount as Amount
+    from bridle.values.budget import BudgetReserved as BudgetReserved
+    from bridle.values.budget import BudgetSettled as BudgetSettled
+    from bridle.values.budget import BudgetSnapshot as BudgetSnapshot
+    from bridle.values.budget import Subrun as Subrun
+    from bridle.values.budget import SubrunCharged as SubrunCharged
+    from bridle.values.budget import SubrunStarted as SubrunStarted
+    from bridle.values.cache import CacheDegraded as CacheDegraded
+    from bridle.values.cache import PromptDropped as PromptDropped
+    from bridle.values.cache import PromptStored as PromptStored
+    from bridle.values.calls import ApprovalVerdict as ApprovalVerdict
+    from bridle.values.calls import Compensation as Compensation
+    from bridle.values.calls import PendingApproval as PendingApproval
+    from bridle.values.calls import PermissionRule as PermissionRule
+    from bridle.values.calls import Policy as Policy
+    from bridle.values.errors import BadTool as BadTool
+    from bridle.values.errors import BridleError as BridleError
+    from bridle.values.errors import Conflict as Conflict
+    from bridle.values.errors import Corrupt as Corrupt
+    from bridle.values.errors import Failure as Failure
+    from bridle.values.errors import MissingKey as MissingKey
+    from bridle.values.errors import MisuseError as MisuseError
+    from bridle.values.errors import ProviderError as ProviderError
+    from bridle.values.errors import SessionNotFound as SessionNotFound
+    from bridle.values.errors import StoreError as StoreError
+    from bridle.values.errors import UnknownModel as UnknownModel
+    from bridle.values.errors import Unusable as Unusable
+    from bridle.values.events import ApprovalAnswered as ApprovalAnswered
+    from bridle.values.events import ApprovalAsked as ApprovalAsked
+    from bridle.values.events import CallReviewed as CallReviewed
+    from bridle.values.events import Compacted as Compacted
+    from bridle.values.events import CompensationFinished as CompensationFinished
+    from bridle.values.events import CompensationStarted as CompensationStarted
+    from bridle.values.events import Configured as Configured
+    from bridle.values.events import Imported as Imported
+    from bridle.values.events import LogRepaired as LogRepaired
+    from bridle.values.events import ModelAsked as ModelAsked
+    from bridle.values.events import ModelFailed as ModelFailed
+    from bridle.values.events import ModelReplied as ModelReplied
+    from bridle.values.events import ModelSwitched as ModelSwitched
+    from bridle.values.events import PrefixMoved as PrefixMoved
+    from bridle.values.events import Prompted as Prompted
+    from bridle.values.events import Reprompted as Reprompted
+    from bridle.values.events import RequestAdjusted as RequestAdjusted
+    from bridle.values.events import Resumed as Resumed
+    from bridle.values.events import RunEnded as RunEnded
+    from bridle.values.events import ToolFinished as ToolFinished
+    from bridle.values.events import ToolProbed as ToolProbed
+    from bridle.values.events import ToolsRevealed as ToolsRevealed
+    from bridle.values.events import ToolStarted as ToolStarted
+    from bridle.values.events import UnknownEvent as UnknownEvent
+    from bridle.values.events import ViewChanged as ViewChanged
+    from bridle.values.lineage import Branch as Branch
+    from bridle.values.lineage import Comparison as Comparison
+    from bridle.values.lineage import CrossTenant as CrossTenant
+    from bridle.values.lineage import Fork as Fork
+    from bridle.values.lineage import Forked as Forked
+    from bridle.values.memory import Chunk as Chunk
+    from bridle.values.memory import ContextRetrieved as ContextRetrieved
+    from bridle.values.memory import Memory as Memory
+    from bridle.values.memory import MemoryLoaded as MemoryLoaded
+    from bridle.values.memory import Note as Note
+    from bridle.values.memory import NoteRemoved as NoteRemoved
+    from bridle.values.memory import NoteWritten as NoteWritten
+    from bridle.values.memory import Query as Query
+    from bridle.values.message import Media as Media
+    from bridle.values.message import Message as Message
+    from bridle.values.message import Opaque as Opaque
+    from bridle.values.message import Reasoning as Reasoning
+    from bridle.values.message import Reply as Reply
+    from bridle.values.message import Stop as Stop
+    from bridle.values.message import Text as Text
+    from bridle.values.message import ToolCall as ToolCall
+    from bridle.values.message import ToolResult as ToolResult
+    from bridle.values.message import Transcript as Transcript
+    from bridle.values.model import Model as Model
+    from bridle.values.record import Record as Record
+    from bridle.values.request import Sampling as Sampling
+    from bridle.values.request import Thinking as Thinking
+    from bridle.values.request import ToolChoice as ToolChoice
+    from bridle.values.result import AttemptRestarted as AttemptRestarted
+    from bridle.values.result import CallReady as CallReady
+    from bridle.values.result import DeltasSkipped as DeltasSkipped
+    from bridle.values.result import FinalAnswer as FinalAnswer
+    from bridle.values.result import History as History
+    from bridle.values.result import ReasoningDelta as ReasoningDelta
+    from bridle.values.result import Result as Result
+    from bridle.values.result import TextDelta as TextDelta
+    from bridle.values.result import ToolCallDelta as ToolCallDelta
+    from bridle.values.settings import Compaction as Compaction
+    from bridle.values.usage import Budget as Budget
+    from bridle.values.usage import Limits as Limits
+    from bridle.values.usage import Usage as Usage
 
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ports.index": ("ToolIndex",),
     "ports.store": ("Store",),
     "ports.tool": ("CallContext", "Tool"),
+    "ports.tool_index": ("ToolIndex",),
     "ports.watcher": ("Watcher",),
     "run.agent": ("Agent",),
-    "run.gathering": ("Retrieval",),
+    "run.budget.shared": ("SharedBudget",),
+    "run.budget.stored": ("StoredBudget",),
     "run.history": ("export_history", "import_history"),
-    "run.lineage": ("branches", "compare_sessions", "fork_session"),
-    "run.notes": ("Notes",),
-    "run.pool": ("SharedBudget",),
-    "run.till": ("StoredBudget",),
-    "run.stream": ("Running", "Stream", "View"),
-    "tools.command": ("CommandTool",),
-    "tools.conduct": ("ToolOptions",),
-    "tools.function": ("tool",),
-    "tools.process": ("ProcessResult", "run_process"),
-    "tools.raw": ("RawTool",),
-    "tools.typed": ("TypedTool",),
+    "run.lineage": ("compare_sessions", "fork_session", "list_branches"),
+    "run.memory.notes": ("Notes",),
+    "run.memory.retrieval": ("Retrieval",),
+    "run.stream": ("RunHandle", "RunView", "Stream"),
+    "tools.function.function_tool": ("tool",),
+    "tools.function.options": ("ToolOptions",),
+    "tools.function.raw_tool": ("RawTool",),
+    "tools.function.typed_tool": ("TypedTool",),
+    "tools.process.command_tool": ("CommandTool",),
+    "tools.process.run_process": ("ProcessResult", "run_process"),
     "transports.deadlines": ("Deadlines",),
-    "values.approval": ("PendingApproval", "Verdict"),
-    "values.cached": ("CacheDegraded", "PromptDropped", "PromptKept"),
-    "values.compaction": ("Compaction",),
-    "values.compensation": ("Compensation",),
-    "values.delta": (
-        "AttemptRestarted", "CallReady", "ReasoningDelta", "Skipped", "TextDelta", "ToolCallDelta",
+    "values.budget": (
+        "Amount", "BudgetReserved", "BudgetSettled", "BudgetSnapshot", "Subrun", "SubrunCharged",
+        "SubrunStarted",
     ),
+    "values.cache": ("CacheDegraded", "PromptDropped", "PromptStored"),
+    "values.calls": ("ApprovalVerdict", "Compensation", "PendingApproval", "PermissionRule", "Policy"),
     "values.errors": (
         "BadTool", "BridleError", "Conflict", "Corrupt", "Failure", "MissingKey", "MisuseError",
         "ProviderError", "SessionNotFound", "StoreError", "UnknownModel", "Unusable",
     ),
-    "values.event": (
+    "values.events": (
         "ApprovalAnswered", "ApprovalAsked", "CallReviewed", "Compacted", "CompensationFinished",
-        "CompensationStarted", "Configured", "Imported", "ModelAsked", "ModelFailed", "ModelReplied",
-        "ModelSwitched", "Nudged", "PrefixMoved", "Prompted", "Repaired", "RequestAdjusted", "Resumed",
-        "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted", "ToolsShown", "Unknown", "ViewChanged",
+        "CompensationStarted", "Configured", "Imported", "LogRepaired", "ModelAsked",
+        "ModelFailed", "ModelReplied", "ModelSwitched", "PrefixMoved", "Prompted", "Reprompted",
+        "RequestAdjusted", "Resumed", "RunEnded", "ToolFinished", "ToolProbed", "ToolStarted",
+        "ToolsRevealed", "UnknownEvent", "ViewChanged",
     ),
-    "values.lineage": ("Branch", "Comparison", "Fork", "Forked"),
-    "values.memory": ("Memory", "MemoryLoaded", "Note", "NoteRemoved", "NoteWritten"),
-    "values.message": ("Message", "Reply", "Stop", "Transcript"),
+    "values.lineage": ("Branch", "Comparison", "CrossTenant", "Fork", "Forked"),
+    "values.memory": (
+        "Chunk", "ContextRetrieved", "Memory", "MemoryLoaded", "Note", "NoteRemoved",
+        "NoteWritten", "Query",
+    ),
+    "values.message": (
+        "Media", "Message", "Opaque", "Reasoning", "Reply", "Stop", "Text", "ToolCall",
+        "ToolResult", "Transcript",
+    ),
     "values.model": ("Model",),
-    "values.parts": ("Media", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult"),
-    "values.policy": ("PermissionRule", "Policy"),
-    "values.pooled": ("Amount", "Carried", "Reserved", "Settled"),
     "values.record": ("Record",),
     "values.request": ("Sampling", "Thinking", "ToolChoice"),
-    "values.result": ("FinalAnswer", "History", "Result"),
-    "values.retrieval": ("Chunk", "ContextGathered", "Query"),
-    "values.subrun": ("Subrun", "SubrunCharged", "SubrunStarted"),
-    "values.tenancy": ("Across",),
+    "values.result": (
+        "AttemptRestarted", "CallReady", "DeltasSkipped", "FinalAnswer", "History",
+        "ReasoningDelta", "Result", "TextDelta", "ToolCallDelta",
+    ),
+    "values.settings": ("Compaction",),
     "values.usage": ("Budget", "Limits", "Usage"),
 }  # fmt: skip
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}

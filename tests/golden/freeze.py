@@ -27,17 +27,21 @@ from pathlib import Path
 import msgspec
 
 HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE.parent))
+sys.path.insert(0, str(HERE.parent / "suite"))
+
+from paths import add_helper_folders
+
+add_helper_folders()
 
 import test_unbrickable  # noqa: I001
 
 import bridle
 from bridle.cli.main import main as run_command
-from bridle.core.loop import apply
+from bridle.core.loop import apply_event
 from bridle.core.state import State
 
-from bridle.testing.traffic import recordings
-from bridle.testing.wire import owner
+from bridle.testing.wire.recorded_traffic import read_recordings
+from bridle.testing.wire.check_recording import find_codec
 
 WIRE = HERE.parent.parent.parent / "shared" / "wire"
 REFUSED = test_unbrickable.TOO_LONG
@@ -64,12 +68,12 @@ class Placeholders:
         return self._seen.setdefault(found, f"<{len(self._seen)}>")
 
 
-def restore_names(value: object) -> object:
+def restore_names(value: object, keys: dict[str, str]) -> object:
     """Printed JSON with the keys and texts that it had when the record was made."""
     if isinstance(value, dict):
-        return {RENAMES["keys"].get(key, key): restore_names(inner) for key, inner in value.items()}
+        return {keys.get(key, key): restore_names(inner, keys) for key, inner in value.items()}
     if isinstance(value, list):
-        return [restore_names(inner) for inner in value]
+        return [restore_names(inner, keys) for inner in value]
     return restore_text(value) if isinstance(value, str) else value
 
 
@@ -144,7 +148,7 @@ async def run_life(seed: int) -> dict[str, list[str]]:
     life = await test_unbrickable.live(seed)
     placeholders, events, state = Placeholders(), [], State()
     for record in await life.store.read(life.session):
-        state = apply(state, record.event, record.at, record.hash)
+        state = apply_event(state, record.event, record.at, record.hash)
         shown = json.dumps(to_json(record.event), sort_keys=True)
         events.append(placeholders.replace(f"{record.at} {shown}"))
     requests = [placeholders.replace(describe_request(each)) for each in life.provider.exchanges]
@@ -168,12 +172,12 @@ def freeze_requests() -> Iterator[str]:
     """One line per file of recordings and family: the digest of what we send for each recorded request."""
     for path in sorted([*WIRE.rglob("*.jsonl"), *WIRE.rglob("*.jsonl.gz")]):
         bodies: dict[str, list[str]] = {}
-        for recording in recordings(path):
-            codec = None if recording.broken else owner(recording)
+        for recording in read_recordings(path):
+            codec = None if recording.unreadable_reason else find_codec(recording)
             if codec is None or recording.request is None:
                 continue
             try:
-                sent = codec.encode(codec.read(recording.request)).body
+                sent = codec.encode(codec.decode_request(recording.request)).body
             except Exception as error:
                 sent = type(error).__name__.encode()
             bodies.setdefault(codec.family, []).append(hashlib.sha256(sent).hexdigest())
@@ -280,7 +284,9 @@ def freeze_commands(folder: Path) -> Iterator[str]:
             sessions.append(json.loads(out.getvalue())["session"])
         for line in out.getvalue().splitlines() or [""]:
             try:
-                shown = json.dumps(mask(restore_names(json.loads(line))), sort_keys=True)
+                shown = json.dumps(
+                    mask(restore_names(json.loads(line), RENAMES["keys"].get(words[0], {}))), sort_keys=True
+                )
             except ValueError:
                 shown = str(mask(line))
             yield shown.replace(str(folder), "<folder>")

@@ -14,9 +14,9 @@ from importlib import import_module
 from textwrap import fill
 from typing import NoReturn
 
-from .. import __version__
-from ..values.errors import BridleError
-from .printing import complain, say, say_lines
+from bridle import __version__
+from bridle.cli.format.printing import print_error, print_line, print_text
+from bridle.values.errors import BridleError
 
 COMMANDS = {
     "run": "put a prompt to an agent and watch it work",
@@ -40,16 +40,16 @@ COMMANDS = {
     "wire": "put recorded provider traffic to the codecs",
 }
 
-MISUSE, CANCELLED = 2, 130
+EXIT_MISUSE, EXIT_CANCELLED = 2, 130
 HELP_WIDTH = 80
 
 
-class Parser(argparse.ArgumentParser):
+class OneLineParser(argparse.ArgumentParser):
     """One line instead of a page when an argument is wrong."""
 
     def error(self, message: str) -> NoReturn:
-        complain(f"{message}; see `{self.prog} --help`")
-        raise SystemExit(MISUSE)
+        print_error(f"{message}; see `{self.prog} --help`")
+        raise SystemExit(EXIT_MISUSE)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,16 +60,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _dispatch(given)
     except BridleError as error:
-        complain(str(error))
-        return MISUSE
+        print_error(str(error))
+        return EXIT_MISUSE
     except KeyboardInterrupt:
-        return CANCELLED
+        return EXIT_CANCELLED
     except BrokenPipeError:
         # Whoever read us has left.  Python would complain once more while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
-        complain(f"cannot write the output: {error.strerror or error}")
+        print_error(f"cannot write the output: {error.strerror or error}")
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
 
@@ -78,29 +78,29 @@ def _dispatch(given: list[str]) -> int:
     if given[:1] == ["help"] and len(given) > 1:
         given = [given[1], "--help"]
     if not given or given[0] in ("-h", "--help", "help"):
-        say_lines(_overview())
+        print_text(_make_overview())
         return 0
     if given[0] in ("-V", "--version"):
-        say(f"bridle {__version__}")
+        print_line(f"bridle {__version__}")
         return 0
     name, *rest = given
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
-        complain(f"there is no command {name!r}{hint}")
-        return MISUSE
-    module = import_module(f".{name}", __package__)
-    parser = Parser(
+        print_error(f"there is no command {name!r}{hint}")
+        return EXIT_MISUSE
+    module = import_module(f".commands.{name}", __package__)
+    parser = OneLineParser(
         prog=f"bridle {name}",
-        description=_described(module.__doc__ or ""),
+        description=_wrap_help(module.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.arguments(parser)
+    module.add_arguments(parser)
     code: int = module.execute(parser.parse_args(rest))
     return code
 
 
-def _described(words: str) -> str:
+def _wrap_help(words: str) -> str:
     """As wide as a small screen; what is indented is to be typed, and stays as it is."""
     return "\n\n".join(
         block
@@ -110,7 +110,7 @@ def _described(words: str) -> str:
     )
 
 
-def _overview() -> str:
+def _make_overview() -> str:
     width = max(map(len, COMMANDS))
     lines = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
     return "\n".join(

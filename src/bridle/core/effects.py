@@ -6,29 +6,29 @@ driver can tell what it is already doing from what is new.
 
 from typing import Literal
 
-from ..values.cached import PromptKept
-from ..values.errors import FailureKind
-from ..values.event import Change, Compacted, Question, RunStop, WaitSource
-from ..values.model import Model
-from ..values.parts import Outcome, ToolCall
-from ..values.request import Request
-from ..values.value import Value
-from .opencall import OpenCall
-from .receipts import Receipt
+from bridle.core.calls.pending import PendingCall, Receipt
+from bridle.values import events as e
+from bridle.values.base import Value
+from bridle.values.cache import PromptStored
+from bridle.values.errors import FailureKind
+from bridle.values.events import ApprovalQuestion, Compacted, RunStop, ViewChange, WaitSource
+from bridle.values.message import Outcome, ToolCall
+from bridle.values.model import Model
+from bridle.values.request import Request
 
 
 class AskModel(Value):
     request: Request
     step: int
     attempt: int
-    after: FailureKind | None = None
+    after_failure: FailureKind | None = None
     """The failure that this is another attempt after."""
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
     deadline: float | None = None
     """When the run's time is up."""
     notes: tuple[str, ...] = ()
-    summary_of: str = ""
+    summarizes_until: str = ""
     """The last message of those that a summary is wanted of; else the conversation is to go on."""
 
     @property
@@ -50,14 +50,14 @@ class RunTool(Value):
         return f"run:{self.call.id}#{self.attempt}"
 
 
-class Excuse(Value):
+class SkipCall(Value):
     """Answer a call without running it, and say why."""
 
     call: ToolCall
     outcome: Outcome
     why: str
     rule: str = ""
-    how: Literal["run", "person", "receipt"] = "run"
+    source: Literal["run", "person", "receipt"] = "run"
     receipt: Receipt | None = None
     """Of an equal call that was done: its result is given again, after `why`."""
 
@@ -72,7 +72,7 @@ class ProbeTool(Value):
     call: ToolCall
     key: str
     attempt: int
-    unknown: str
+    unknown_notice: str
     """What the model is told when the tool cannot find out."""
     timeout_seconds: float | None = None
     deadline: float | None = None
@@ -82,13 +82,13 @@ class ProbeTool(Value):
         return f"probe:{self.call.id}#{self.attempt}"
 
 
-class SeekApproval(Value):
+class RequestApproval(Value):
     """Write a question to a person down, so that it can be answered from anywhere."""
 
     call: ToolCall
     binding: str
     rule: str
-    question: Question = "run"
+    question: ApprovalQuestion = "run"
     expires_at: float | None = None
 
     @property
@@ -96,21 +96,21 @@ class SeekApproval(Value):
         return f"seek:{self.binding}"
 
 
-class AwaitAnswers(Value):
+class AwaitApprovals(Value):
     """Nothing can go on before a person has answered: put it to one, or end the run as waiting."""
 
-    items: tuple[OpenCall, ...]
+    calls: tuple[PendingCall, ...]
 
     @property
     def name(self) -> str:
-        return f"await:{','.join(item.asked.binding for item in self.items if item.asked)}"
+        return f"await:{','.join(item.question.binding for item in self.calls if item.question)}"
 
 
-class Nudge(Value):
+class Reprompt(Value):
     """Ask the model to go on or to try again."""
 
     why: str
-    words: str
+    message: str
 
     @property
     def name(self) -> str:
@@ -120,9 +120,9 @@ class Nudge(Value):
 class ChangeView(Value):
     """Send something else than what was said, from here on."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[ViewChange, ...]
     why: str
-    seat: str = ""
+    model_key: str = ""
 
     @property
     def name(self) -> str:
@@ -139,14 +139,14 @@ class Compact(Value):
         return "compact"
 
 
-class ShowTools(Value):
+class RevealTools(Value):
     """Let the model have tools that were hidden from it, from the next request on."""
 
     names: tuple[str, ...]
     why: str
-    first: bool = False
+    initial: bool = False
     tokens: int = 0
-    anew_tokens: int = 0
+    uncached_tokens: int = 0
 
     @property
     def name(self) -> str:
@@ -176,10 +176,10 @@ class LoadMemory(Value):
         return "remember"
 
 
-class Gather(Value):
+class RetrieveContext(Value):
     """Look up what belongs beside the words of a prompt."""
 
-    words: str
+    query: str
     deadline: float | None = None
 
     @property
@@ -198,47 +198,47 @@ class SwitchModel(Value):
         return "switch"
 
 
-class KeepPrompt(Value):
+class StorePrompt(Value):
     """Have the provider keep tools and instructions by name, or keep them for longer."""
 
     request: Request
     """What they are in front of."""
     seconds: float
-    front: str
-    kept: PromptKept | None = None
+    prompt_head: str
+    stored: PromptStored | None = None
     """What is to be kept for longer; None to have it made."""
 
     @property
     def name(self) -> str:
-        return f"keep:{self.kept.name if self.kept else self.front}"
+        return f"keep:{self.stored.name if self.stored else self.prompt_head}"
 
 
 class DropPrompt(Value):
-    kept: PromptKept
+    stored: PromptStored
     why: str
-    gone: bool = False
+    already_dropped: bool = False
     """The provider has dropped it already."""
 
     @property
     def name(self) -> str:
-        return f"drop:{self.kept.name}"
+        return f"drop:{self.stored.name}"
 
 
 class OpenConversation(Value):
     """Have the provider make a conversation object."""
 
-    seat: str
+    model_key: str
 
     @property
     def name(self) -> str:
-        return f"converse:{self.seat}"
+        return f"converse:{self.model_key}"
 
 
 class DropConversation(Value):
     """Use a conversation object no more."""
 
     conversation: str
-    seat: str
+    model_key: str
     why: str
 
     @property
@@ -246,7 +246,7 @@ class DropConversation(Value):
         return f"part:{self.conversation}"
 
 
-class End(Value):
+class EndRun(Value):
     stop: RunStop
     reason: str = ""
 
@@ -259,20 +259,44 @@ Effect = (
     AskModel
     | RunTool
     | ProbeTool
-    | Excuse
-    | SeekApproval
-    | AwaitAnswers
-    | Nudge
+    | SkipCall
+    | RequestApproval
+    | AwaitApprovals
+    | Reprompt
     | ChangeView
     | Compact
-    | ShowTools
+    | RevealTools
     | FindTools
     | LoadMemory
-    | Gather
+    | RetrieveContext
     | SwitchModel
-    | KeepPrompt
+    | StorePrompt
     | DropPrompt
     | OpenConversation
     | DropConversation
-    | End
+    | EndRun
 )
+
+
+# Effects that are nothing but a line in the log: the event each of them comes to.
+
+
+RecordedEffect = ChangeView | Compact | DropConversation | Reprompt | RequestApproval | SwitchModel
+
+
+def event_for_effect(effect: RecordedEffect) -> e.Event:
+    match effect:
+        case RequestApproval(call=call, binding=binding, rule=rule, question=asked, expires_at=until):
+            return e.ApprovalAsked(
+                call_id=call.id, binding=binding, rule=rule, question=asked, expires_at=until
+            )
+        case Reprompt(why=why, message=words):
+            return e.Reprompted(why=why, message=words)
+        case ChangeView(changes=changes, why=why, model_key=seat):
+            return e.ViewChanged(changes=changes, why=why, model_key=seat)
+        case SwitchModel(model=model, why=why):
+            return e.ModelSwitched(model=model, why=why)
+        case DropConversation(conversation=name, model_key=seat, why=why):
+            return e.ConversationDropped(name=name, model_key=seat, why=why)
+        case Compact(event=event):
+            return event

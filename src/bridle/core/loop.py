@@ -17,66 +17,94 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ..values import event as e
-from ..values.errors import MisuseError
-from ..values.message import Message, Stop
-from ..values.parts import Text
-from ..values.settings import Settings
-from ..values.subrun import SubrunCharged, SubrunStarted
-from .asking import ask_or_end
-from .boundary import request_adjusted
-from .budget import booked, charged, plus
-from .calls import (
-    answered_by,
-    approval_answered,
-    approval_asked,
-    call_reviewed,
-    checked_again,
-    given_up,
-    in_doubt_from_now,
-    paused,
-    tool_finished,
-    tool_probed,
-    tool_started,
-    tools_shown,
+from bridle.core.budget.limits import (
+    WRAP_UP_WHY,
+    add_spending,
+    apply_subrun_charged,
+    apply_subrun_started,
+    billable_usage,
+    charge_partial_reply,
 )
-from .compaction import compacted
-from .conversation_object import (
-    CONVERSING,
+from bridle.core.cache.diagnosis import record_call_answered, record_call_sent
+from bridle.core.cache.prefix import (
+    apply_prefix_moved,
+    mark_all_stale,
+    mark_stale_after,
+    snapshot_request,
+    stale_reasoning,
+)
+from bridle.core.cache.server_state import (
+    CACHE_TRANSITIONS,
+    CONVERSATION_TRANSITIONS,
+    allow_new_conversation,
     classify_failure,
-    conversation_answered,
-    conversation_failed,
-    conversation_sent,
-    conversation_tried_again,
+    mark_conversation_answered,
+    mark_conversation_failed,
+    mark_conversation_sent,
 )
-from .dispatch import effects_for, opened
-from .effects import Effect, End
-from .fallback import switched
-from .forking import forked
-from .gathering import again, begun
-from .handoff import blamable, is_echo_refused, viewed
-from .inner import subrun_charged, subrun_started
-from .judging import final_text, judge, output_json
-from .limits import WRAP_UP
-from .lost import passed_over, repaired
-from .misses import answered, sent
-from .prefix import asked_now, prefix_moved
-from .rebinding import moved_by, moved_wholly, outlived
-from .refused_parameters import leave_out_refused
-from .remembering import REMEMBERED
-from .saying import added, counted, counts, prompted, said
+from bridle.core.calls.catalogue import apply_request_adjusted
+from bridle.core.calls.compensation import (
+    apply_compensation_finished,
+    apply_compensation_started,
+    compensation_notices,
+    mark_compensations_reported,
+    record_compensation,
+)
+from bridle.core.calls.dispatch import choose_call_effects, open_calls
+from bridle.core.calls.transitions import (
+    abandon_calls,
+    append_results,
+    apply_approval_answered,
+    apply_approval_asked,
+    apply_call_reviewed,
+    apply_forked,
+    apply_log_repaired,
+    apply_tool_finished,
+    apply_tool_probed,
+    apply_tool_started,
+    apply_tools_revealed,
+    exclude_waiting_time,
+    ignore_unknown_event,
+    recheck_calls,
+    record_call_in_doubt,
+)
+from bridle.core.compaction.plan import apply_compacted
+from bridle.core.compaction.strategies import cap_estimate
+from bridle.core.compaction.summary import (
+    apply_summary_asked,
+    apply_summary_replied,
+    progress_after_reply,
+    progress_after_resume,
+    record_overflow,
+    state_for_summarizer,
+)
+from bridle.core.context.token_estimate import (
+    append_counted_message,
+    append_message,
+    append_prompt,
+    estimate_after_reply,
+    is_substantial,
+    record_window,
+)
+from bridle.core.context.view import find_removable_parts, is_echo_refused, rebuild_view
+from bridle.core.recovery.failure_policy import FAILURE_POLICY, record_refused_parameter
+from bridle.core.recovery.fallback import apply_model_switched
+from bridle.values import events as e
+from bridle.values.budget import SubrunCharged, SubrunStarted
+from bridle.values.errors import MisuseError
+from bridle.values.message import Message, Stop, Text
+from bridle.values.settings import Settings
+
+from .effects import Effect, EndRun
+from .evaluate_reply import evaluate_reply, extract_output_json, final_text
+from .memory import MEMORY_TRANSITIONS, begin_prompt, clear_retrieval_error
+from .next_request import choose_next_effect
 from .state import Phase, Run, State
-from .storing import CACHED
-from .summary import asked_now_by, heard_of, overflowed, summarised, summary_asked, tried_anew
-from .undoing import compensation_finished, compensation_started, remembered, undone_notice, undone_reported
-from .verdicts import FAILURES
-from .weighing import reweighed
-from .window import note_window
 
-CONTINUE = "Continue where you stopped."
+CONTINUE_NOTICE = "Continue where you stopped."
 
 
-def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
+def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
     """`at` and `proof` are the time and the hash of the event's record."""
     handle = TRANSITIONS.get((state.phase, type(event)))
     if handle is None:
@@ -86,185 +114,213 @@ def apply(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> Sta
 
 
 def next_effects(state: State) -> tuple[Effect, ...]:
-    if state.phase is Phase.ASKING:
-        return (ask_or_end(state),)
-    if state.run.unread and state.phase in (Phase.JUDGING, Phase.ACTING):
-        return (End(stop="failed", reason=state.run.unread),)
-    if state.phase is Phase.JUDGING:
-        return (judge(state) or ask_or_end(state),)
-    if state.phase is Phase.ACTING:
-        return effects_for(state)
+    if state.phase is Phase.CALLING_MODEL:
+        return (choose_next_effect(state),)
+    if state.run.suspected_truncation and state.phase in (Phase.EVALUATING_REPLY, Phase.RUNNING_TOOLS):
+        return (EndRun(stop="failed", reason=state.run.suspected_truncation),)
+    if state.phase is Phase.EVALUATING_REPLY:
+        return (evaluate_reply(state) or choose_next_effect(state),)
+    if state.phase is Phase.RUNNING_TOOLS:
+        return choose_call_effects(state)
     return ()
 
 
-def _configured(state: State, event: e.Configured, at: float, proof: str) -> State:
-    phase = Phase.RESTING if state.phase is Phase.NEW else state.phase
+def _apply_configured(state: State, event: e.Configured, at: float, proof: str) -> State:
+    phase = Phase.IDLE if state.phase is Phase.NEW else state.phase
     session = state.session or event.session
     # Only a driver that takes over brings other settings: until it came, nobody was driving.
-    after = replace(paused(state, at), phase=phase, settings=event.settings, session=session, sifted=False)
-    if event.settings.every_tool != state.settings.every_tool:
-        after = replace(after, calls=checked_again(after))
+    after = replace(
+        exclude_waiting_time(state, at),
+        phase=phase,
+        settings=event.settings,
+        session=session,
+        tools_started=False,
+    )
+    if event.settings.all_tools != state.settings.all_tools:
+        after = replace(after, pending_calls=recheck_calls(after))
     if event.settings.chain is True and state.settings.chain is not True:
         after = replace(after, chained_from=len(state.transcript.messages))
-    if _front(event.settings) != _front(state.settings):
-        after = moved_wholly(after)
-    return viewed(after)
+    if _prompt_head(event.settings) != _prompt_head(state.settings):
+        after = mark_all_stale(after)
+    return rebuild_view(after)
 
 
-def _front(settings: Settings) -> tuple[object, ...]:
+def _prompt_head(settings: Settings) -> tuple[object, ...]:
     """What stands before the conversation."""
     return settings.instructions, settings.tools, settings.output, settings.memory is None
 
 
-def _imported(state: State, event: e.Imported, at: float, proof: str) -> State:
+def _apply_imported(state: State, event: e.Imported, at: float, proof: str) -> State:
     after = replace(state, imported_instructions=event.instructions)
     for message in (replace(message, provenance="import") for message in event.messages):
-        after = prompted(after, message) if message.role == "user" else said(after, message)
+        after = append_prompt(after, message) if message.role == "user" else append_message(after, message)
     return after
 
 
-def _view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
+def _apply_view_changed(state: State, event: e.ViewChanged, at: float, proof: str) -> State:
     run = state.run
-    if run.blamed and not state.unfit:
-        run = replace(run, blamed=(), repairs=run.repairs + 1, failure=None)
-    elif run.echo and not state.unfit:
-        run = replace(run, echo="", repairs=run.repairs + 1, failure=None)
-    elif (run.reasoning == "refused" or outlived(state)) and not state.unfit:
-        run = replace(run, reasoning="left out")
-    return reweighed(viewed(moved_by(replace(state, run=run, recorded=(*state.recorded, event)), event)))
+    if run.rejected_parts and not state.unsupported_parts:
+        run = replace(run, rejected_parts=(), part_removals=run.part_removals + 1, failure=None)
+    elif run.reply_echo and not state.unsupported_parts:
+        run = replace(run, reply_echo="", part_removals=run.part_removals + 1, failure=None)
+    elif (run.reasoning_status == "refused" or stale_reasoning(state)) and not state.unsupported_parts:
+        run = replace(run, reasoning_status="left out")
+    return cap_estimate(
+        rebuild_view(
+            mark_stale_after(replace(state, run=run, view_changes=(*state.view_changes, event)), event)
+        )
+    )
 
 
-def _prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
+def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
-    turn, notice = begun(state, event.parts), undone_notice(state)
-    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, turn=turn)
+    turn, notice = begin_prompt(state, event.parts), compensation_notices(state)
+    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, prompt=turn)
     earlier = state.earlier_seconds + state.run.seconds
-    conversation = conversation_tried_again(state)
+    conversation = allow_new_conversation(state)
     owner = event.tenant if state.owner is None else state.owner
     asking = replace(
-        state, phase=Phase.ASKING, run=run, owner=owner, earlier_seconds=earlier, conversation=conversation
+        state,
+        phase=Phase.CALLING_MODEL,
+        run=run,
+        owner=owner,
+        earlier_seconds=earlier,
+        server_conversation=conversation,
     )
-    return prompted(_noticed(asking, notice, at) if notice else asking, message)
+    return append_prompt(_append_notice(asking, notice, at) if notice else asking, message)
 
 
-def _noticed(state: State, words: tuple[Text, ...], at: float) -> State:
+def _append_notice(state: State, words: tuple[Text, ...], at: float) -> State:
     """The state after a notice of the harness, which is sent in the user's role and is no person's."""
-    return said(state, Message(role="user", parts=words, at=at, provenance="harness"))
+    return append_message(state, Message(role="user", parts=words, at=at, provenance="harness"))
 
 
-def _resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
+def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
     """Time while nobody was driving is not the run's time; what was under way is in doubt."""
     run = replace(
         state.run,
         budget=event.budget or state.run.budget,
-        wrapped="" if event.budget else state.run.wrapped,
-        capped="own" if state.run.capped == "own" else "",
+        wrap_up_reason="" if event.budget else state.run.wrap_up_reason,
+        tool_call_limit="own" if state.run.tool_call_limit == "own" else "",
         started_at=at - max(0.0, state.now - state.run.started_at),
         attempt=0,
-        tries=0,
-        rests=0,
-        left=(),
+        model_attempts=0,
+        breaker_waits=0,
+        abandoned_models=(),
         failure=None,
-        refusals=(),
-        partial="",
-        batches=(),
-        nudges=0,
-        rejections=0,
+        repair_failures=(),
+        partial_text="",
+        batch_signatures=(),
+        reprompts=0,
+        rejected_answers=0,
         pauses=0,
-        unread="",
-        prefix_moved=None,
-        adjusted=(),
-        squeeze=tried_anew(state),
-        turn=again(state.run.turn),
+        suspected_truncation="",
+        prefix_change=None,
+        refused_adjustments=(),
+        compaction=progress_after_resume(state),
+        prompt=clear_retrieval_error(state.run.prompt),
         stop=None,
         reason="",
     )
     calls = tuple(
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
-        for item in state.calls
+        for item in state.pending_calls
     )
-    taken = replace(state, run=run, calls=calls, sifted=False, conversation=conversation_tried_again(state))
-    if state.phase is Phase.WAITING:
-        return replace(taken, phase=Phase.ACTING)
-    if state.phase is not Phase.RESTING:
+    taken = replace(
+        state,
+        run=run,
+        pending_calls=calls,
+        tools_started=False,
+        server_conversation=allow_new_conversation(state),
+    )
+    if state.phase is Phase.AWAITING_APPROVAL:
+        return replace(taken, phase=Phase.RUNNING_TOOLS)
+    if state.phase is not Phase.IDLE:
         return taken
-    asking = undone_reported(replace(taken, phase=Phase.ASKING))
+    asking = mark_compensations_reported(replace(taken, phase=Phase.CALLING_MODEL))
     to_continue = state.transcript.messages[-1].role == "assistant"
-    words = (*undone_notice(state), *((Text(text=CONTINUE),) if to_continue else ()))
-    return _noticed(asking, words, at) if words else asking
+    words = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
+    return _append_notice(asking, words, at) if words else asking
 
 
-def _asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
-    if event.summary_of:
-        return summary_asked(state, event, at)
+def _apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
+    if event.summarizes_until:
+        return apply_summary_asked(state, event, at)
     # A paused reply is continued from JUDGING; from here on the model's turn is on.
-    said = final_text(state) if state.run.reply is not None else state.run.said
+    said = final_text(state) if state.run.reply is not None else state.run.continued_text
     run = replace(
         state.run,
         attempt=event.attempt,
-        tries=state.run.tries + 1,
+        model_attempts=state.run.model_attempts + 1,
         failure=None,
-        partial="",
+        partial_text="",
         reply=None,
-        said=said,
-        forbidden=event.tool_choice.mode == "none",
-        noted=(*state.run.noted, *(note for note in event.notes if note not in state.run.noted)),
-        prefix_moved=None,
-        squeeze=replace(state.run.squeeze, asked="", seat=""),
-        crowded=event.reserved.used if event.reserved else "",
+        continued_text=said,
+        tools_forbidden=event.tool_choice.mode == "none",
+        recorded_notes=(
+            *state.run.recorded_notes,
+            *(note for note in event.notes if note not in state.run.recorded_notes),
+        ),
+        prefix_change=None,
+        compaction=replace(state.run.compaction, summary_until="", summarizer_key=""),
+        budget_warning=event.reservation.budget_warning if event.reservation else "",
     )
-    hits = sent(state, event, at)
+    hits = record_call_sent(state, event, at)
     return replace(
         state,
-        phase=Phase.ASKING,
+        phase=Phase.CALLING_MODEL,
         run=run,
-        proof=proof,
-        asked=asked_now(state, event.tool_choice),
-        hits=hits,
-        conversation=conversation_sent(state, event),
+        request_hash=proof,
+        last_request=snapshot_request(state, event.tool_choice),
+        cache=hits,
+        server_conversation=mark_conversation_sent(state, event),
     )
 
 
-def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
-    if event.summary_of:
-        return summarised(state, event)
+def _apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: str) -> State:
+    if event.summarizes_until:
+        return apply_summary_replied(state, event)
     reply = event.reply
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
     calls = () if refused else reply.calls
-    acting, usage = bool(calls), booked(state, reply)
+    acting, usage = bool(calls), billable_usage(state, reply)
     run = replace(
         state.run,
-        spent=plus(state.run.spent, usage, event.usd, steps=1),
+        spent=add_spending(state.run.spent, usage, event.usd, steps=1),
         attempt=0,
-        tries=0,
-        rests=0,
+        model_attempts=0,
+        breaker_waits=0,
         failure=None,
-        refusals=(),
-        partial="",
-        more_room=reply.stop is Stop.LENGTH,
-        unchained=False,
-        squeeze=heard_of(state, reply.stop),
+        repair_failures=(),
+        partial_text="",
+        needs_full_output=reply.stop is Stop.LENGTH,
+        server_state_lost=False,
+        compaction=progress_after_reply(state, reply.stop),
         pauses=state.run.pauses + 1 if reply.stop is Stop.PAUSED else 0,
         reply=None if acting else reply,
-        objection=event.objection,
-        capped="",
-        unread=event.suspicion if state.settings.on_truncation == "error" else "",
+        output_error=event.output_error,
+        tool_call_limit="",
+        suspected_truncation=event.truncation_hint if state.settings.on_truncation == "error" else "",
     )
     after = replace(
         state,
-        phase=Phase.ACTING if acting else Phase.JUDGING,
-        sifted=False,
-        calls=opened(reply, state, event.objection, event.claims, forbidden=run.forbidden) if acting else (),
-        run=replace(run, nudges=0, said="") if acting else run,
-        total=plus(state.total, usage, event.usd, steps=1),
-        replies=state.replies + 1,
-        hits=answered(state, reply),
-        conversation=conversation_answered(state, reply),
-        **counted(state, reply, doubted=bool(event.usage_doubt)),
+        phase=Phase.RUNNING_TOOLS if acting else Phase.EVALUATING_REPLY,
+        tools_started=False,
+        pending_calls=open_calls(
+            reply, state, event.output_error, event.resource_claims, forbidden=run.tools_forbidden
+        )
+        if acting
+        else (),
+        run=replace(run, reprompts=0, continued_text="") if acting else run,
+        total_spent=add_spending(state.total_spent, usage, event.usd, steps=1),
+        reply_count=state.reply_count + 1,
+        cache=record_call_answered(state, reply),
+        server_conversation=mark_conversation_answered(state, reply),
+        **estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
     )
     # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
-    if not any(counts(part) for part in parts):
+    if not any(is_substantial(part) for part in parts):
         return after
     message = Message(
         role="assistant",
@@ -276,142 +332,156 @@ def _replied(state: State, event: e.ModelReplied, at: float, proof: str) -> Stat
         reply_id=reply.id,
         provenance="model",
     )
-    return added(after, message)
+    return append_counted_message(after, message)
 
 
-def _failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
+def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     run = state.run
-    left_out, failure = leave_out_refused(run.left_out, event.failure)
+    left_out, failure = record_refused_parameter(run.refused_parameters, event.failure)
     failure = classify_failure(state, failure)
     kind = failure.kind
-    blamed = () if kind == "forgotten" else blamable(state, event.blamed)
+    blamed = () if kind == "forgotten" else find_removable_parts(state, event.rejected_parts)
     run = replace(
         run,
         failure=failure,
-        left_out=left_out,
-        echo="refused" if not blamed and is_echo_refused(state, failure) else "",
-        reached=run.reached or _has_answered(event),
-        blamed=blamed,
-        squeeze=run.squeeze if blamed else overflowed(state, failure),
-        chance=event.chance,
+        refused_parameters=left_out,
+        reply_echo="refused" if not blamed and is_echo_refused(state, failure) else "",
+        endpoint_reached=run.endpoint_reached or _has_answered(event),
+        rejected_parts=blamed,
+        compaction=run.compaction if blamed else record_overflow(state, failure),
+        random_draw=event.random_draw,
         # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
-        partial=run.partial if kind == "unavailable" else event.partial,
-        rests=run.rests + (kind == "unavailable"),
-        refusals=(*run.refusals, kind) if FAILURES[kind].verdict == "repair" else run.refusals,
-        unchained=kind == "forgotten" or run.unchained,
-        reasoning="refused" if kind == "reasoning_refused" else run.reasoning,
+        partial_text=run.partial_text if kind == "unavailable" else event.partial_text,
+        breaker_waits=run.breaker_waits + (kind == "unavailable"),
+        repair_failures=(*run.repair_failures, kind)
+        if FAILURE_POLICY[kind].action == "repair"
+        else run.repair_failures,
+        server_state_lost=kind == "forgotten" or run.server_state_lost,
+        reasoning_status="refused" if kind == "reasoning_refused" else run.reasoning_status,
     )
-    paid = charged(asked_now_by(state, run.squeeze.seat), event.usage, event.usd)
+    paid = charge_partial_reply(
+        state_for_summarizer(state, run.compaction.summarizer_key), event.usage, event.usd
+    )
     run = replace(run, spent=paid.run.spent)
-    windows = note_window(asked_now_by(state, state.run.squeeze.seat), failure)
-    held = conversation_failed(state, event, kind)
-    return replace(state, run=run, total=paid.total, conversation=held, windows=windows)
+    windows = record_window(state_for_summarizer(state, state.run.compaction.summarizer_key), failure)
+    held = mark_conversation_failed(state, event, kind)
+    return replace(
+        state, run=run, total_spent=paid.total_spent, server_conversation=held, reported_windows=windows
+    )
 
 
 def _has_answered(event: e.ModelFailed) -> bool:
     """Whether this failure shows that there is a server: it sent a status, or broke off what it had begun."""
     failure = event.failure
-    return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial)
+    return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial_text)
 
 
-def _nudged(state: State, event: e.Nudged, at: float, proof: str) -> State:
+def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) -> State:
     run = state.run
     run = replace(
         run,
-        nudges=run.nudges + (event.why not in ("output", "repeating", WRAP_UP)),
-        wrapped=event.words.partition(". ")[0] if event.why == WRAP_UP else run.wrapped,
-        rejections=run.rejections + (event.why == "output"),
-        said=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
+        reprompts=run.reprompts + (event.why not in ("output", "repeating", WRAP_UP_WHY)),
+        wrap_up_reason=event.message.partition(". ")[0] if event.why == WRAP_UP_WHY else run.wrap_up_reason,
+        rejected_answers=run.rejected_answers + (event.why == "output"),
+        continued_text=final_text(state) if run.reply is not None and run.reply.stop is Stop.LENGTH else "",
         reply=None,
     )
-    return _noticed(replace(state, phase=Phase.ASKING, run=run), (Text(text=event.words),), at)
+    return _append_notice(replace(state, phase=Phase.CALLING_MODEL, run=run), (Text(text=event.message),), at)
 
 
-def _ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
+def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
     """Leave a transcript that any later request can start from, whatever was going on."""
-    after = charged(state, event.usage, event.usd)
+    after = charge_partial_reply(state, event.usage, event.usd)
     after = replace(after, run=replace(after.run, seconds=at - after.run.started_at))
     if event.stop == "waiting":
         run = replace(after.run, stop=event.stop, reason=event.reason)
-        return replace(after, phase=Phase.WAITING, run=run)
-    if state.calls:
-        closed = given_up(state.calls)
-        for before, item in zip(state.calls, closed, strict=True):
+        return replace(after, phase=Phase.AWAITING_APPROVAL, run=run)
+    if state.pending_calls:
+        closed = abandon_calls(state.pending_calls)
+        for before, item in zip(state.pending_calls, closed, strict=True):
             if before.result is None:
-                after = remembered(after, item, None)
+                after = record_compensation(after, item, None)
                 if item.result is not None and item.result.outcome == "unknown":
-                    after = in_doubt_from_now(after, item, at)
-        after = answered_by(after, closed, at)
-    partial = event.partial.strip()
+                    after = record_call_in_doubt(after, item, at)
+        after = append_results(after, closed, at)
+    partial = event.partial_text.strip()
     if partial:
         words = (Text(text=partial),)
         message = Message(role="assistant", parts=words, at=at, stop=Stop.OTHER, provenance="model")
-        after = said(after, message)
+        after = append_message(after, message)
     output = state.run.output
-    answer = final_text(state) if state.run.reply is not None else output or state.run.said + partial
-    if event.stop == "done" and output is None and state.settings.output is not None:
-        output = output_json(answer)
-    run = replace(
-        after.run, stop=event.stop, reason=event.reason, answer=answer, output=output, reply=None, said=""
+    answer = (
+        final_text(state) if state.run.reply is not None else output or state.run.continued_text + partial
     )
-    return replace(after, phase=Phase.RESTING, run=run)
+    if event.stop == "done" and output is None and state.settings.output is not None:
+        output = extract_output_json(answer)
+    run = replace(
+        after.run,
+        stop=event.stop,
+        reason=event.reason,
+        answer=answer,
+        output=output,
+        reply=None,
+        continued_text="",
+    )
+    return replace(after, phase=Phase.IDLE, run=run)
 
 
-Handler = Callable[[State, Any, float, str], State]
+EventHandler = Callable[[State, Any, float, str], State]
 
-TRANSITIONS: dict[tuple[Phase, type], Handler] = {
-    (Phase.NEW, e.Configured): _configured,
-    (Phase.RESTING, e.Configured): _configured,
-    (Phase.RESTING, e.Imported): _imported,
-    (Phase.RESTING, e.Prompted): _prompted,
-    (Phase.RESTING, e.Resumed): _resumed,
-    (Phase.RESTING, e.CompensationStarted): compensation_started,
-    (Phase.RESTING, e.CompensationFinished): compensation_finished,
-    (Phase.ASKING, e.Configured): _configured,
-    (Phase.ASKING, e.Resumed): _resumed,
-    (Phase.ASKING, e.ModelAsked): _asked,
-    (Phase.ASKING, e.ModelReplied): _replied,
-    (Phase.ASKING, e.ModelFailed): _failed,
-    (Phase.ASKING, e.ModelSwitched): switched,
-    (Phase.ASKING, e.ViewChanged): _view_changed,
-    (Phase.ASKING, e.Compacted): compacted,
-    (Phase.ASKING, e.ToolsShown): tools_shown,
-    (Phase.ASKING, e.PrefixMoved): prefix_moved,
-    (Phase.ASKING, e.RequestAdjusted): request_adjusted,
-    (Phase.ASKING, e.Nudged): _nudged,
-    (Phase.ASKING, e.RunEnded): _ended,
-    (Phase.JUDGING, e.Configured): _configured,
-    (Phase.JUDGING, e.Resumed): _resumed,
-    (Phase.JUDGING, e.ModelAsked): _asked,
-    (Phase.JUDGING, e.ModelFailed): _failed,
-    (Phase.JUDGING, e.ModelSwitched): switched,
-    (Phase.JUDGING, e.ViewChanged): _view_changed,
-    (Phase.JUDGING, e.Compacted): compacted,
-    (Phase.JUDGING, e.ToolsShown): tools_shown,
-    (Phase.JUDGING, e.PrefixMoved): prefix_moved,
-    (Phase.JUDGING, e.RequestAdjusted): request_adjusted,
-    (Phase.JUDGING, e.Nudged): _nudged,
-    (Phase.JUDGING, e.RunEnded): _ended,
-    (Phase.ACTING, e.Configured): _configured,
-    (Phase.ACTING, e.Resumed): _resumed,
-    (Phase.ACTING, e.ToolsShown): tools_shown,
-    (Phase.ACTING, e.ToolStarted): tool_started,
-    (Phase.ACTING, e.ToolProbed): tool_probed,
-    (Phase.ACTING, e.ToolFinished): tool_finished,
-    (Phase.ACTING, e.ApprovalAsked): approval_asked,
-    (Phase.ACTING, e.ApprovalAnswered): approval_answered,
-    (Phase.ACTING, e.CallReviewed): call_reviewed,
-    (Phase.ACTING, e.RunEnded): _ended,
-    (Phase.WAITING, e.Configured): _configured,
-    (Phase.WAITING, e.Resumed): _resumed,
-    (Phase.WAITING, e.ApprovalAnswered): approval_answered,
-    (Phase.WAITING, e.RunEnded): _ended,
-    **REMEMBERED,
-    **CACHED,
-    **CONVERSING,
-    **{(phase, SubrunStarted): subrun_started for phase in Phase if phase is not Phase.NEW},
-    **{(phase, SubrunCharged): subrun_charged for phase in Phase if phase is not Phase.NEW},
-    **{(phase, e.Forked): forked for phase in Phase},
-    **{(phase, e.Repaired): repaired for phase in Phase},
-    **{(phase, e.Unknown): passed_over for phase in Phase},
+TRANSITIONS: dict[tuple[Phase, type], EventHandler] = {
+    (Phase.NEW, e.Configured): _apply_configured,
+    (Phase.IDLE, e.Configured): _apply_configured,
+    (Phase.IDLE, e.Imported): _apply_imported,
+    (Phase.IDLE, e.Prompted): _apply_prompted,
+    (Phase.IDLE, e.Resumed): _apply_resumed,
+    (Phase.IDLE, e.CompensationStarted): apply_compensation_started,
+    (Phase.IDLE, e.CompensationFinished): apply_compensation_finished,
+    (Phase.CALLING_MODEL, e.Configured): _apply_configured,
+    (Phase.CALLING_MODEL, e.Resumed): _apply_resumed,
+    (Phase.CALLING_MODEL, e.ModelAsked): _apply_model_asked,
+    (Phase.CALLING_MODEL, e.ModelReplied): _apply_model_replied,
+    (Phase.CALLING_MODEL, e.ModelFailed): _apply_model_failed,
+    (Phase.CALLING_MODEL, e.ModelSwitched): apply_model_switched,
+    (Phase.CALLING_MODEL, e.ViewChanged): _apply_view_changed,
+    (Phase.CALLING_MODEL, e.Compacted): apply_compacted,
+    (Phase.CALLING_MODEL, e.ToolsRevealed): apply_tools_revealed,
+    (Phase.CALLING_MODEL, e.PrefixMoved): apply_prefix_moved,
+    (Phase.CALLING_MODEL, e.RequestAdjusted): apply_request_adjusted,
+    (Phase.CALLING_MODEL, e.Reprompted): _apply_reprompted,
+    (Phase.CALLING_MODEL, e.RunEnded): _apply_run_ended,
+    (Phase.EVALUATING_REPLY, e.Configured): _apply_configured,
+    (Phase.EVALUATING_REPLY, e.Resumed): _apply_resumed,
+    (Phase.EVALUATING_REPLY, e.ModelAsked): _apply_model_asked,
+    (Phase.EVALUATING_REPLY, e.ModelFailed): _apply_model_failed,
+    (Phase.EVALUATING_REPLY, e.ModelSwitched): apply_model_switched,
+    (Phase.EVALUATING_REPLY, e.ViewChanged): _apply_view_changed,
+    (Phase.EVALUATING_REPLY, e.Compacted): apply_compacted,
+    (Phase.EVALUATING_REPLY, e.ToolsRevealed): apply_tools_revealed,
+    (Phase.EVALUATING_REPLY, e.PrefixMoved): apply_prefix_moved,
+    (Phase.EVALUATING_REPLY, e.RequestAdjusted): apply_request_adjusted,
+    (Phase.EVALUATING_REPLY, e.Reprompted): _apply_reprompted,
+    (Phase.EVALUATING_REPLY, e.RunEnded): _apply_run_ended,
+    (Phase.RUNNING_TOOLS, e.Configured): _apply_configured,
+    (Phase.RUNNING_TOOLS, e.Resumed): _apply_resumed,
+    (Phase.RUNNING_TOOLS, e.ToolsRevealed): apply_tools_revealed,
+    (Phase.RUNNING_TOOLS, e.ToolStarted): apply_tool_started,
+    (Phase.RUNNING_TOOLS, e.ToolProbed): apply_tool_probed,
+    (Phase.RUNNING_TOOLS, e.ToolFinished): apply_tool_finished,
+    (Phase.RUNNING_TOOLS, e.ApprovalAsked): apply_approval_asked,
+    (Phase.RUNNING_TOOLS, e.ApprovalAnswered): apply_approval_answered,
+    (Phase.RUNNING_TOOLS, e.CallReviewed): apply_call_reviewed,
+    (Phase.RUNNING_TOOLS, e.RunEnded): _apply_run_ended,
+    (Phase.AWAITING_APPROVAL, e.Configured): _apply_configured,
+    (Phase.AWAITING_APPROVAL, e.Resumed): _apply_resumed,
+    (Phase.AWAITING_APPROVAL, e.ApprovalAnswered): apply_approval_answered,
+    (Phase.AWAITING_APPROVAL, e.RunEnded): _apply_run_ended,
+    **MEMORY_TRANSITIONS,
+    **CACHE_TRANSITIONS,
+    **CONVERSATION_TRANSITIONS,
+    **{(phase, SubrunStarted): apply_subrun_started for phase in Phase if phase is not Phase.NEW},
+    **{(phase, SubrunCharged): apply_subrun_charged for phase in Phase if phase is not Phase.NEW},
+    **{(phase, e.Forked): apply_forked for phase in Phase},
+    **{(phase, e.LogRepaired): apply_log_repaired for phase in Phase},
+    **{(phase, e.UnknownEvent): ignore_unknown_event for phase in Phase},
 }

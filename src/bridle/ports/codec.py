@@ -5,15 +5,15 @@ A codec is symmetric.  Our side encodes requests and decodes replies; their side
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from ..values.delta import Delta
-from ..values.errors import Failure
-from ..values.message import Message, Reply
-from ..values.model import Model
-from ..values.request import OutputSpec, Request
-from ..values.usage import Usage
-from ..values.value import Value
+from bridle.values.base import Value
+from bridle.values.errors import Failure
+from bridle.values.message import Message, Reply
+from bridle.values.model import Model
+from bridle.values.request import OutputSpec, Request
+from bridle.values.result import Delta
+from bridle.values.usage import Usage
 
 
 class HttpRequest(Value):
@@ -34,14 +34,14 @@ class HttpReply(Value):
     frames: tuple[bytes, ...]
 
 
-class Kept(Protocol):
+class EncodedHistory(Protocol):
     """Encoded messages of one conversation on one endpoint, so that none is encoded twice.
 
     Must only be given the messages of one append-only line: a message is known by its id,
     and is encoded the first time it is seen.
     """
 
-    def joined(self, messages: Sequence[Message]) -> tuple[bytes, str]:
+    def join_messages(self, messages: Sequence[Message]) -> tuple[bytes, str]:
         """The wire bytes of all messages, joined with commas, and a digest of those bytes."""
         ...
 
@@ -60,10 +60,10 @@ class Decoder(Protocol):
     def close(self) -> Reply: ...
 
     @property
-    def partial(self) -> str: ...
+    def partial_text(self) -> str: ...
 
     @property
-    def counted(self) -> Usage:
+    def partial_usage(self) -> Usage:
         """What the provider has counted so far, marked incomplete; nothing when it counts only at the end."""
         ...
 
@@ -73,40 +73,81 @@ class Codec(Protocol):
     def family(self) -> str: ...
 
     @property
-    def listed(self) -> str:
+    def messages_field(self) -> str:
         """The member of a request's body that lists the conversation."""
         ...
 
-    def recognizes(self, item: object) -> bool:
+    def recognizes_item(self, item: object) -> bool:
         """Whether an item of a conversation has a form that only this family lists."""
         ...
 
-    def keep(self) -> Kept:
+    def new_history(self) -> EncodedHistory:
         """A fresh memory of encoded messages, for one conversation."""
         ...
 
-    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
         """Must be deterministic.  The bytes up to the last message must not depend on what comes after."""
         ...
 
-    def remarks(self, request: Request) -> Sequence[str]:
+    def list_losses(self, request: Request) -> Sequence[str]:
         """What of this request cannot be said on this wire as it was meant, one sentence each."""
         ...
 
-    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
         """Reason why this wire's own form of structured output cannot carry the schema; empty when it can.
 
         A run then asks for the answer by a tool.  Must not depend on anything but its arguments."""
         ...
 
-    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         """Header names are lower-case.  May be given any status and any content type."""
         ...
 
-    def read(self, request: HttpRequest) -> Request:
+    def decode_request(self, request: HttpRequest) -> Request:
         """The request as the provider understands it; raises `ProviderError` when it is not one."""
         ...
 
-    def speak(self, reply: Reply, *, stream: bool) -> HttpReply: ...
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply: ...
 
-    def speak_failure(self, failure: Failure) -> HttpReply: ...
+    def encode_failure(self, failure: Failure) -> HttpReply: ...
+
+
+# Contract of a codec whose provider keeps a conversation as an object of its own; a codec may meet it.
+
+
+@runtime_checkable
+class SupportsConversations(Protocol):
+    def encode_open_conversation(self, model: Model) -> HttpRequest:
+        """Request for a new, empty conversation object."""
+        ...
+
+    def decode_opened_conversation(self, status: int, headers: Mapping[str, str], body: bytes) -> str:
+        """Name of the object that was made; raises `ProviderError` when it was refused or is no answer."""
+        ...
+
+
+# What a codec may be besides: one whose provider keeps prompts by name, for as long as is paid for.
+
+
+class StoredPromptInfo(Value):
+    """What the provider says it keeps."""
+
+    name: str
+    tokens: int
+
+
+@runtime_checkable
+class SupportsStoredPrompts(Protocol):
+    def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
+        """Keep the tools and the system prompt of this request, and nothing of its messages."""
+        ...
+
+    def encode_extend_prompt(self, name: str, seconds: float) -> HttpRequest:
+        """Keep it for so long from now on."""
+        ...
+
+    def encode_drop_prompt(self, name: str) -> HttpRequest: ...
+
+    def decode_stored_prompt(self, status: int, headers: Mapping[str, str], body: bytes) -> StoredPromptInfo:
+        """What came back, of any of them; raises `ProviderError` when it was refused or is no answer."""
+        ...

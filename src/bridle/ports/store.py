@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol, runtime_checkable
 
-from ..values.record import Record
-from ..values.value import Value
+from bridle.values.base import Value
+from bridle.values.record import Record
 
 
 class SessionInfo(Value):
@@ -66,7 +66,7 @@ class Store(Protocol):
         """What was put under that hash, None when nothing was.  Raises `Corrupt` when it is not that."""
         ...
 
-    def hold(self, session: str) -> AbstractContextManager[None]:
+    def lease(self, session: str) -> AbstractContextManager[None]:
         """Keep everybody else from driving this session; `Conflict` when somebody alive does already.
 
         Must be let go of by itself when its holder's process ends, however that happens.
@@ -83,14 +83,14 @@ class Store(Protocol):
 
 
 @runtime_checkable
-class Mending(Protocol):
+class RepairableStore(Protocol):
     """What a store may be as well: one whose lines can lose their end, and go on after that."""
 
-    async def whole(self, session: str) -> Sequence[Record]:
+    async def read_intact(self, session: str) -> Sequence[Record]:
         """The records up to the first that is missing or not what was appended."""
         ...
 
-    async def mend(self, session: str, record: Record) -> None:
+    async def repair(self, session: str, record: Record) -> None:
         """Append to a torn line (`Corrupt.torn`): the record follows the last good one.
 
         What was torn is given up in the same step, all of it or nothing.  Raises `Conflict` when the line is
@@ -100,7 +100,7 @@ class Mending(Protocol):
 
 
 @runtime_checkable
-class KeepsApprovalKey(Protocol):
+class SupportsApprovalKey(Protocol):
     """What a store may be as well: one that cannot come from elsewhere and has a key of its own."""
 
     @property

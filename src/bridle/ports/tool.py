@@ -12,20 +12,20 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Protocol, runtime_checkable
 
-from ..values.parts import Media, Text
-from ..values.request import ToolSpec
-from ..values.value import Value
+from bridle.values.base import Value
+from bridle.values.message import Media, Text
+from bridle.values.request import ToolSpec
 
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
-TIME_IS_UP = "the tool's time is up"
+DEADLINE_CANCEL = "the tool's time is up"
 """What a tool is cancelled with at its deadline."""
 
 
-def time_is_up(error: asyncio.CancelledError) -> bool:
+def is_deadline_cancel(error: asyncio.CancelledError) -> bool:
     """Whether a tool was cancelled because of its deadline, and not with its run."""
-    return error.args == (TIME_IS_UP,)
+    return error.args == (DEADLINE_CANCEL,)
 
 
 class CallContext(Value):
@@ -46,10 +46,10 @@ class Tool(Protocol):
 
 
 @runtime_checkable
-class Claiming(Tool, Protocol):
+class ClaimingTool(Tool, Protocol):
     """A tool whose code has something to say about a call before it runs (`spec.keyed`, `spec.approve`)."""
 
-    def claim(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
+    def claim_resource(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
         """What the call works on, None for who knows what; and whether a person must be asked.
 
         Must not block.
@@ -68,16 +68,16 @@ class HidesDefaults(Tool, Protocol):
 
 
 @runtime_checkable
-class Showing(Tool, Protocol):
+class RevealingTool(Tool, Protocol):
     """A tool whose results bring other tools to light."""
 
-    def shows(self, parts: Sequence[Text | Media]) -> Sequence[str]:
+    def list_revealed_tools(self, parts: Sequence[Text | Media]) -> Sequence[str]:
         """The names of the tools that the model may call after it has read these parts of a result."""
         ...
 
 
 @runtime_checkable
-class Probing(Tool, Protocol):
+class ProbingTool(Tool, Protocol):
     """A tool that can find out what became of a call that was started and never finished."""
 
     async def probe(

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
-from ..values.value import Value
+from bridle.values.base import Value
 
 
-class Outgoing(Value):
+class OutgoingRequest(Value):
     """A request with everything on it that the wire needs, secrets included: never recorded, never shown."""
 
     method: str
@@ -24,20 +24,20 @@ class Outgoing(Value):
         return f"Outgoing({self.method} {self.url}, {len(self.body)} bytes)"
 
 
-class Pause(Value, tag="pause"):
+class SilentPause(Value, tag="pause"):
     """Nothing is sent for this long."""
 
     seconds: float
 
 
-class Cut(Value, tag="cut"):
+class ConnectionCut(Value, tag="cut"):
     """The connection is gone: what follows is never sent, and the answer has no end."""
 
     reset: bool = False
     """Whether it is torn down instead of closed, which may take with it what was not read yet."""
 
 
-class Timeline(Value):
+class ResponseTimeline(Value):
     """An answer as it happens: bytes, silence, and perhaps a broken connection, in this order.
 
     A cut at the very beginning means that not even the status arrives.
@@ -45,18 +45,20 @@ class Timeline(Value):
 
     status: int
     headers: tuple[tuple[str, str], ...]
-    beats: tuple[bytes | Pause | Cut, ...]
+    steps: tuple[bytes | SilentPause | ConnectionCut, ...]
     delay_seconds: float = 0.0
     """Silence before the status."""
 
     @property
     def body(self) -> bytes:
         """What arrives of the answer."""
-        end = next((at for at, beat in enumerate(self.beats) if isinstance(beat, Cut)), len(self.beats))
-        return b"".join(beat for beat in self.beats[:end] if isinstance(beat, bytes))
+        end = next(
+            (at for at, beat in enumerate(self.steps) if isinstance(beat, ConnectionCut)), len(self.steps)
+        )
+        return b"".join(beat for beat in self.steps[:end] if isinstance(beat, bytes))
 
 
-class Answer(Protocol):
+class TransportResponse(Protocol):
     @property
     def status(self) -> int: ...
 
@@ -69,4 +71,4 @@ class Answer(Protocol):
 
 
 class Transport(Protocol):
-    def open(self, outgoing: Outgoing) -> AbstractAsyncContextManager[Answer]: ...
+    def open(self, outgoing: OutgoingRequest) -> AbstractAsyncContextManager[TransportResponse]: ...

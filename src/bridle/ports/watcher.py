@@ -6,9 +6,9 @@ raises, it is warned about once and not called again.
 
 from typing import Protocol
 
-from ..values.delta import Delta
-from ..values.record import Record
+from bridle.values.record import Record
+from bridle.values.result import Delta
 
 
 class Watcher(Protocol):
-    def saw(self, session: str, happening: "Record | Delta") -> None: ...
+    def on_event(self, session: str, happening: "Record | Delta") -> None: ...

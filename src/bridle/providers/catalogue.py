@@ -23,16 +23,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from ..ports.transport import Outgoing
-from ..values.errors import MissingKey, MisuseError, UnknownModel
-from ..values.model import Auth, Endpoint, Model
-from ._sigv4 import signed_headers
-from ._tables import EndpointRow, Tables, load_tables
+from bridle.ports.transport import OutgoingRequest
+from bridle.values.errors import MissingKey, MisuseError, UnknownModel
+from bridle.values.model import Auth, Endpoint, Model
+
+from .sigv4 import signed_headers
+from .tables import EndpointRow, Tables, load_tables
 
 WORD_LIKENESS_MIN = 0.75
 """How alike two words must be to take one for a misspelling of the other; 1 is equal."""
 NAMES_SHOWN_MAX = 12
-SIMULATED_AS = "x-simulated-endpoint"
+SIMULATED_ENDPOINT_HEADER = "x-simulated-endpoint"
 """The header that tells a simulator which endpoint it plays, where the model does not tell: such an endpoint
 serves whatever model somebody put there."""
 
@@ -44,97 +45,108 @@ _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
 }
 _WITH_URL = re.compile(r"(?P<name>.*?)@(?!(?:\d+|default|latest)(?:@|$))(?P<url>.*)")
 """Some vendors have ids with an @ and a version of their own; anything else after it is an address."""
-_PLACE = re.compile(r"\{(?P<names>[\w,]+)(?:\|(?P<default>[^{}]*))?\}")
+_URL_VARIABLE = re.compile(r"\{(?P<names>[\w,]+)(?:\|(?P<default>[^{}]*))?\}")
 """A place in a base URL: the first of these variables that is set, or what is said behind the bar."""
 
 
-Signer = Callable[[Outgoing, float], tuple[tuple[str, str], ...]]
+Signer = Callable[[OutgoingRequest, float], tuple[tuple[str, str], ...]]
 """From a request and the time to the headers that prove who asks."""
 
 
-def find(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> Model:
+def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> Model:
     """The model a string means; raises `UnknownModel`.
 
     One that is only spoken of need not have an address: places in it that nothing fills stay as they are.
     """
-    tables = _tables(environ)
+    tables = _load_tables(environ)
     vendor, colon, rest = string.strip().partition(":")
     row = tables.endpoints.get(vendor) if colon else None
     if row is None:
-        raise UnknownModel(_no_vendor(string, vendor, tables))
+        raise UnknownModel(_explain_unknown_vendor(string, vendor, tables))
     name, url = _split_url(rest, tables)
     name = name or row.default
     exact, name = name.startswith("="), name.removeprefix("=")
     if not name:
-        raise UnknownModel(f"{string!r} names no model; write for example `{tables.example}`")
+        raise UnknownModel(f"{string!r} names no model; write for example `{tables.example_model_name}`")
     part, lead, role = row, f"{vendor}:", ""
     if row.simulated:
-        role, part, name = _role(name, vendor, tables)
+        role, part, name = _resolve_simulated_endpoint(name, vendor, tables)
         lead = f"{vendor}:{role}/"
-    entry = tables.entry(part, name)
-    if entry is None and not exact and (near := _meant(name, tables.ids(part), guess=not part.others)):
+    entry = tables.find_entry(part, name)
+    if (
+        entry is None
+        and not exact
+        and (near := _guess_model_id(name, tables.model_ids(part), guess=not part.others))
+    ):
         raise UnknownModel(
             f"no model {name!r} is known, but {near!r} is: write `{lead}{near}`,"
             f" or `{vendor}:={lead.removeprefix(f'{vendor}:')}{name}` if you mean what you wrote"
         )
-    abilities = (entry or tables.newest(part)).abilities
+    abilities = (entry or tables.newest_entry(part)).abilities
     if url and entry is None and "structured_output" not in part.abilities:
         # Some server's own model: it may pass over a shape that its wire has a field for.
         abilities = msgspec.structs.replace(abilities, structured_output="tool")
     if not url:
-        url = _base_url(vendor, row, environ) if spoken_to or _placed(row, environ) else row.base_url
+        url = _base_url(vendor, row, environ) if spoken_to or _has_base_url(row, environ) else row.base_url
     return Model(
         id=name,
-        endpoint=_endpoint(vendor, row, part, url, environ, role),
+        endpoint=_make_endpoint(vendor, row, part, url, environ, role),
         abilities=abilities,
         price=entry.price if entry else None,
     )
 
 
-def known(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
+def known_models(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
     """Every model in the tables at every endpoint that serves it, in their order; base URLs as they stand."""
     environ = environ or {}
-    tables = _tables(environ)
+    tables = _load_tables(environ)
     return tuple(
         Model(
             id=name,
-            endpoint=_endpoint(vendor, row, row, row.base_url, environ),
+            endpoint=_make_endpoint(vendor, row, row, row.base_url, environ),
             abilities=entry.abilities,
             price=entry.price,
         )
         for vendor, row in tables.endpoints.items()
-        for name in tables.ids(row)
-        if (entry := tables.entry(row, name))
+        for name in tables.model_ids(row)
+        if (entry := tables.find_entry(row, name))
     )
 
 
-def profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
+def find_profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
     """Whose manners a simulator shows for this model: of the first endpoint that serves it in this wire."""
-    tables = _tables(environ)
+    tables = _load_tables(environ)
     for row in tables.endpoints.values():
-        if row.family == family and tables.entry(row, model):
+        if row.family == family and tables.find_entry(row, model):
             return row.profile
     return ""
 
 
-def open_profile(vendor: str, *, environ: Mapping[str, str]) -> str | None:
+def find_open_profile(vendor: str, *, environ: Mapping[str, str]) -> str | None:
     """The manners of an endpoint that serves whatever model it is given; None for every other endpoint."""
-    row = _tables(environ).endpoints.get(vendor)
+    row = _load_tables(environ).endpoints.get(vendor)
     return row.profile if row is not None and not row.models and not row.simulated else None
 
 
-def preferred(environ: Mapping[str, str]) -> str:
+def choose_default_model(environ: Mapping[str, str]) -> str:
     """The model to use when nobody named one: of the first vendor there is a key for, or a simulated one."""
-    tables = _tables(environ)
+    tables = _load_tables(environ)
     for vendor, row in tables.endpoints.items():
-        if row.models and not row.key_optional and _held(row.key_env, environ) and _placed(row, environ):
-            return f"{vendor}:{tables.ids(row)[0]}"
+        if (
+            row.models
+            and not row.key_optional
+            and _nonempty_variables(row.key_env, environ)
+            and _has_base_url(row, environ)
+        ):
+            return f"{vendor}:{tables.model_ids(row)[0]}"
     return next(f"{vendor}:" for vendor, row in tables.endpoints.items() if row.simulated)
 
 
 def missing_address(model: Model) -> str:
     """What must be set so that this model has an address; empty when it has one."""
-    places = sorted(_PLACE.finditer(model.endpoint.base_url), key=lambda place: place["default"] is not None)
+    places = sorted(
+        _URL_VARIABLE.finditer(model.endpoint.base_url), key=lambda place: place["default"] is not None
+    )
     if not places:
         return ""
     vendor, names = model.endpoint.name, places[0]["names"].split(",")
@@ -144,7 +156,7 @@ def missing_address(model: Model) -> str:
     )
 
 
-def key(model: Model, environ: Mapping[str, str]) -> str | None:
+def find_key(model: Model, environ: Mapping[str, str]) -> str | None:
     """The key for this model's endpoint; None when it needs none; raises `MissingKey`."""
     names = model.endpoint.key_env
     for name in names:
@@ -153,9 +165,9 @@ def key(model: Model, environ: Mapping[str, str]) -> str | None:
             raise MissingKey(f"{name} holds characters that no key has, such as spaces; set it again")
         if value:
             return value
-    if not names or signer(model, environ) is not None:
+    if not names or make_signer(model, environ) is not None:
         return None
-    endpoints = _tables(environ).endpoints
+    endpoints = _load_tables(environ).endpoints
     free = "".join(
         f", or use `{vendor}:`, which needs none" for vendor, row in endpoints.items() if row.simulated
     )
@@ -163,10 +175,10 @@ def key(model: Model, environ: Mapping[str, str]) -> str | None:
     raise MissingKey(f"no key for {model.name}: set {' or '.join(names)}{signed}{free}")
 
 
-def signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
+def make_signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
     """What signs requests to this endpoint, when the account that may is known and there is no key."""
     endpoint = model.endpoint
-    if not endpoint.signing or _held(endpoint.key_env, environ):
+    if not endpoint.signing or _nonempty_variables(endpoint.key_env, environ):
         return None
     access_key, secret_key, session_token = (
         *(environ.get(name, "").strip() for name in endpoint.signing_env),
@@ -176,7 +188,7 @@ def signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
         return None
     service, _, region = endpoint.signing.partition("/")
 
-    def sign(outgoing: Outgoing, now: float) -> tuple[tuple[str, str], ...]:
+    def sign(outgoing: OutgoingRequest, now: float) -> tuple[tuple[str, str], ...]:
         return signed_headers(
             outgoing.method,
             outgoing.url,
@@ -193,7 +205,7 @@ def signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
     return sign
 
 
-def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], ...]:
+def auth_headers(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], ...]:
     """The headers that carry the key."""
     if secret is None or endpoint.auth == "none":
         return ()
@@ -201,7 +213,7 @@ def authorise(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], 
     return ((name, form.format(secret)),)
 
 
-def _endpoint(
+def _make_endpoint(
     vendor: str,
     row: EndpointRow,
     part: EndpointRow,
@@ -216,12 +228,15 @@ def _endpoint(
         family=part.family,
         base_url=base_url,
         auth=row.auth,
-        key_env=_held(row.key_env, environ) if row.key_optional else row.key_env,
+        key_env=_nonempty_variables(row.key_env, environ) if row.key_optional else row.key_env,
         base_url_env=row.base_url_env,
-        elsewhere=elsewhere,
-        signing=_PLACE.sub(lambda place: _value(place, environ), row.signing),
+        custom_address=elsewhere,
+        signing=_URL_VARIABLE.sub(lambda place: _url_variable_value(place, environ), row.signing),
         signing_env=row.signing_env,
-        headers=(*part.headers.items(), *(((SIMULATED_AS, role),) if role and not part.models else ())),
+        headers=(
+            *part.headers.items(),
+            *(((SIMULATED_ENDPOINT_HEADER, role),) if role and not part.models else ()),
+        ),
         reasoning=(part.reasoning_elsewhere if elsewhere else None) or part.reasoning,
         app="" if base_url else row.app,
         simulated=row.simulated,
@@ -229,15 +244,15 @@ def _endpoint(
     )
 
 
-def _role(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str]:
+def _resolve_simulated_endpoint(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str]:
     """Whom a simulator is to play: a word for it, the endpoint, and which of its models."""
     real = {word: row for word, row in tables.endpoints.items() if not row.simulated}
     word, slash, model = name.partition("/")
     meant = [*([real[word]] if word in real else ()), *(row for row in real.values() if row.family == word)]
     if meant and model:
-        return word, next((row for row in meant if tables.entry(row, model)), meant[0]), model
+        return word, next((row for row in meant if tables.find_entry(row, model)), meant[0]), model
     for other, row in real.items():
-        if not slash and tables.entry(row, name):
+        if not slash and tables.find_entry(row, name):
             return other, row, name
     words = ", ".join(dict.fromkeys((*list(real)[:NAMES_SHOWN_MAX], *(row.family for row in real.values()))))
     raise UnknownModel(
@@ -246,14 +261,14 @@ def _role(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str
     )
 
 
-def _no_vendor(string: str, vendor: str, tables: Tables) -> str:
+def _explain_unknown_vendor(string: str, vendor: str, tables: Tables) -> str:
     vendors = list(tables.endpoints)
     for name, row in tables.endpoints.items():
-        for model in tables.ids(row):
+        for model in tables.model_ids(row):
             if string.strip().endswith(model):
                 return f"{string!r} names no vendor we know; did you mean `{name}:{model}`?"
     near = get_close_matches(vendor.lower(), vendors, n=1, cutoff=0.5)
-    hint = f"did you mean `{near[0]}:`?" if near else f"write for example `{tables.example}`"
+    hint = f"did you mean `{near[0]}:`?" if near else f"write for example `{tables.example_model_name}`"
     return f"{string!r} names no vendor we know ({', '.join(vendors[:NAMES_SHOWN_MAX])}); {hint}"
 
 
@@ -261,8 +276,8 @@ def _split_url(rest: str, tables: Tables) -> tuple[str, str]:
     found = _WITH_URL.fullmatch(rest)
     if found is None:
         return rest.strip(), ""
-    if trouble := _trouble(found["url"]):
-        example = f"{tables.example}@https://host/path"
+    if trouble := _explain_bad_url(found["url"]):
+        example = f"{tables.example_model_name}@https://host/path"
         raise UnknownModel(f"what follows the @ is no base URL: {trouble}; write for example `{example}`")
     return found["name"].strip(), found["url"].rstrip("/")
 
@@ -270,43 +285,45 @@ def _split_url(rest: str, tables: Tables) -> tuple[str, str]:
 def _base_url(vendor: str, row: EndpointRow, environ: Mapping[str, str]) -> str:
     for name in row.base_url_env:
         if url := environ.get(name, "").strip():
-            if trouble := _trouble(url):
+            if trouble := _explain_bad_url(url):
                 raise MisuseError(
                     f"{name} is no base URL: {trouble}; set it to something like https://host/path"
                 )
             return url.rstrip("/")
-    for place in _unfilled(row, environ):
+    for place in _missing_url_variables(row, environ):
         raise MisuseError(
             f"`{vendor}:` answers at {row.base_url}: set {' or '.join(place)}, or write `{vendor}:MODEL@URL`"
         )
-    url = _PLACE.sub(lambda place: _value(place, environ).rstrip("/"), row.base_url)
-    if row.base_url and (trouble := _trouble(url)):
+    url = _URL_VARIABLE.sub(lambda place: _url_variable_value(place, environ).rstrip("/"), row.base_url)
+    if row.base_url and (trouble := _explain_bad_url(url)):
         raise MisuseError(f"`{vendor}:` answers at {row.base_url}, which is no base URL here: {trouble}")
     return url.rstrip("/")
 
 
-def _placed(row: EndpointRow, environ: Mapping[str, str]) -> bool:
-    return bool(_held(row.base_url_env, environ)) or not _unfilled(row, environ)
+def _has_base_url(row: EndpointRow, environ: Mapping[str, str]) -> bool:
+    return bool(_nonempty_variables(row.base_url_env, environ)) or not _missing_url_variables(row, environ)
 
 
-def _unfilled(row: EndpointRow, environ: Mapping[str, str]) -> list[list[str]]:
+def _missing_url_variables(row: EndpointRow, environ: Mapping[str, str]) -> list[list[str]]:
     """The variables of each place in the base URL that nothing fills."""
     return [
-        place["names"].split(",") for place in _PLACE.finditer(row.base_url) if not _value(place, environ)
+        place["names"].split(",")
+        for place in _URL_VARIABLE.finditer(row.base_url)
+        if not _url_variable_value(place, environ)
     ]
 
 
-def _value(place: re.Match[str], environ: Mapping[str, str]) -> str:
-    held = _held(place["names"].split(","), environ)
+def _url_variable_value(place: re.Match[str], environ: Mapping[str, str]) -> str:
+    held = _nonempty_variables(place["names"].split(","), environ)
     return environ[held[0]].strip() if held else place["default"] or ""
 
 
-def _held(names: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
+def _nonempty_variables(names: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
     """Those variables that hold something."""
     return tuple(name for name in names if environ.get(name, "").strip())
 
 
-def _trouble(url: str) -> str:
+def _explain_bad_url(url: str) -> str:
     """What keeps this from being a base URL, in words; empty when nothing does."""
     try:
         parts = urlsplit(url)
@@ -322,7 +339,7 @@ def _trouble(url: str) -> str:
     return "it has a query or a fragment" if parts.query or parts.fragment else ""
 
 
-def _meant(name: str, ids: Sequence[str], *, guess: bool) -> str:
+def _guess_model_id(name: str, ids: Sequence[str], *, guess: bool) -> str:
     """The id that was probably meant; empty when this looks like a model of its own.
 
     Numbers are no evidence: another number is another version, and new versions are what
@@ -346,5 +363,5 @@ def _meant(name: str, ids: Sequence[str], *, guess: bool) -> str:
     return mended if mended in ids else get_close_matches(mended, ids, n=1, cutoff=0.0)[0]
 
 
-def _tables(environ: Mapping[str, str]) -> Tables:
+def _load_tables(environ: Mapping[str, str]) -> Tables:
     return load_tables(environ.get("BRIDLE_MODELS", ""))

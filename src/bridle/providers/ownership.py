@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from ..values.model import Endpoint
-from ..values.value import Value
-from ._json import is_object, loads
+from bridle.providers.wire.json import is_object, loads
+from bridle.values.base import Value
+from bridle.values.model import Endpoint
 
 
-class Owned(Value):
+class OwnedNames(Value):
     """What one family or endpoint knows."""
 
     fields: frozenset[str] = frozenset()
@@ -24,29 +24,29 @@ class Owned(Value):
     tool_members: frozenset[str] = frozenset()
 
 
-def owners_of_field(name: str, first: Endpoint) -> tuple[str, ...]:
+def find_field_owners(name: str, first: Endpoint) -> tuple[str, ...]:
     """Owners of a field of the body that was given for a model at `first`."""
-    return _owners([each for each, owned in _table().items() if name in owned.fields], first)
+    return _prefer_own([each for each, owned in _load_table().items() if name in owned.fields], first)
 
 
-def owners_of_tool(native: str, first: Endpoint) -> tuple[str, ...]:
+def find_tool_owners(native: str, first: Endpoint) -> tuple[str, ...]:
     """Owners of a tool in a provider's own JSON that was given for a model at `first`."""
     tool = loads(native) if is_object(native) else {}
     kind = str(tool.get("type", ""))
     known = [
         each
-        for each, owned in _table().items()
+        for each, owned in _load_table().items()
         if (kind and re.fullmatch(owned.tool_types, kind)) or owned.tool_members & set(tool)
     ]
-    return _owners(known, first)
+    return _prefer_own(known, first)
 
 
-def _owners(known: list[str], first: Endpoint) -> tuple[str, ...]:
+def _prefer_own(known: list[str], first: Endpoint) -> tuple[str, ...]:
     own = [each for each in known if each in (first.family, first.name)]
     return tuple(own or known) or (first.family,)
 
 
 @cache
-def _table() -> dict[str, Owned]:
+def _load_table() -> dict[str, OwnedNames]:
     text = Path(__file__).with_name("ownership.toml").read_text(encoding="utf-8")
-    return msgspec.convert(tomllib.loads(text), dict[str, Owned])
+    return msgspec.convert(tomllib.loads(text), dict[str, OwnedNames])

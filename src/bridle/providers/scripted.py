@@ -12,26 +12,25 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from ..ports.codec import Decoder, HttpReply, HttpRequest, Kept
-from ..values.delta import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
-from ..values.errors import Failure, FailureKind, MisuseError, ProviderError
-from ..values.message import Message, Reply
-from ..values.model import Endpoint, Model
-from ..values.parts import Reasoning, Text, ToolCall
-from ..values.request import OutputSpec, Request
-from ..values.usage import Usage
-from ..values.value import Value
-from ._kept import KeptMessages, Turn, Writer
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.providers.wire.encoded_history import EncodedMessages, MessageEncoder, WireTurn
+from bridle.values.base import Value
+from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
+from bridle.values.message import Message, Reasoning, Reply, Text, ToolCall
+from bridle.values.model import Endpoint, Model
+from bridle.values.request import OutputSpec, Request
+from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.usage import Usage
 
 FAMILY = "scripted"
 PATH = "/reply"
 LINES = "application/x-ndjson"
 BODY_BYTES_MAX = 64 * 1024 * 1024
-_ARGUMENTS_LENGTH = 12
-_WORDS = re.compile(r"\s*\S+|\s+")
+_ARGUMENTS_PIECE_LENGTH = 12
+_WORD = re.compile(r"\s*\S+|\s+")
 
 
-class _Line(Value):
+class _ScriptedLine(Value):
     """One line of a stream: exactly one of these."""
 
     delta: Delta | None = None
@@ -43,7 +42,7 @@ _encode = msgspec.json.Encoder(decimal_format="string").encode
 _decode_request = msgspec.json.Decoder(Request).decode
 _decode_reply = msgspec.json.Decoder(Reply).decode
 _decode_failure = msgspec.json.Decoder(Failure).decode
-_decode_line = msgspec.json.Decoder(_Line).decode
+_decode_line = msgspec.json.Decoder(_ScriptedLine).decode
 
 
 class ScriptedCodec:
@@ -52,41 +51,41 @@ class ScriptedCodec:
         return FAMILY
 
     @property
-    def listed(self) -> str:
+    def messages_field(self) -> str:
         return "messages"
 
-    def recognizes(self, item: object) -> bool:
+    def recognizes_item(self, item: object) -> bool:
         return False
 
-    def keep(self) -> KeptMessages:
-        return KeptMessages(_writer)
+    def new_history(self) -> EncodedMessages:
+        return EncodedMessages(_make_writer)
 
-    def encode(self, request: Request, kept: Kept | None = None) -> HttpRequest:
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
         if kept is None:
-            kept = self.keep()
-        if not isinstance(kept, KeptMessages):
+            kept = self.new_history()
+        if not isinstance(kept, EncodedMessages):
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
-        kept.on(request.model.endpoint)
-        kept.head((request.model, request.tools, request.system), lambda: _head(request))
+        kept.set_endpoint(request.model.endpoint)
+        kept.set_head((request.model, request.tools, request.system), lambda: _encode_head(request))
         rest = _encode(replace(request, system=(), tools=(), messages=(), stream=True))
         changing = msgspec.json.decode(rest, type=dict[str, msgspec.Raw])
         del changing["model"]
         tail = b"]" + (b"," + _encode(changing)[1:-1] if changing else b"")
         ending = b"}" if request.stream else b',"stream":false}'
-        body, digest = kept.body(request.messages, tail, ending=ending)
+        body, digest = kept.build_body(request.messages, tail, ending=ending)
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
         return HttpRequest(path=PATH, body=body, headers=headers, digest=digest)
 
-    def remarks(self, request: Request) -> tuple[str, ...]:
+    def list_losses(self, request: Request) -> tuple[str, ...]:
         return ()
 
-    def reason_unfit(self, output: OutputSpec, model: Model) -> str:
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
         return ""
 
-    def decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         return ScriptedDecoder(status, headers)
 
-    def read(self, request: HttpRequest) -> Request:
+    def decode_request(self, request: HttpRequest) -> Request:
         try:
             return _decode_request(request.body)
         except (ValueError, RecursionError) as error:
@@ -94,18 +93,27 @@ class ScriptedCodec:
                 Failure(kind="invalid", message=f"not a request: {error}", status=400)
             ) from None
 
-    def speak(self, reply: Reply, *, stream: bool) -> HttpReply:
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
         if not stream:
-            return HttpReply(status=200, headers=_typed("application/json"), frames=(_encode(reply),))
-        lines = [*(_Line(delta=delta) for delta in _deltas(reply)), _Line(reply=reply)]
+            return HttpReply(
+                status=200, headers=_content_type_header("application/json"), frames=(_encode(reply),)
+            )
+        lines = [
+            *(_ScriptedLine(delta=delta) for delta in _split_into_deltas(reply)),
+            _ScriptedLine(reply=reply),
+        ]
         return HttpReply(
-            status=200, headers=_typed(LINES), frames=tuple(_encode(line) + b"\n" for line in lines)
+            status=200,
+            headers=_content_type_header(LINES),
+            frames=tuple(_encode(line) + b"\n" for line in lines),
         )
 
-    def speak_failure(self, failure: Failure) -> HttpReply:
+    def encode_failure(self, failure: Failure) -> HttpReply:
         status = failure.status if failure.status is not None and failure.status >= 300 else 500
         said = replace(failure, status=status)
-        return HttpReply(status=status, headers=_typed("application/json"), frames=(_encode(said),))
+        return HttpReply(
+            status=status, headers=_content_type_header("application/json"), frames=(_encode(said),)
+        )
 
 
 class ScriptedDecoder:
@@ -119,11 +127,11 @@ class ScriptedDecoder:
         self._failure: Failure | None = None
 
     @property
-    def partial(self) -> str:
+    def partial_text(self) -> str:
         return "".join(self._said)
 
     @property
-    def counted(self) -> Usage:
+    def partial_usage(self) -> Usage:
         return Usage(incomplete=True)
 
     def feed(self, data: bytes) -> Sequence[Delta]:
@@ -132,11 +140,11 @@ class ScriptedDecoder:
         lines = data.split(b"\n") if self._lined else [data]
         deltas: list[Delta] = []
         for line in lines[:-1]:
-            self._hold(line)
-            if (delta := self._happened(b"".join(self._held))) is not None:
+            self._buffer_body(line)
+            if (delta := self._apply_line(b"".join(self._held))) is not None:
                 deltas.append(delta)
             self._held, self._held_size = [], 0
-        self._hold(lines[-1])
+        self._buffer_body(lines[-1])
         return deltas
 
     def close(self) -> Reply:
@@ -144,7 +152,7 @@ class ScriptedDecoder:
             raise ProviderError(self._failure)
         body = b"".join(self._held)
         if not 200 <= self._status < 300:
-            raise ProviderError(_failure_in(self._status, body))
+            raise ProviderError(_decode_failure_body(self._status, body))
         if self._reply is not None:
             return self._reply
         try:
@@ -155,65 +163,65 @@ class ScriptedDecoder:
             raise ProviderError(Failure(kind="cut", message="the reply ended before it was complete"))
         return reply
 
-    def _hold(self, data: bytes) -> None:
+    def _buffer_body(self, data: bytes) -> None:
         self._held_size += len(data)
         if self._held_size > BODY_BYTES_MAX:
-            raise self._failed(
+            raise self._fail(
                 Failure(kind="garbled", message=f"more than {BODY_BYTES_MAX} bytes in one piece")
             )
         if data:
             self._held.append(data)
 
-    def _happened(self, line: bytes) -> Delta | None:
+    def _apply_line(self, line: bytes) -> Delta | None:
         if not line.strip() or self._reply is not None:
             return None
         try:
             said = _decode_line(line)
         except (ValueError, RecursionError) as error:
-            raise self._failed(
+            raise self._fail(
                 Failure(kind="garbled", message=f"a line that cannot be read: {error}")
             ) from None
         if said.failure is not None:
-            raise self._failed(said.failure)
+            raise self._fail(said.failure)
         self._reply = said.reply
         if isinstance(said.delta, TextDelta):
             self._said.append(said.delta.text)
         return said.delta
 
-    def _failed(self, failure: Failure) -> ProviderError:
+    def _fail(self, failure: Failure) -> ProviderError:
         self._failure = failure
         return ProviderError(failure)
 
 
-def _writer(_: Endpoint | None) -> Writer:
-    def write(message: Message) -> tuple[Turn]:
-        return (Turn(b"", _encode(message), b""),)
+def _make_writer(_: Endpoint | None) -> MessageEncoder:
+    def write(message: Message) -> tuple[WireTurn]:
+        return (WireTurn(b"", _encode(message), b""),)
 
     return write
 
 
-def _head(request: Request) -> bytes:
+def _encode_head(request: Request) -> bytes:
     head = {"model": request.model, "system": request.system, "tools": request.tools}
     return _encode(head)[:-1] + b',"messages":['
 
 
-def _deltas(reply: Reply) -> Iterator[Delta]:
+def _split_into_deltas(reply: Reply) -> Iterator[Delta]:
     called = 0
     for index, part in enumerate(reply.parts):
         match part:
             case Text(text=text):
-                yield from (TextDelta(text=word) for word in _WORDS.findall(text))
+                yield from (TextDelta(text=word) for word in _WORD.findall(text))
             case Reasoning(text=text):
-                yield from (ReasoningDelta(reasoning=word) for word in _WORDS.findall(text))
+                yield from (ReasoningDelta(reasoning=word) for word in _WORD.findall(text))
             case ToolCall(name=name, arguments=arguments):
-                for at in range(0, len(arguments), _ARGUMENTS_LENGTH):
-                    piece = arguments[at : at + _ARGUMENTS_LENGTH]
+                for at in range(0, len(arguments), _ARGUMENTS_PIECE_LENGTH):
+                    piece = arguments[at : at + _ARGUMENTS_PIECE_LENGTH]
                     yield ToolCallDelta(index=index, name=name, arguments=piece)
                 yield CallReady(index=called, call=part)
                 called += 1
 
 
-def _failure_in(status: int, body: bytes) -> Failure:
+def _decode_failure_body(status: int, body: bytes) -> Failure:
     try:
         return _decode_failure(body)
     except (ValueError, RecursionError):
@@ -222,7 +230,7 @@ def _failure_in(status: int, body: bytes) -> Failure:
         return Failure(kind=kind, message=f"HTTP {status}: {said}", status=status)
 
 
-def _typed(content_type: str) -> tuple[tuple[str, str], ...]:
+def _content_type_header(content_type: str) -> tuple[tuple[str, str], ...]:
     return (("content-type", content_type),)
 
 

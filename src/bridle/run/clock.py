@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from ..ports.clock import Clock
+from bridle.ports.clock import Clock
 
 
 class SystemClock:
@@ -14,7 +14,7 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class SteadyClock:
+class SessionClock:
     """Time as one driver counts it: read off the wall once, and carried on by the monotonic clock.
 
     Deadlines, budgets in seconds and waits follow from the times of records.  A wall clock that is set while
@@ -23,14 +23,14 @@ class SteadyClock:
 
     def __init__(self, clock: Clock) -> None:
         self.wall, self.monotonic = clock, clock.monotonic
-        self.set_after(0.0)
+        self.start_after(0.0)
 
-    def set_after(self, last: float) -> None:
+    def start_after(self, last: float) -> None:
         """Read the wall again; never before the last record of the session."""
-        self._at, self._since = max(self.wall.now(), last), self.monotonic()
+        self._started_at, self._monotonic_start = max(self.wall.now(), last), self.monotonic()
 
     def now(self) -> float:
-        return self._at + (self.monotonic() - self._since)
+        return self._started_at + (self.monotonic() - self._monotonic_start)
 
     async def sleep(self, seconds: float) -> None:
         await self.wall.sleep(seconds)

@@ -13,74 +13,70 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
-from ..core.alarms import alarm
-from ..core.asking import restarted
-from ..core.boundary import refuse_adjusted
-from ..core.catalogue import chosen_unseen
-from ..core.context import assemble, losses
-from ..core.dispatch import numbered
-from ..core.effects import (
+from bridle.core.cache.diagnosis import find_cache_alarm
+from bridle.core.cache.prefix import end_if_prefix_moved, find_prefix_change
+from bridle.core.calls.catalogue import end_if_adjusted, reveal_forced_tool
+from bridle.core.calls.dispatch import number_calls
+from bridle.core.context.assemble import assemble_request, list_unsent_options
+from bridle.core.context.token_estimate import doubt_usage
+from bridle.core.effects import (
     AskModel,
-    AwaitAnswers,
+    AwaitApprovals,
     DropPrompt,
     Effect,
-    End,
-    Excuse,
+    EndRun,
     FindTools,
-    Gather,
-    KeepPrompt,
     LoadMemory,
     OpenConversation,
     ProbeTool,
+    RequestApproval,
+    RetrieveContext,
+    RevealTools,
     RunTool,
-    SeekApproval,
-    ShowTools,
+    SkipCall,
+    StorePrompt,
+    event_for_effect,
 )
-from ..core.judging import answer_in
-from ..core.loop import apply, next_effects
-from ..core.prefix import moved, refusal
-from ..core.saying import doubt_usage
-from ..core.state import State
-from ..core.truncation import suspicion
-from ..core.written import event_of
-from ..ports.chance import Chance
-from ..ports.clock import Clock
-from ..ports.codec import Kept
-from ..ports.store import Store
-from ..ports.tool import Tool
-from ..ports.watcher import Watcher
-from ..tools.search import SearchTools
-from ..values import event as e
-from ..values.delta import CallReady, Delta, ToolCallDelta
-from ..values.errors import Failure, ProviderError
-from ..values.latency import Latency
-from ..values.message import Reply
-from ..values.record import GENESIS, seal
-from ..values.request import Request, ToolChoice
-from ..values.usage import Usage
-from .answer_proof import prove_answer, review_calls
-from .approving import Approver
-from .asking import Exchange
-from .audience import Audience
-from .breakers import Passage
-from .clock import SteadyClock
-from .conversation_objects import open_conversation
-from .gathering import Gatherer
-from .hands import Hands
-from .hearing import CallIds
-from .inside import Allowance, here
-from .keeping import Keeping
-from .line import Line
-from .loading import WHOLE, keep, load
-from .prompts import store_prompt
-from .recall import Recall
-from .reserving import Held, Pool, Purses, set_aside
+from bridle.core.evaluate_reply import find_structured_answer, truncation_hint
+from bridle.core.loop import apply_event, next_effects
+from bridle.core.next_request import describe_restart
+from bridle.core.state import State
+from bridle.ports.clock import Clock, RandomSource
+from bridle.ports.codec import EncodedHistory
+from bridle.ports.store import Store
+from bridle.ports.tool import Tool
+from bridle.ports.watcher import Watcher
+from bridle.run.budget.nested import ParentBudget, current_nested_run
+from bridle.run.budget.sources import BudgetPool, BudgetSources, ReservedCall, reserve
+from bridle.run.calls.approval import Approver
+from bridle.run.calls.approval_proof import prove_answer, review_calls
+from bridle.run.calls.stored_results import ResultStore
+from bridle.run.calls.tool_runner import ToolRunner
+from bridle.run.memory.retrieval import Retriever
+from bridle.run.memory.runner import MemoryRunner
+from bridle.run.recovery.breakers import AdmittedRequest
+from bridle.run.recovery.session_log import EMPTY_LOG, append_record, load_log
+from bridle.tools.search.search_tools import SearchTools
+from bridle.values import events as e
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.events import Latency
+from bridle.values.message import Reply
+from bridle.values.record import GENESIS, seal_record
+from bridle.values.request import Request, ToolChoice
+from bridle.values.result import CallReady, Delta, ToolCallDelta
+from bridle.values.usage import Usage
+
+from .cache import open_conversation, update_stored_prompt
+from .clock import SessionClock
+from .model_call import DeltaCallIds, ModelCall
+from .model_connection import ModelConnection
+from .stream import WatcherGroup
 
 LOG = logging.getLogger("bridle")
-AT_ONCE = (Excuse, SeekApproval)
+IMMEDIATE_EFFECTS = (SkipCall, RequestApproval)
 """Effects that are nothing but a line in the log."""
-OF_A_CALL = (ToolCallDelta, CallReady)
-TIME_IS_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
+CALL_DELTAS = (ToolCallDelta, CallReady)
+RUN_TIME_UP = Failure(kind="timeout", message="the run's time was up", should_retry=False)
 
 
 class Driver:
@@ -88,10 +84,10 @@ class Driver:
         self,
         session: str,
         *,
-        lines: Mapping[str, Line],
+        lines: Mapping[str, ModelConnection],
         store: Store,
         clock: Clock,
-        chance: Chance,
+        chance: RandomSource,
         tools: Mapping[str, Tool],
         watchers: Sequence[Watcher] = (),
         stream: bool = False,
@@ -99,57 +95,61 @@ class Driver:
         object_to: Callable[[str], str] | None = None,
         approver: Approver | None = None,
         search: SearchTools | None = None,
-        pool: Pool = None,
-        gatherer: Gatherer | None = None,
+        pool: BudgetPool = None,
+        gatherer: Retriever | None = None,
     ) -> None:
         """`lines` are those to the models of the chain, by seat; `choose` gives the tool choice of a step;
         `object_to` is the say of the answer's own type; `approver` answers for a person, where one is
         at hand; `search` finds hidden tools, `gatherer` what belongs to a prompt; `pool` is shared money."""
         self.session = session
         self.state = State()
-        self._lines, self._store, self._chance = lines, store, chance
-        self._clock = clock = SteadyClock(clock)
-        self._show = Audience(session, watchers).show
-        self._stream, self._choose, self._object_to = stream, choose, object_to
-        self._purses = Purses(store, clock, pool, here())
-        self._allowance = Allowance(self, clock, self._purses)
+        self._connections, self._store, self._random_source = lines, store, chance
+        self._clock = clock = SessionClock(clock)
+        self._show = WatcherGroup(session, watchers).notify
+        self._stream, self._choose_tool, self._check_output = stream, choose, object_to
+        self._budget_sources = BudgetSources(store, clock, pool, current_nested_run())
+        self._parent_budget = ParentBudget(self, clock, self._budget_sources)
         self._length, self._head, self._asked_at = 0, GENESIS, 0.0
-        self._log = WHOLE
+        self._log = EMPTY_LOG
         self._broken: BaseException | None = None
-        self._turnstile = asyncio.Lock()
-        self._kept: dict[str, Kept] = {seat: line.codec.keep() for seat, line in lines.items()}
-        self._exchange: Exchange | None = None
-        self._remarked: set[tuple[str, ToolChoice]] = set()
-        self._call_ids = CallIds(turn=0)
-        self.keeping = Keeping(store, lambda: self.state)
-        self._recall = Recall(session, store, clock, lambda: self.state, self.record, gatherer)
-        known = {**self.keeping.tools, **self._recall.tools, **tools}
-        fit, inside = self.keeping.fit, self._allowance
+        self._record_lock = asyncio.Lock()
+        self._encoded_histories: dict[str, EncodedHistory] = {
+            seat: line.codec.new_history() for seat, line in lines.items()
+        }
+        self._model_call: ModelCall | None = None
+        self._noted_requests: set[tuple[str, ToolChoice]] = set()
+        self._call_ids = DeltaCallIds(turn=0)
+        self.result_store = ResultStore(store, lambda: self.state)
+        self._memory_runner = MemoryRunner(session, store, clock, lambda: self.state, self.record, gatherer)
+        known = {**self.result_store.tools, **self._memory_runner.tools, **tools}
+        fit, inside = self.result_store.fit_result, self._parent_budget
         prove = lambda event: prove_answer(store, session, self.state, event)  # noqa: E731
-        self._hands = Hands(session, known, clock, self.record, fit, inside, approver, search, prove)
+        self._tool_runner = ToolRunner(
+            session, known, clock, self.record, fit, inside, approver, search, prove
+        )
         self._tools = known
-        self.answer = self._hands.answer
+        self.answer = self._tool_runner.answer
 
     @property
-    def begun(self) -> bool:
+    def has_begun(self) -> bool:
         """Whether the session has a log; a fork has one from its first record on."""
         return self._length > 0
 
     @property
-    def broken(self) -> bool:
+    def is_broken(self) -> bool:
         return self._broken is not None
 
     @property
-    def partial(self) -> str:
+    def partial_text(self) -> str:
         """What the model has said of a reply that is not complete; a summary is none."""
-        if self.state.run.squeeze.asked:
+        if self.state.run.compaction.summary_until:
             return ""
-        return self._exchange.partial if self._exchange else self.state.run.partial
+        return self._model_call.partial_text if self._model_call else self.state.run.partial_text
 
     @property
     def usage(self) -> Usage | None:
         """What there is to pay for that reply."""
-        return self._exchange.usage if self._exchange else None
+        return self._model_call.usage if self._model_call else None
 
     @property
     def usd(self) -> Decimal | None:
@@ -158,25 +158,25 @@ class Driver:
     @property
     def latency(self) -> Latency | None:
         """How long that reply has taken."""
-        return self._exchange.latency if self._exchange else None
+        return self._model_call.latency if self._model_call else None
 
     @property
-    def discarded(self) -> tuple[str, ...]:
+    def discarded_tools(self) -> tuple[str, ...]:
         """Tools that were started early, for a reply that never came."""
-        return self._hands.ahead.discarded
+        return self._tool_runner.early_calls.discarded_tools
 
     async def restore(self) -> None:
         """Read the log; nothing is written."""
-        self._log = log = await load(self._store, self.session)
+        self._log = log = await load_log(self._store, self.session)
         self.state, self._length, self._head = log.state, log.length, log.head
-        self._clock.set_after(log.state.now)
-        self._purses.taken_over(self.session, log.length)
+        self._clock.start_after(log.state.now)
+        self._budget_sources.set_session(self.session, log.length)
 
-    async def take_over(self) -> None:
+    async def restore_and_repair(self) -> None:
         """Read the log, and write down what had to be put right in it."""
         await self.restore()
         if self._log.repairs:
-            await self.record(e.Repaired(items=self._log.repairs, lost=self._log.torn))
+            await self.record(e.LogRepaired(items=self._log.repairs, records_lost=self._log.is_torn))
 
     async def review_calls(self, *, trusts_approvals: bool) -> None:
         """Record what a resumed run does not take from the log about its open calls."""
@@ -188,28 +188,28 @@ class Driver:
 
     async def record(self, event: e.Event) -> None:
         """Apply first (it may refuse), then keep, then show."""
-        async with self._turnstile:
+        async with self._record_lock:
             if self._broken is not None:
                 raise self._broken
-            record = seal(self._length + 1, self._clock.now(), event, self._head)
-            state = apply(self.state, record.event, record.at, record.hash)
+            record = seal_record(self._length + 1, self._clock.now(), event, self._head)
+            state = apply_event(self.state, record.event, record.at, record.hash)
             try:
-                await keep(self._store, self.session, record, torn=self._log.torn)
+                await append_record(self._store, self.session, record, torn=self._log.is_torn)
             except BaseException as error:
                 self._broken = error
                 raise
             self.state, self._length, self._head = state, record.seq, record.hash
-            self._log = WHOLE
+            self._log = EMPTY_LOG
         sys.audit("bridle.recorded", self.session, record)
         self._show(record)
 
-    async def go(self) -> None:
+    async def run_effects(self) -> None:
         """Do what is to be done until there is nothing left to do."""
         running: dict[str, asyncio.Task[None]] = {}
         try:
             while True:
                 new = [effect for effect in next_effects(self.state) if effect.name not in running]
-                at_once = [effect for effect in new if isinstance(effect, AT_ONCE)]
+                at_once = [effect for effect in new if isinstance(effect, IMMEDIATE_EFFECTS)]
                 if at_once or (len(new) == 1 and not running):
                     for effect in at_once or new:
                         await self._perform(effect)
@@ -226,70 +226,78 @@ class Driver:
                 task.cancel()
             await asyncio.gather(*running.values(), return_exceptions=True)
             running.clear()
-            self._allowance.finish()
-            await self._hands.ahead.discard()
+            self._parent_budget.finish()
+            await self._tool_runner.early_calls.discard()
 
     async def _perform(self, effect: Effect) -> None:
         match effect:
             case AskModel():
-                await self._ask(effect)
+                await self._call_model(effect)
             case RunTool():
-                await self._hands.run(effect)
+                await self._tool_runner.run(effect)
             case ProbeTool():
-                await self._hands.probe(effect)
-            case Excuse():
-                await self._hands.excuse(effect)
-            case AwaitAnswers():
-                await self._hands.await_answers(effect, self.state)
-            case ShowTools():
-                await self._hands.show(effect)
+                await self._tool_runner.probe(effect)
+            case SkipCall():
+                await self._tool_runner.skip_call(effect)
+            case AwaitApprovals():
+                await self._tool_runner.await_answers(effect, self.state)
+            case RevealTools():
+                await self._tool_runner.reveal_tools(effect)
             case FindTools():
-                await self._hands.find(effect, self.state)
-            case LoadMemory() | Gather():
-                await self._recall.perform(effect)
-            case KeepPrompt() | DropPrompt():
-                await store_prompt(effect, self._lines, self.state, self._clock, self.record, self._purses)
-            case OpenConversation(seat=seat):
-                await self.record(await open_conversation(self._lines[seat], self._clock.wall.now()))
-            case End(stop=stop, reason=reason):
+                await self._tool_runner.find_initial_tools(effect, self.state)
+            case LoadMemory() | RetrieveContext():
+                await self._memory_runner.perform(effect)
+            case StorePrompt() | DropPrompt():
+                await update_stored_prompt(
+                    effect, self._connections, self.state, self._clock, self.record, self._budget_sources
+                )
+            case OpenConversation(model_key=seat):
+                await self.record(await open_conversation(self._connections[seat], self._clock.wall.now()))
+            case EndRun(stop=stop, reason=reason):
                 # A refused reply may have started tools too.
-                discarded = await self._hands.ahead.discard()
-                partial = self.state.run.partial
-                await self.record(e.RunEnded(stop=stop, reason=reason, partial=partial, discarded=discarded))
+                discarded = await self._tool_runner.early_calls.discard()
+                partial = self.state.run.partial_text
+                await self.record(
+                    e.RunEnded(stop=stop, reason=reason, partial_text=partial, discarded_tools=discarded)
+                )
             case _:
-                await self.record(event_of(effect))
+                await self.record(event_for_effect(effect))
 
-    async def _ask(self, effect: AskModel) -> None:
-        if effect.attempt > 1 or effect.after is not None:
-            self._show(restarted(effect, self.state))
+    async def _call_model(self, effect: AskModel) -> None:
+        if effect.attempt > 1 or effect.after_failure is not None:
+            self._show(describe_restart(effect, self.state))
         if effect.wait_seconds > 0:
             await self._clock.sleep(effect.wait_seconds)
-        left = self._left(effect.deadline)
-        async with set_aside(self._purses, self.state, effect, left, self._length) as held:
-            line = self._lines[effect.request.model.seat]
+        left = self._seconds_left(effect.deadline)
+        async with reserve(self._budget_sources, self.state, effect, left, self._length) as held:
+            line = self._connections[effect.request.model.model_key]
             if held.end is not None:
                 await self.record(held.end)
-            elif isinstance(passage := line.breakers.enter(line.model, self._clock.monotonic()), Failure):
-                await self.record(e.ModelFailed(failure=passage, chance=self._chance()))
+            elif isinstance(
+                passage := line.breakers.admit_request(line.model, self._clock.monotonic()), Failure
+            ):
+                await self.record(e.ModelFailed(failure=passage, random_draw=self._random_source()))
             else:
                 with passage:
-                    await self._exchanged(held.effect, line, passage, held)
+                    await self._send_and_record(held.effect, line, passage, held)
 
-    async def _exchanged(self, effect: AskModel, line: Line, passage: Passage, held: Held) -> None:
-        request, notes, aside = effect.request, effect.notes, effect.summary_of
-        choice = self._choose(effect.step) if self._choose is not None and not aside else None
+    async def _send_and_record(
+        self, effect: AskModel, line: ModelConnection, passage: AdmittedRequest, held: ReservedCall
+    ) -> None:
+        request, notes, aside = effect.request, effect.notes, effect.summarizes_until
+        choice = self._choose_tool(effect.step) if self._choose_tool is not None and not aside else None
         if choice is not None:
-            await self._hands.show(chosen_unseen(self.state, choice))
-            request, notes = assemble(self.state, choice, request.max_tokens)
-        if not aside and await self._is_refused(choice):
+            await self._tool_runner.reveal_tools(reveal_forced_tool(self.state, choice))
+            request, notes = assemble_request(self.state, choice, request.max_tokens)
+        if not aside and await self._ends_on_adjustment(choice):
             return
-        if change := moved(self.state, request, aside=bool(aside), chosen=choice is not None):
+        if change := find_prefix_change(self.state, request, aside=bool(aside), chosen=choice is not None):
             await self.record(change)
-            if refusal(self.state):
+            if end_if_prefix_moved(self.state):
                 return
-        await self._hands.ahead.discard()
-        kept = self._kept[line.model.seat]
-        exchange = Exchange(
+        await self._tool_runner.early_calls.discard()
+        kept = self._encoded_histories[line.model.model_key]
+        exchange = ModelCall(
             line,
             request,
             kept,
@@ -297,7 +305,7 @@ class Driver:
             now=self._clock.monotonic,
             bytes_max=self.state.settings.reply_bytes_max,
         )
-        notes = (*notes, *self._remarks(line, request))
+        notes = (*notes, *self._new_codec_notes(line, request))
         await self.record(
             e.ModelAsked(
                 step=effect.step,
@@ -306,100 +314,106 @@ class Driver:
                 tool_choice=request.tool_choice,
                 max_tokens=request.max_tokens,
                 notes=notes,
-                after=effect.after,
+                after_failure=effect.after_failure,
                 wait_seconds=effect.wait_seconds,
                 wait_source=effect.wait_source,
-                reserved=held.reservation,
-                marks=request.marks,
-                kept_as=request.kept_as,
+                reservation=held.reservation,
+                breakpoints=request.breakpoints,
+                stored_prompt=request.stored_prompt,
                 conversation=request.conversation,
-                summary_of=aside,
-                seat="" if line.model.seat == self.state.settings.model.seat else line.model.seat,
-                native=request.compacts,
+                summarizes_until=aside,
+                model_key=""
+                if line.model.model_key == self.state.settings.model.model_key
+                else line.model.model_key,
+                asks_native_summary=request.asks_native_summary,
             )
         )
-        self._exchange, self._asked_at = exchange, self.state.now
-        self._call_ids = CallIds(self.state.replies + 1)
+        self._model_call, self._asked_at = exchange, self.state.now
+        self._call_ids = DeltaCallIds(self.state.reply_count + 1)
         try:
-            async with asyncio.timeout(self._left(effect.deadline)):
-                heard = self._heard if not aside else lambda _: None
-                reply = await held.ask(exchange, heard, self._clock.wall.now(), passage.heard, self._cost)
+            async with asyncio.timeout(self._seconds_left(effect.deadline)):
+                heard = self._show_delta if not aside else lambda _: None
+                reply = await held.send(
+                    exchange, heard, self._clock.wall.now(), passage.record_answer_begun, self._cost
+                )
         except ProviderError as error:
-            passage.failed(error.failure, self._clock.monotonic())
-            await self._failed(exchange, error.failure)
+            passage.record_failure(error.failure, self._clock.monotonic())
+            await self._record_failure(exchange, error.failure)
         except TimeoutError:
-            await self._failed(exchange, TIME_IS_UP)
+            await self._record_failure(exchange, RUN_TIME_UP)
         else:
-            passage.succeeded()
-            await self._replied(exchange, reply, suspicion(request, reply.usage), aside)
+            passage.record_success()
+            await self._record_reply(exchange, reply, truncation_hint(request, reply.usage), aside)
 
-    async def _is_refused(self, choice: ToolChoice | None) -> bool:
+    async def _ends_on_adjustment(self, choice: ToolChoice | None) -> bool:
         """Record what is asked for and not sent; whether that ends the run."""
-        if lost := losses(self.state, choice):
-            await self.record(e.RequestAdjusted(what=lost))
-        return refuse_adjusted(self.state) is not None
+        if lost := list_unsent_options(self.state, choice):
+            await self.record(e.RequestAdjusted(adjustments=lost))
+        return end_if_adjusted(self.state) is not None
 
-    def _remarks(self, line: Line, request: Request) -> tuple[str, ...]:
+    def _new_codec_notes(self, line: ModelConnection, request: Request) -> tuple[str, ...]:
         """What this wire cannot say of the request, where that was not noted in this run."""
-        asked = (line.model.seat, request.tool_choice)
-        if asked in self._remarked:
+        asked = (line.model.model_key, request.tool_choice)
+        if asked in self._noted_requests:
             return ()
-        self._remarked.add(asked)
-        return tuple(note for note in line.codec.remarks(request) if note not in self.state.run.noted)
+        self._noted_requests.add(asked)
+        return tuple(
+            note for note in line.codec.list_losses(request) if note not in self.state.run.recorded_notes
+        )
 
-    async def _replied(self, exchange: Exchange, reply: Reply, suspected: str, aside: str) -> None:
-        usd, self._exchange = self._cost(reply.usage), None
+    async def _record_reply(self, exchange: ModelCall, reply: Reply, suspected: str, aside: str) -> None:
+        usd, self._model_call = self._cost(reply.usage), None
         doubt = doubt_usage(self.state, reply)
         for words in filter(None, (suspected, doubt)):
             LOG.warning("session %s: %s", self.session, words)
-        reply = numbered(reply, self.state.replies + 1)
+        reply = number_calls(reply, self.state.reply_count + 1)
         await self.record(
             e.ModelReplied(
                 reply=reply,
                 usd=usd,
-                objection="" if aside else self._objection(reply),
-                claims=() if aside else self._hands.claims(reply),
-                suspicion=suspected,
+                output_error="" if aside else self._find_output_error(reply),
+                resource_claims=() if aside else self._tool_runner.list_resource_claims(reply),
+                truncation_hint=suspected,
                 usage_doubt=doubt,
-                summary_of=aside,
+                summarizes_until=aside,
                 latency=exchange.latency,
             )
         )
-        if degraded := alarm(self.state):
+        if degraded := find_cache_alarm(self.state):
             await self.record(degraded)
 
-    async def _failed(self, exchange: Exchange, failure: Failure) -> None:
-        usage, usd, partial = self.usage, self.usd, self.partial
-        self._exchange = None
+    async def _record_failure(self, exchange: ModelCall, failure: Failure) -> None:
+        usage, usd, partial = self.usage, self.usd, self.partial_text
+        self._model_call = None
         await self.record(
             e.ModelFailed(
                 failure=failure,
-                blamed=exchange.blamed(failure),
-                partial=partial,
+                rejected_parts=exchange.locate_rejected_parts(failure),
+                partial_text=partial,
                 usage=usage,
                 usd=usd,
-                discarded=await self._hands.ahead.discard(),
-                chance=self._chance(),
+                discarded_tools=await self._tool_runner.early_calls.discard(),
+                random_draw=self._random_source(),
                 latency=exchange.latency,
             )
         )
 
-    def _heard(self, delta: Delta) -> None:
-        if not isinstance(delta, OF_A_CALL):
+    def _show_delta(self, delta: Delta) -> None:
+        if not isinstance(delta, CALL_DELTAS):
             self._show(delta)
             return
         delta = self._call_ids.identify(delta)
         self._show(delta)
         if isinstance(delta, CallReady):
-            self._hands.start_early(self.state, delta)
+            self._tool_runner.start_early(self.state, delta)
 
     def _cost(self, usage: Usage | None) -> Decimal | None:
-        price = (self._exchange or self.state.settings).model.price
-        return price.cost(usage, self._asked_at) if price and usage and usage.known else None
+        price = (self._model_call or self.state.settings).model.price
+        return price.cost(usage, self._asked_at) if price and usage and usage.is_known else None
 
-    def _objection(self, reply: Reply) -> str:
-        answer = answer_in(self.state, reply)
-        return self._object_to(answer) if self._object_to is not None and answer is not None else ""
+    def _find_output_error(self, reply: Reply) -> str:
+        answer = find_structured_answer(self.state, reply)
+        return self._check_output(answer) if self._check_output is not None and answer is not None else ""
 
-    def _left(self, deadline: float | None) -> float | None:
+    def _seconds_left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.now())

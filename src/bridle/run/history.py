@@ -15,23 +15,23 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
-from ..core.handoff import fitted, legal
-from ..ports.codec import Codec
-from ..ports.tool import Json
-from ..providers import families, load
-from ..values.errors import MisuseError, ProviderError, UnknownModel
-from ..values.message import Message
-from ..values.model import Endpoint, Model
-from ..values.parts import Opaque, Text
-from ..values.request import Request
-from ..values.result import History
-from .line import locate
+from bridle.core.context.view import make_legal, replace_unsupported_media
+from bridle.ports.codec import Codec
+from bridle.ports.tool import Json
+from bridle.providers import family_names, load_codec
+from bridle.values.errors import MisuseError, ProviderError, UnknownModel
+from bridle.values.message import Message, Opaque, Text
+from bridle.values.model import Endpoint, Model
+from bridle.values.request import Request
+from bridle.values.result import History
+
+from .model_connection import find_model_by_name
 
 ANY_MODEL = "any-model"
-Listed = Sequence[Mapping[str, Json]]
+MessageList = Sequence[Mapping[str, Json]]
 
 
-def import_history(source: str, messages: Listed | Mapping[str, Json]) -> History:
+def import_history(source: str, messages: MessageList | Mapping[str, Json]) -> History:
     """A list of messages (or items, or contents) as the vendor's API takes it; raises `MisuseError`.
 
     The whole body of a request may be given instead: on some wires the system prompt is beside the list.
@@ -41,36 +41,40 @@ def import_history(source: str, messages: Listed | Mapping[str, Json]) -> Histor
         raise MisuseError(
             f"import_history takes a vendor's name first and the messages second, not {type(source).__name__}"
         )
-    endpoint = _endpoint(source)
-    named = load(endpoint.family)
-    items = _items(messages, named)
-    form, request = _read(source, endpoint, named, items, messages)
+    endpoint = _find_endpoint(source)
+    named = load_codec(endpoint.family)
+    items = _find_items(messages, named)
+    form, request = _read_in_any_form(source, endpoint, named, items, messages)
     if form is not named:
         endpoint = _endpoint_of(form)
     head, rest = _split_instructions(request.messages)
-    told, repairs = legal(_owned(message, endpoint) for message in rest)
+    told, repairs = make_legal(_set_origin_endpoint(message, endpoint) for message in rest)
     notes = [*_explain_form(form, named, items), *repairs, *_explain_unread(told, form)]
     instructions = "\n\n".join((*(text.text for text in request.system), *head))
     return History(messages=told, instructions=instructions, repairs=tuple(notes), family=form.family)
 
 
-def _items(messages: Listed | Mapping[str, Json], codec: Codec) -> Sequence[object]:
+def _find_items(messages: MessageList | Mapping[str, Json], codec: Codec) -> Sequence[object]:
     if not isinstance(messages, Mapping):
         return messages
-    listed = messages.get(codec.listed)
+    listed = messages.get(codec.messages_field)
     lists = (value for value in messages.values() if isinstance(value, list))
     return listed if isinstance(listed, list) else max(lists, key=len, default=[])
 
 
-def _read(
-    source: str, endpoint: Endpoint, named: Codec, items: Sequence[object], given: Listed | Mapping[str, Json]
+def _read_in_any_form(
+    source: str,
+    endpoint: Endpoint,
+    named: Codec,
+    items: Sequence[object],
+    given: MessageList | Mapping[str, Json],
 ) -> tuple[Codec, Request]:
     """The family in whose form the list is, and what it says.
 
     It is the one that was named unless only another's signs are there.  A list without any signs is plain
     words: then any family that can read it will do."""
-    others = [load(family) for family in families() if family != named.family]
-    signs = {codec.family: sum(map(codec.recognizes, items)) for codec in (named, *others)}
+    others = [load_codec(family) for family in family_names() if family != named.family]
+    signs = {codec.family: sum(map(codec.recognizes_item, items)) for codec in (named, *others)}
     best = max(others, key=lambda codec: signs[codec.family])
     if signs[named.family] or not signs[best.family]:
         try:
@@ -88,10 +92,12 @@ def _read(
     raise why
 
 
-def _read_as(codec: Codec, endpoint: Endpoint, given: Listed | Mapping[str, Json]) -> Request:
+def _read_as(codec: Codec, endpoint: Endpoint, given: MessageList | Mapping[str, Json]) -> Request:
     frame = codec.encode(Request(model=Model(id=ANY_MODEL, endpoint=endpoint)))
-    members = given if isinstance(given, Mapping) else {codec.listed: list(given)}
-    return codec.read(replace(frame, body=json.dumps({**json.loads(frame.body), **members}).encode()))
+    members = given if isinstance(given, Mapping) else {codec.messages_field: list(given)}
+    return codec.decode_request(
+        replace(frame, body=json.dumps({**json.loads(frame.body), **members}).encode())
+    )
 
 
 def _split_instructions(messages: Sequence[Message]) -> tuple[tuple[str, ...], Sequence[Message]]:
@@ -109,9 +115,11 @@ def _is_instruction(message: Message) -> bool:
 def _explain_form(form: Codec, named: Codec, items: Sequence[object]) -> Iterator[str]:
     if form is not named:
         yield f"the list has the form of {form.family}, not of {named.family}, and was read in that form"
-    others = [load(family) for family in families() if family != form.family]
+    others = [load_codec(family) for family in family_names() if family != form.family]
     for number, item in enumerate(items, 1):
-        if not form.recognizes(item) and (of := next((c for c in others if c.recognizes(item)), None)):
+        if not form.recognizes_item(item) and (
+            of := next((c for c in others if c.recognizes_item(item)), None)
+        ):
             yield f"item {number} has the form of {of.family}; {form.family} does not read all of it"
 
 
@@ -128,27 +136,27 @@ def export_history(target: str, messages: Sequence[Message]) -> list[Json]:
     It ends where it ended: what you say next goes behind it.  Files that another provider holds, and
     pictures and documents of types that are not taken everywhere, are words in it.
     """
-    endpoint = _endpoint(target)
-    codec = load(endpoint.family)
+    endpoint = _find_endpoint(target)
+    codec = load_codec(endpoint.family)
     model = Model(id=ANY_MODEL, endpoint=endpoint)
-    request = Request(model=model, messages=fitted(messages, model))
-    listed: list[Json] = json.loads(codec.encode(request).body)[codec.listed]
+    request = Request(model=model, messages=replace_unsupported_media(messages, model))
+    listed: list[Json] = json.loads(codec.encode(request).body)[codec.messages_field]
     return listed
 
 
-def _endpoint(name: str) -> Endpoint:
+def _find_endpoint(name: str) -> Endpoint:
     try:
-        return locate(f"{name}:={ANY_MODEL}", spoken_to=False).endpoint
+        return find_model_by_name(f"{name}:={ANY_MODEL}", spoken_to=False).endpoint
     except UnknownModel:
         family = name.replace("-", "_")
-        return Endpoint(name=family, family=load(family).family)
+        return Endpoint(name=family, family=load_codec(family).family)
 
 
 def _endpoint_of(codec: Codec) -> Endpoint:
     return Endpoint(name=codec.family, family=codec.family)
 
 
-def _owned(message: Message, endpoint: Endpoint) -> Message:
+def _set_origin_endpoint(message: Message, endpoint: Endpoint) -> Message:
     if message.origin is None:
         return message
-    return replace(message, origin=replace(message.origin, endpoint=endpoint.home))
+    return replace(message, origin=replace(message.origin, endpoint=endpoint.endpoint_id))

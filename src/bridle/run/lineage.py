@@ -14,35 +14,33 @@ from typing import NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from ..core.comparing import compared, ending
-from ..core.fallback import with_model
-from ..core.lineage import cut
-from ..core.mending import Reading, fold
-from ..core.spent import Spent
-from ..core.state import State
-from ..ports.clock import Clock
-from ..ports.store import Mending, SessionInfo, Store
-from ..values.errors import Conflict, Corrupt, SessionNotFound
-from ..values.event import Configured, Event, Prompted, Repaired
-from ..values.lineage import Branch, Comparison, Fork, Forked, Place
-from ..values.model import Model
-from ..values.parts import Text
-from ..values.record import GENESIS, Record, seal
-from ..values.tenancy import Across
-from .clock import SystemClock
-from .given import check_session
-from .identity import new_session
-from .line import locate
-from .tenancy import check_tenant
+from bridle.core.lineage.compare import compare_logs, describe_end
+from bridle.core.lineage.fork import find_fork_point
+from bridle.core.recovery.fallback import set_model
+from bridle.core.recovery.log_repair import LogReader, fold_log
+from bridle.core.state import State
+from bridle.ports.clock import Clock
+from bridle.ports.store import RepairableStore, SessionInfo, Store
+from bridle.values.budget import Spending
+from bridle.values.errors import Conflict, Corrupt, SessionNotFound
+from bridle.values.events import Configured, Event, LogRepaired, Prompted
+from bridle.values.lineage import Branch, Comparison, CrossTenant, Fork, Forked, ForkPlace
+from bridle.values.message import Text
+from bridle.values.model import Model
+from bridle.values.record import GENESIS, Record, seal_record
 
-SESSIONS_MAX = 1_000_000
+from .clock import SystemClock
+from .model_connection import find_model_by_name
+from .validate_input import check_session, check_tenant, new_session_id
+
+FAMILY_SESSIONS_MAX = 1_000_000
 """How many sessions are looked through for a family: all of them, in any store that one machine keeps."""
 
 
 async def fork_session(
     store: Store,
     session: str,
-    at: Place = None,
+    at: ForkPlace = None,
     new: str | None = None,
     *,
     model: str | Model | None = None,
@@ -57,66 +55,68 @@ async def fork_session(
     if new is not None:
         check_session(new)
     now = (clock or SystemClock()).now()
-    records, lost = await _trusted(store, session)
+    records, lost = await _read_trusted(store, session)
     if not records and not lost:
         raise SessionNotFound(f"there is no session {session!r} to fork; `bridle sessions` lists them")
-    place = cut(session, records, at)
-    name = new or new_session(now)
-    across = check_tenant(session, fold(records).state, tenant)
+    place = find_fork_point(session, records, at)
+    name = new or new_session_id(now)
+    across = check_tenant(session, fold_log(records).state, tenant)
     behind = lost if place.at == len(records) else ""
-    chosen = locate(model, spoken_to=False) if isinstance(model, str) else model
-    beginning = _beginning(
-        Forked(session=name, parent=session, at=place.at, across=across), behind, chosen, place.state
+    chosen = find_model_by_name(model, spoken_to=False) if isinstance(model, str) else model
+    beginning = _first_fork_events(
+        Forked(session=name, parent=session, at=place.at, cross_tenant=across), behind, chosen, place.state
     )
     try:
         await store.fork(session, place.at, name)
     except Conflict:
-        if not await _half_made(store, name, session, place.at):
+        if not await _is_unfinished_fork(store, name, session, place.at):
             raise
     head = records[place.at - 1].hash if place.at else GENESIS
-    await store.append(name, place.at, _sealed(beginning, place.at, now, head))
+    await store.append(name, place.at, _seal_records(beginning, place.at, now, head))
     return Fork(
         session=name,
         parent=session,
         at=place.at,
         message=place.message,
-        wanted=place.wanted,
-        lost=behind,
-        kept=place.kept,
+        requested_at=place.requested_at,
+        cut_reason=behind,
+        completed_actions=place.completed_actions,
     )
 
 
-async def _half_made(store: Store, name: str, parent: str, at: int) -> bool:
+async def _is_unfinished_fork(store: Store, name: str, parent: str, at: int) -> bool:
     """Whether there is that fork already with nothing in it: somebody died between the two steps."""
-    infos = await store.sessions(limit=SESSIONS_MAX)
+    infos = await store.sessions(limit=FAMILY_SESSIONS_MAX)
     return any((i.id, i.parent, i.forked_at, i.length) == (name, parent, at, at) for i in infos)
 
 
-async def branches(store: Store, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
+async def list_branches(store: Store, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
     """The family of a session, parents before their children, in the order they were forked.
 
     For a `tenant`, the session must be his, and branches that are another's are left out.
     """
     check_session(session)
-    infos = {info.id: info for info in await store.sessions(limit=SESSIONS_MAX)}
+    infos = {info.id: info for info in await store.sessions(limit=FAMILY_SESSIONS_MAX)}
     if session not in infos:
         raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
-    owners = {info.id: _owner(infos, info) for info in infos.values()}
+    owners = {info.id: _find_owner(infos, info) for info in infos.values()}
     root = session
     for _ in infos:  # a line cannot be longer than all of them, whatever somebody wrote into the file
         root = owners[root] or root
     children: dict[str, list[SessionInfo]] = {}
     for info in infos.values():
         children.setdefault(owners[info.id], []).append(info)
-    family = _Family(store, children)
-    found = await family.grown(infos[root])
+    family = _FamilyReader(store, children)
+    found = await family.read_branches(infos[root])
     check_tenant(session, State(owner=family.tenants[session]), tenant)
-    if tenant is None or isinstance(tenant, Across):
+    if tenant is None or isinstance(tenant, CrossTenant):
         return found
-    return _left_to([each for each in found if family.tenants[each.session] in (None, tenant)], found)
+    return _reattach_branches(
+        [each for each in found if family.tenants[each.session] in (None, tenant)], found
+    )
 
 
-def _left_to(kept: Sequence[Branch], family: Sequence[Branch]) -> tuple[Branch, ...]:
+def _reattach_branches(kept: Sequence[Branch], family: Sequence[Branch]) -> tuple[Branch, ...]:
     """Those branches, each under the nearest one above it that is kept."""
     above = {branch.session: branch.parent for branch in family}
     depths: dict[str, int] = {"": -1}
@@ -134,15 +134,15 @@ async def compare_sessions(store: Store, a: str, b: str, *, tenant: str | None =
     """What both said, and what each did after that; for a `tenant`, both must be his."""
     for name in (a, b):
         check_session(name)
-    sides = [(await _trusted(store, name))[0] for name in (a, b)]
+    sides = [(await _read_trusted(store, name))[0] for name in (a, b)]
     for name, records in zip((a, b), sides, strict=True):
         if not records:
             raise SessionNotFound(f"there is no session {name!r} here; `bridle sessions` lists them")
-        check_tenant(name, fold(records).state, tenant)
-    return compared(a, sides[0], b, sides[1])
+        check_tenant(name, fold_log(records).state, tenant)
+    return compare_logs(a, sides[0], b, sides[1])
 
 
-class Tree(Protocol):
+class LineageHost(Protocol):
     """What the branching is part of."""
 
     @property
@@ -152,11 +152,16 @@ class Tree(Protocol):
     def clock(self) -> Clock: ...
 
 
-class Branching:
+class LineageMethods:
     """What an agent can do about the past of its sessions."""
 
     async def fork(
-        self: Tree, session: str, at: Place = None, *, new: str | None = None, tenant: str | None = None
+        self: LineageHost,
+        session: str,
+        at: ForkPlace = None,
+        *,
+        new: str | None = None,
+        tenant: str | None = None,
     ) -> Fork:
         """A new session that begins as that one did, up to a message (`"m4"`) or a record (12).
 
@@ -164,23 +169,23 @@ class Branching:
         """
         return await fork_session(self.store, session, at, new, clock=self.clock, tenant=tenant)
 
-    async def branches(self: Tree, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
-        return await branches(self.store, session, tenant=tenant)
+    async def branches(self: LineageHost, session: str, *, tenant: str | None = None) -> tuple[Branch, ...]:
+        return await list_branches(self.store, session, tenant=tenant)
 
-    async def compare(self: Tree, a: str, b: str, *, tenant: str | None = None) -> Comparison:
+    async def compare(self: LineageHost, a: str, b: str, *, tenant: str | None = None) -> Comparison:
         return await compare_sessions(self.store, a, b, tenant=tenant)
 
 
-class _Line(NamedTuple):
+class _UnreadBranch(NamedTuple):
     """A session of a family that is still to be read, and what was read of the line it left."""
 
     info: SessionInfo
     owner: str = ""
     depth: int = 0
-    before: Reading | None = None
+    reader_at_fork: LogReader | None = None
 
 
-class _Family:
+class _FamilyReader:
     """Every line is read once, from where it left its owner: what is shared is not read again."""
 
     def __init__(self, store: Store, children: Mapping[str, Sequence[SessionInfo]]) -> None:
@@ -188,44 +193,48 @@ class _Family:
         self.tenants: dict[str, str | None] = {}
         """By session: whose it is; None of one that nobody has prompted."""
 
-    async def grown(self, root: SessionInfo) -> tuple[Branch, ...]:
+    async def read_branches(self, root: SessionInfo) -> tuple[Branch, ...]:
         found: list[Branch] = []
-        waiting = [_Line(root)]
+        waiting = [_UnreadBranch(root)]
         while waiting:
             line = waiting.pop()
-            branch, points = await self._read(line)
+            branch, points = await self._read_branch(line)
             found.append(branch)
             # The last one is taken first.
-            for child in reversed(self._left(line.info.id)):
-                waiting.append(_Line(child, line.info.id, line.depth + 1, points.get(child.forked_at)))
+            for child in reversed(self._list_children(line.info.id)):
+                waiting.append(
+                    _UnreadBranch(child, line.info.id, line.depth + 1, points.get(child.forked_at))
+                )
         return tuple(found)
 
-    def _left(self, owner: str) -> list[SessionInfo]:
+    def _list_children(self, owner: str) -> list[SessionInfo]:
         return sorted(self._children.get(owner, ()), key=lambda info: (info.forked_at, info.created_at))
 
-    async def _read(self, line: _Line) -> tuple[Branch, dict[int, Reading]]:
+    async def _read_branch(self, line: _UnreadBranch) -> tuple[Branch, dict[int, LogReader]]:
         """The branch, and how far it was read where others left it."""
         info = line.info
-        records, trouble = await _trusted(self._store, info.id, info.forked_at if line.before else 0)
-        reading = line.before.branched() if line.before else Reading()
+        records, trouble = await _read_trusted(
+            self._store, info.id, info.forked_at if line.reader_at_fork else 0
+        )
+        reading = line.reader_at_fork.copy() if line.reader_at_fork else LogReader()
         for record in records:
             if record.seq <= info.forked_at:
-                reading.take(record)
+                reading.apply_record(record)
         left = reading.state
         # What was spent before it left was spent by its owner.
-        reading.state = replace(left, total=Spent())
+        reading.state = replace(left, total_spent=Spending())
         own = [record for record in records if record.seq > info.forked_at]
-        wanted = {child.forked_at for child in self._left(info.id)}
-        points = {0: Reading()}
+        wanted = {child.forked_at for child in self._list_children(info.id)}
+        points = {0: LogReader()}
         for record in own:
-            reading.take(record)
+            reading.apply_record(record)
             if record.seq in wanted:
-                points[record.seq] = reading.branched()
+                points[record.seq] = reading.copy()
         self.tenants[info.id] = reading.state.owner
-        return _branch(line, left, reading.state, own, trouble), points
+        return _make_branch(line, left, reading.state, own, trouble), points
 
 
-def _branch(line: _Line, left: State, now: State, own: Sequence[Record], trouble: str) -> Branch:
+def _make_branch(line: _UnreadBranch, left: State, now: State, own: Sequence[Record], trouble: str) -> Branch:
     info, shared = line.info, left.transcript.messages
     return Branch(
         session=info.id,
@@ -237,25 +246,25 @@ def _branch(line: _Line, left: State, now: State, own: Sequence[Record], trouble
         model=now.settings.model.name,
         messages=len(now.transcript.messages),
         own_messages=len(now.transcript.messages) - len(shared),
-        steps=now.total.steps,
-        usage=now.total.usage,
-        usd=now.total.usd,
-        ended=ending(now),
-        words=_first_words(own),
+        steps=now.total_spent.steps,
+        usage=now.total_spent.usage,
+        usd=now.total_spent.usd,
+        end=describe_end(now),
+        first_text=_first_prompt_text(own),
         created_at=info.created_at,
         updated_at=info.updated_at,
-        trouble=trouble,
+        read_error=trouble,
     )
 
 
-def _first_words(records: Sequence[Record]) -> str:
+def _first_prompt_text(records: Sequence[Record]) -> str:
     for record in records:
         if isinstance(record.event, Prompted):
             return " ".join(part.text for part in record.event.parts if isinstance(part, Text))
     return ""
 
 
-def _owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
+def _find_owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
     """Whose own record it left at: a fork of a fork may have left before that one was there at all."""
     seen = {info.id}
     parent = infos.get(info.parent)
@@ -267,31 +276,31 @@ def _owner(infos: Mapping[str, SessionInfo], info: SessionInfo) -> str:
     return ""
 
 
-def _beginning(event: Forked, lost: str, model: Model | None, state: State) -> list[Event]:
+def _first_fork_events(event: Forked, lost: str, model: Model | None, state: State) -> list[Event]:
     """What a fork has to say for itself before anybody goes on with it."""
     events: list[Event] = []
     if lost:
         told = f"forked from {event.parent} at record {event.at}, the last that can be trusted: {lost}"
-        events.append(Repaired(items=(told,), lost=True))
+        events.append(LogRepaired(items=(told,), records_lost=True))
     events.append(event)
     if model is not None and model != state.settings.model:
-        events.append(Configured(settings=replace(with_model(state.settings, model), models=())))
+        events.append(Configured(settings=replace(set_model(state.settings, model), models=())))
     return events
 
 
-def _sealed(events: Sequence[Event], after: int, now: float, head: str) -> list[Record]:
+def _seal_records(events: Sequence[Event], after: int, now: float, head: str) -> list[Record]:
     records: list[Record] = []
     for seq, event in enumerate(events, after + 1):
-        records.append(seal(seq, now, event, records[-1].hash if records else head))
+        records.append(seal_record(seq, now, event, records[-1].hash if records else head))
     return records
 
 
-async def _trusted(store: Store, session: str, after: int = 0) -> tuple[Sequence[Record], str]:
+async def _read_trusted(store: Store, session: str, after: int = 0) -> tuple[Sequence[Record], str]:
     """The records up to the first that cannot be trusted, and what is wrong with that one."""
     try:
         return await store.read(session, after), ""
     except Corrupt as error:
-        if error.last_good is None or not isinstance(store, Mending):
+        if error.last_good is None or not isinstance(store, RepairableStore):
             raise
-        whole = (await store.whole(session))[: error.last_good]
+        whole = (await store.read_intact(session))[: error.last_good]
         return [record for record in whole if record.seq > after], str(error)

@@ -18,13 +18,13 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-_lock = threading.Lock()
-_background: "Background | None" = None
+_background_lock = threading.Lock()
+_background_loop: "BackgroundLoop | None" = None
 
 
-def wait_for(coroutine: Coroutine[None, None, T]) -> T:
+def run_in_background(coroutine: Coroutine[None, None, T]) -> T:
     """Run it to its end.  Ctrl-C cancels it, waits until it has cleaned up, and is raised again."""
-    background = _get()
+    background = _get_background_loop()
     if threading.current_thread() is background.thread:
         coroutine.close()
         raise RuntimeError("run_sync was called from inside a run; use `await agent.run(...)` there")
@@ -39,21 +39,21 @@ def wait_for(coroutine: Coroutine[None, None, T]) -> T:
         raise
 
 
-class Background:
+class BackgroundLoop:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self._loop = asyncio.new_event_loop()
         self._tasks: dict[int, asyncio.Task[object]] = {}
         self._stopping = False
-        self.thread = threading.Thread(target=self._serve, name="bridle", daemon=True)
+        self.thread = threading.Thread(target=self._run_loop, name="bridle", daemon=True)
         self.thread.start()
 
     def submit(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
         context = contextvars.copy_context()
-        self._loop.call_soon_threadsafe(self._begin, coroutine, future, context)
+        self._loop.call_soon_threadsafe(self._start_task, coroutine, future, context)
 
     def cancel(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
-        self._loop.call_soon_threadsafe(self._cancel, coroutine, future)
+        self._loop.call_soon_threadsafe(self._cancel_task, coroutine, future)
 
     def close(self) -> None:
         if self._loop.is_closed() or self.pid != os.getpid():
@@ -61,10 +61,10 @@ class Background:
         self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self.thread.join()
-        self._loop.run_until_complete(self._finish())
+        self._loop.run_until_complete(self._cancel_remaining())
         self._loop.close()
 
-    def _cancel(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
+    def _cancel_task(self, coroutine: Coroutine[None, None, T], future: "Future[T]") -> None:
         task = self._tasks.get(id(future))
         if task is not None:
             task.cancel()
@@ -73,7 +73,7 @@ class Background:
             future.cancel()
             future.set_running_or_notify_cancel()
 
-    def _serve(self) -> None:
+    def _run_loop(self) -> None:
         asyncio.set_event_loop(self._loop)
         while not self._stopping:
             # A task that a tool started may raise KeyboardInterrupt or SystemExit, which end the loop.
@@ -81,14 +81,14 @@ class Background:
             with suppress(KeyboardInterrupt, SystemExit):
                 self._loop.run_forever()
 
-    def _begin(
+    def _start_task(
         self, coroutine: Coroutine[None, None, T], future: "Future[T]", context: contextvars.Context
     ) -> None:
         task = self._loop.create_task(coroutine, context=context)
         self._tasks[id(future)] = task
-        task.add_done_callback(lambda done: self._settle(done, future))
+        task.add_done_callback(lambda done: self._transfer_result(done, future))
 
-    def _settle(self, task: "asyncio.Task[T]", future: "Future[T]") -> None:
+    def _transfer_result(self, task: "asyncio.Task[T]", future: "Future[T]") -> None:
         self._tasks.pop(id(future), None)
         if task.cancelled():
             future.cancel()
@@ -98,7 +98,7 @@ class Background:
         else:
             future.set_result(task.result())
 
-    async def _finish(self) -> None:
+    async def _cancel_remaining(self) -> None:
         tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -106,10 +106,14 @@ class Background:
         await self._loop.shutdown_asyncgens()
 
 
-def _get() -> Background:
-    global _background
-    with _lock:
-        if _background is None or _background.pid != os.getpid() or not _background.thread.is_alive():
-            _background = Background()
-            atexit.register(_background.close)
-        return _background
+def _get_background_loop() -> BackgroundLoop:
+    global _background_loop
+    with _background_lock:
+        if (
+            _background_loop is None
+            or _background_loop.pid != os.getpid()
+            or not _background_loop.thread.is_alive()
+        ):
+            _background_loop = BackgroundLoop()
+            atexit.register(_background_loop.close)
+        return _background_loop

@@ -10,34 +10,36 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from ..ports.codec import HttpReply
+from bridle.ports.codec import HttpReply
 
 DATA = b"data: "
 Json = dict[str, object]
 
 
-class Listing(NamedTuple):
+class ChoiceFields(NamedTuple):
     """Where a family's replies list their answers and count their tokens."""
 
     answers: str
     usage: str
-    said: str
+    output_tokens: str
     """The count of what was said, which grows with every answer."""
-    total: str
+    total_tokens: str
 
 
-def repeat_answers(reply: HttpReply, count: object, listing: Listing) -> HttpReply:
+def repeat_answers(reply: HttpReply, count: object, listing: ChoiceFields) -> HttpReply:
     """The reply with its answer so many times; unchanged when one is wanted."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 2 or reply.status != 200:
         return reply
     if len(reply.frames) == 1:
         whole = msgspec.json.decode(reply.frames[0], type=Json)
-        return replace(reply, frames=(msgspec.json.encode(_repeated(whole, range(count), count, listing)),))
-    frames = tuple(each for frame in reply.frames for each in _frames(frame, count, listing))
+        return replace(
+            reply, frames=(msgspec.json.encode(_repeat_choice(whole, range(count), count, listing)),)
+        )
+    frames = tuple(each for frame in reply.frames for each in _repeat_frame(frame, count, listing))
     return replace(reply, frames=frames)
 
 
-def _frames(frame: bytes, count: int, listing: Listing) -> Iterator[bytes]:
+def _repeat_frame(frame: bytes, count: int, listing: ChoiceFields) -> Iterator[bytes]:
     data, end = frame.removeprefix(DATA).rstrip(b"\r\n"), frame[len(frame.rstrip(b"\r\n")) :]
     if not data.startswith(b"{"):
         yield frame
@@ -45,20 +47,24 @@ def _frames(frame: bytes, count: int, listing: Listing) -> Iterator[bytes]:
     event = msgspec.json.decode(data, type=Json)
     times = count if event.get(listing.answers) else 1
     for index in range(times):
-        yield DATA + msgspec.json.encode(_repeated(event, [index], count, listing)) + end
+        yield DATA + msgspec.json.encode(_repeat_choice(event, [index], count, listing)) + end
 
 
-def _repeated(body: Json, indexes: range | list[int], count: int, listing: Listing) -> Json:
+def _repeat_choice(body: Json, indexes: range | list[int], count: int, listing: ChoiceFields) -> Json:
     made = dict(body)
     answers = body.get(listing.answers)
     if isinstance(answers, list) and answers and isinstance(answers[0], dict):
         made[listing.answers] = [{**answers[0], "index": index} for index in indexes]
     usage = body.get(listing.usage)
-    said = usage.get(listing.said) if isinstance(usage, dict) else None
+    said = usage.get(listing.output_tokens) if isinstance(usage, dict) else None
     if isinstance(usage, dict) and isinstance(said, int):
-        total = usage.get(listing.total)
+        total = usage.get(listing.total_tokens)
         more = said * (count - 1)
-        made[listing.usage] = {**usage, listing.said: said + more}
+        made[listing.usage] = {**usage, listing.output_tokens: said + more}
         if isinstance(total, int):
-            made[listing.usage] = {**usage, listing.said: said + more, listing.total: total + more}
+            made[listing.usage] = {
+                **usage,
+                listing.output_tokens: said + more,
+                listing.total_tokens: total + more,
+            }
     return made

@@ -14,17 +14,81 @@ import logging
 import re
 import socket
 import struct
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import StreamReader, web
 from msgspec.structs import replace
 
-from ..ports.transport import Cut, Outgoing, Pause, Timeline
-from ..values.errors import MisuseError
-from .server_limits import BodyRefused, ServerLimits, check_host, is_json_type, read_body
+from bridle.ports.transport import ConnectionCut, OutgoingRequest, ResponseTimeline, SilentPause
+from bridle.values.base import Value
+from bridle.values.errors import MisuseError
+
 from .simulator import Simulator
+
+# The limits of the simulator's server, and its checks of a request before anybody answers it.
+#
+# Rule 1: the server listens on the loopback address, yet any web page a person opens can send requests there.
+#         A name that somebody made point to this machine (DNS rebinding) stands in the Host header, so only
+#         names of the loopback address are answered.  A page may also post text and forms without being asked;
+#         the providers take JSON only, and so does the server.
+# Rule 2: a client that sends slowly, or without end, is cut off: heads and bodies have a time and a size.
+
+
+JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
+LOOPBACK_HOST = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
+HOST_CHARACTERS_SHOWN = 80
+
+
+class ServerLimits(Value):
+    """The time and the size of what one client may send."""
+
+    header_seconds: float = 30.0
+    """From the first byte of a request (of a new connection: from its beginning) to the end of its head."""
+    header_bytes: int = 65_536
+    body_seconds: float = 120.0
+    """From the end of the head to the last byte of the body."""
+    body_bytes: int = 64 * 1024 * 1024
+    """Twice what any provider takes, so that a family's own limit is told in its own words."""
+    idle_seconds: float = 75.0
+    """From an answer to the next request on the same connection."""
+
+
+class BodyRefused(Exception):
+    """A body that is not read to its end; carries the status, and the size as far as it is known."""
+
+    def __init__(self, status: int, size: int) -> None:
+        super().__init__(status, size)
+        self.status, self.size = status, size
+
+
+def check_host(hosts: Sequence[str]) -> str:
+    """The objection to the Host headers of a request, in one line; empty when there is none."""
+    if len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0]):
+        return ""
+    named = ", ".join(hosts)[:HOST_CHARACTERS_SHOWN]
+    return f"misdirected request: the simulator answers for localhost, 127.0.0.1 and [::1], not for {named!a}"
+
+
+def is_json_type(content_type: str) -> bool:
+    """A content type with any parameters behind it; an absent one is not JSON."""
+    return JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()) is not None
+
+
+async def read_body(request: web.BaseRequest, bytes_max: int) -> bytes:
+    """The whole body; raises `BodyRefused` as soon as it is known to be longer than `bytes_max`."""
+    declared = request.content_length or 0
+    if declared > bytes_max:
+        raise BodyRefused(413, declared)
+    pieces, size = [], 0
+    async for piece in request.content.iter_any():
+        pieces.append(piece)
+        size += len(piece)
+        if size > bytes_max:
+            raise BodyRefused(413, size)
+    return b"".join(pieces)
+
 
 HOST = "127.0.0.1"
 MISDIRECTED, TIMED_OUT = 421, 408
@@ -34,13 +98,13 @@ HEAD_END = b"\r\n\r\n"
 HEAD_TOO_LONG = "431 Request Header Fields Too Large"
 HEAD_TOO_SLOW = "408 Request Timeout"
 HEAD_BYTES_MAX = 16_384
-NAMED = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
-RESET = struct.pack("ii", 1, 0)
+USER_AGENT = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
+RESET_LINGER = struct.pack("ii", 1, 0)
 """A linger of nought: closing then resets the connection instead of ending it."""
 
 
 @asynccontextmanager
-async def serving(
+async def serve_simulator(
     simulator: Simulator, port: int = 0, limits: ServerLimits | None = None
 ) -> AsyncIterator[str]:
     """The address where the simulator answers, for as long as the context lasts."""
@@ -48,24 +112,24 @@ async def serving(
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         if told := check_host(request.headers.getall("Host", ())):
-            return _refuse(MISDIRECTED, told)
-        outgoing = Outgoing(
+            return _refuse_request(MISDIRECTED, told)
+        outgoing = OutgoingRequest(
             method=request.method, url=request.raw_path, headers=tuple(request.headers.items()), body=b""
         )
         try:
             async with asyncio.timeout(limits.body_seconds):
                 body = await read_body(request, limits.body_bytes)
         except TimeoutError:
-            return _refuse(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
+            return _refuse_request(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
         except BodyRefused as refused:
-            answer = await _play(request, simulator.refuse_size(outgoing, refused.size))
+            answer = await _play_timeline(request, simulator.refuse_size(outgoing, refused.size))
             answer.force_close()
             return answer
         if body and not is_json_type(request.headers.get("Content-Type", "")):
-            return await _play(request, simulator.refuse_type(outgoing))
-        return await _play(request, await simulator.answer(replace(outgoing, body=body)))
+            return await _play_timeline(request, simulator.refuse_type(outgoing))
+        return await _play_timeline(request, await simulator.answer(replace(outgoing, body=body)))
 
-    server = _Server(handle, limits)
+    server = _SimulatorServer(handle, limits)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
     # A client that leaves in the middle of an answer is what is being tried out, and no news.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
@@ -83,13 +147,13 @@ async def serving(
         await runner.cleanup()
 
 
-def _refuse(status: int, told: str) -> web.Response:
+def _refuse_request(status: int, told: str) -> web.Response:
     refusal = web.Response(status=status, text=f"{told}\n")
     refusal.force_close()
     return refusal
 
 
-class _Server(web.Server):
+class _SimulatorServer(web.Server):
     """Some clients name themselves twice, which providers do not mind and the parser refuses to read."""
 
     def __init__(
@@ -105,15 +169,15 @@ class _Server(web.Server):
 
     def __call__(self) -> web.RequestHandler:
         # What cannot be unpacked is refused in the words of whoever was asked, not of the parser.
-        return _Handler(self, loop=self._loop, auto_decompress=False, **self._kwargs)
+        return _ConnectionHandler(self, loop=self._loop, auto_decompress=False, **self._kwargs)
 
 
-class _Handler(web.RequestHandler):
+class _ConnectionHandler(web.RequestHandler):
     """A connection.  The head of a request is timed and counted here: the parser does neither."""
 
     __slots__ = ("_head_bytes", "_head_tail", "_head_timer", "_limits", "_newest_body")
 
-    def __init__(self, server: _Server, **options: Any) -> None:
+    def __init__(self, server: _SimulatorServer, **options: Any) -> None:
         super().__init__(server, **options)
         self._limits = server.limits
         self._head_timer: asyncio.TimerHandle | None = None
@@ -133,10 +197,10 @@ class _Handler(web.RequestHandler):
         if self._head_timer is not None and self._is_head_too_long(data):
             self._refuse_head(HEAD_TOO_LONG)
             return
-        if len(NAMED.findall(data, 0, HEAD_BYTES_MAX)) > 1:
+        if len(USER_AGENT.findall(data, 0, HEAD_BYTES_MAX)) > 1:
             head, end, body = data.partition(HEAD_END)
-            first, *rest = NAMED.split(head)
-            named = NAMED.search(head)
+            first, *rest = USER_AGENT.split(head)
+            named = USER_AGENT.search(head)
             data = b"".join((first, named[0] if named else b"", *rest, end, body))
         read = self._request_count
         super().data_received(data)
@@ -173,18 +237,18 @@ class _Handler(web.RequestHandler):
         self.force_close()
 
 
-async def _play(request: web.BaseRequest, timeline: Timeline) -> web.StreamResponse:
+async def _play_timeline(request: web.BaseRequest, timeline: ResponseTimeline) -> web.StreamResponse:
     if timeline.delay_seconds:
         await asyncio.sleep(timeline.delay_seconds)
-    beats = timeline.beats
+    beats = timeline.steps
     if all(isinstance(beat, bytes) for beat in beats):
         whole = web.Response(status=timeline.status, body=timeline.body, headers=dict(timeline.headers))
         if len(beats) > 1:
             whole.enable_chunked_encoding()
         return whole
     response = web.StreamResponse(status=timeline.status, headers=dict(timeline.headers))
-    if isinstance(beats[0], Cut):
-        _break(request, beats[0])
+    if isinstance(beats[0], ConnectionCut):
+        _break_connection(request, beats[0])
         return response
     await response.prepare(request)
     waiting = b""
@@ -195,21 +259,21 @@ async def _play(request: web.BaseRequest, timeline: Timeline) -> web.StreamRespo
         if waiting:
             await response.write(waiting)
             waiting = b""
-        if isinstance(beat, Pause):
+        if isinstance(beat, SilentPause):
             await asyncio.sleep(beat.seconds)
         else:
-            _break(request, beat)
+            _break_connection(request, beat)
             return response
     if waiting:
         await response.write(waiting)
     return response
 
 
-def _break(request: web.BaseRequest, cut: Cut) -> None:
+def _break_connection(request: web.BaseRequest, cut: ConnectionCut) -> None:
     transport = request.transport
     if transport is None:
         return
     connection = transport.get_extra_info("socket")
     if cut.reset and connection is not None:
-        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_LINGER)
     transport.abort()

@@ -10,8 +10,9 @@ import re
 from importlib import import_module
 from pathlib import Path
 
-from ..ports.store import Store
-from ..values.errors import MisuseError
+from bridle.ports.store import Store
+from bridle.values.errors import MisuseError
+
 from .memory import MemoryStore
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")
@@ -23,24 +24,24 @@ def open_store(where: str | os.PathLike[str] | None) -> Store:
     if where is None or where == ":memory:":
         return MemoryStore()
     if isinstance(where, str):
-        where = _path(where)
-    module = import_module(".sqlite", __name__)
+        where = _parse_location(where)
+    module = import_module(".sqlite.store", __name__)
     store: Store = module.SqliteStore(where)
     return store
 
 
-def _path(where: str) -> Path:
+def _parse_location(where: str) -> Path:
     if not where.strip():
         raise MisuseError("no store was named: give a file path, or leave it out to keep the log in memory")
     if where.startswith(_SQLITE) and len(where) > len(_SQLITE) and "?" not in where:
         where = where[len(_SQLITE) :]
     elif scheme := _SCHEME.match(where):
-        raise MisuseError(_refusal(scheme[1].lower()))
+        raise MisuseError(_explain_bad_scheme(scheme[1].lower()))
     # Only the plain "~/": a shell would have expanded it, a settings file does not.
     return Path(where).expanduser() if where.startswith("~/") else Path(where)
 
 
-def _refusal(scheme: str) -> str:
+def _explain_bad_scheme(scheme: str) -> str:
     # The URL itself is not repeated: it may hold a password.
     if scheme == "sqlite":
         return "a SQLite store is named by its path, or sqlite:///PATH, with no host and no options"

@@ -16,19 +16,29 @@ from contextlib import AbstractContextManager
 from hashlib import sha256
 from secrets import token_bytes
 
-from ..ports.store import SessionInfo
-from ..values.errors import SessionNotFound
-from ..values.record import GENESIS, Record
-from .holding import held
-from .refusals import behind, beyond, check_name, dangling, diverged, once_names, repeated, taken
+from bridle.ports.store import SessionInfo
+from bridle.values.errors import SessionNotFound
+from bridle.values.record import GENESIS, Record
 
-LONG_BYTES = 1 << 20
+from .conflicts import (
+    check_batch,
+    check_session_name,
+    diverged_append,
+    fork_beyond_end,
+    missing_blob,
+    repeated_name,
+    session_exists,
+    stale_append,
+)
+from .locks import lease_session
+
+LARGE_BLOB_BYTES = 1 << 20
 """From here on a hash takes long enough to be made beside the event loop."""
 
 
 class MemoryStore:
     def __init__(self) -> None:
-        self._lines: dict[str, _Line] = {}
+        self._lines: dict[str, _MemorySession] = {}
         self._blobs: dict[str, bytes] = {}
         self._touches = 0
         self._lock = threading.Lock()
@@ -38,24 +48,24 @@ class MemoryStore:
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
         if not records:
             return
-        names = once_names(session, after, records)
+        names = check_batch(session, after, records)
         with self._lock:
             line = self._lines.get(session)
             if line is None:
-                check_name(session)
-                line = _Line(session, None, 0, GENESIS)
+                check_session_name(session)
+                line = _MemorySession(session, None, 0, GENESIS)
             if line.length != after:
-                raise behind(session, line.length, after)
+                raise stale_append(session, line.length, after)
             if line.head != records[0].prev:
-                raise diverged(session, after)
+                raise diverged_append(session, after)
             for record in records:
-                for hash_ in record.event.refers:
+                for hash_ in record.event.required_blobs:
                     if hash_ not in self._blobs:
-                        raise dangling(session, hash_)
+                        raise missing_blob(session, hash_)
             if names:
                 for name in names:
-                    if line.has(name):
-                        raise repeated(session, name)
+                    if line.has_name(name):
+                        raise repeated_name(session, name)
                 line.names.update(names)
             line.own.extend(records)
             line.length = after + len(records)
@@ -65,23 +75,25 @@ class MemoryStore:
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
         with self._lock:
             line = self._lines.get(session)
-            return line.above(max(after, 0)) if line else ()
+            return line.records_after(max(after, 0)) if line else ()
 
     async def fork(self, session: str, at: int, new: str) -> None:
-        check_name(new)
+        check_session_name(new)
         with self._lock:
             parent = self._lines.get(session)
             if parent is None:
                 raise SessionNotFound(f"there is no session {session!r} to fork")
             if not 0 <= at <= parent.length:
-                raise beyond(session, parent.length, at)
+                raise fork_beyond_end(session, parent.length, at)
             if new in self._lines:
-                raise taken(new)
+                raise session_exists(new)
             last = parent.record(at)
-            self._touch(_Line(new, parent, at, last.hash if last else GENESIS))
+            self._touch(_MemorySession(new, parent, at, last.hash if last else GENESIS))
 
     async def put_blob(self, data: bytes) -> str:
-        hash_ = await asyncio.to_thread(_hash, data) if len(data) > LONG_BYTES else _hash(data)
+        hash_ = (
+            await asyncio.to_thread(_hash_blob, data) if len(data) > LARGE_BLOB_BYTES else _hash_blob(data)
+        )
         with self._lock:
             self._blobs.setdefault(hash_, bytes(data))
         return hash_
@@ -90,8 +102,8 @@ class MemoryStore:
         with self._lock:
             return self._blobs.get(hash_)
 
-    def hold(self, session: str) -> AbstractContextManager[None]:
-        return held(f"memory {id(self)}", session)
+    def lease(self, session: str) -> AbstractContextManager[None]:
+        return lease_session(f"memory {id(self)}", session)
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
         with self._lock:
@@ -101,22 +113,22 @@ class MemoryStore:
     async def close(self) -> None:
         """Nothing to let go of: the records live as long as this object."""
 
-    def _touch(self, line: "_Line") -> None:
+    def _touch(self, line: "_MemorySession") -> None:
         self._touches += 1
         line.touched = self._touches
         self._lines[line.id] = line
 
 
-def _hash(data: bytes) -> str:
+def _hash_blob(data: bytes) -> str:
     return sha256(data).hexdigest()
 
 
-class _Line:
+class _MemorySession:
     """One session: its own records, and the parent that has the ones before them."""
 
     __slots__ = ("forked_at", "head", "id", "length", "names", "own", "parent", "touched")
 
-    def __init__(self, id_: str, parent: "_Line | None", forked_at: int, head: str) -> None:
+    def __init__(self, id_: str, parent: "_MemorySession | None", forked_at: int, head: str) -> None:
         self.id = id_
         self.parent = parent
         self.forked_at = forked_at
@@ -126,16 +138,16 @@ class _Line:
         self.names: dict[str, int] = {}
         self.touched = 0
 
-    def segments(self) -> Iterator[tuple["_Line", int]]:
+    def segments(self) -> Iterator[tuple["_MemorySession", int]]:
         """This line and its ancestors, each with the last number of its own that shows here."""
-        line: _Line | None = self
+        line: _MemorySession | None = self
         last = self.length
         while line is not None:
             yield line, last
             last = min(last, line.forked_at)
             line = line.parent
 
-    def has(self, name: str) -> bool:
+    def has_name(self, name: str) -> bool:
         if self.parent is None:
             return name in self.names
         return any(line.names.get(name, last + 1) <= last for line, last in self.segments())
@@ -146,7 +158,7 @@ class _Line:
                 return line.own[seq - line.forked_at - 1]
         return None
 
-    def above(self, after: int) -> tuple[Record, ...]:
+    def records_after(self, after: int) -> tuple[Record, ...]:
         if after >= self.forked_at:
             return tuple(self.own[after - self.forked_at :])
         found: list[Record] = []

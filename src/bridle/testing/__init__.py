@@ -13,26 +13,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .clock import FakeClock as FakeClock
-    from .codecs import check_codec as check_codec
-    from .provider import ProviderSim as ProviderSim
-    from .provider import simulator as simulator
+    from bridle.testing.conformance.codec import check_codec as check_codec
+    from bridle.testing.conformance.store import check_store as check_store
+    from bridle.testing.conformance.tool import check_tool as check_tool
+
+    from .fake_clock import FakeClock as FakeClock
     from .recordings import recording as recording
     from .recordings import replaying as replaying
-    from .script import scripted as scripted
-    from .stores import check_store as check_store
-    from .tools import check_tool as check_tool
+    from .scripted_model import scripted as scripted
+    from .simulated_provider import ProviderSim as ProviderSim
+    from .simulated_provider import simulator as simulator
 
 _WHERE = {
-    "FakeClock": "clock",
-    "ProviderSim": "provider",
-    "check_codec": "codecs",
-    "check_store": "stores",
-    "check_tool": "tools",
+    "FakeClock": "fake_clock",
+    "ProviderSim": "simulated_provider",
+    "check_codec": "conformance.codec",
+    "check_store": "conformance.store",
+    "check_tool": "conformance.tool",
     "recording": "recordings",
     "replaying": "recordings",
-    "scripted": "script",
-    "simulator": "provider",
+    "scripted": "scripted_model",
+    "simulator": "simulated_provider",
 }
 
 

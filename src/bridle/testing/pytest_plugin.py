@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from .provider import ProviderSim
+from .simulated_provider import ProviderSim
 
 
 @pytest.fixture

@@ -17,54 +17,60 @@ from pathlib import Path
 
 import msgspec
 
-from ..core.differing import differences
-from ..ports.transport import Outgoing
-from ..providers import load
-from ..run.line import Line, connect, locate
-from ..transports.exchange_file import FILE_BYTES_MAX, ExchangeFile
-from ..transports.recorded import Playback
-from ..transports.recording import Exchanged, RecordingTransport, read_exchanges, scrubbed
-from ..values.errors import MisuseError
-from ..values.model import Model
+from bridle.core.json_differences import list_differences
+from bridle.ports.transport import OutgoingRequest
+from bridle.providers import load_codec
+from bridle.run.model_connection import ModelConnection, connect_model, find_model_by_name
+from bridle.transports.recorded import (
+    FILE_BYTES_MAX,
+    ExchangeFile,
+    PlaybackExchange,
+    RecordedExchange,
+    RecordingTransport,
+    read_exchanges,
+    scrub_exchange,
+)
+from bridle.values.errors import MisuseError
+from bridle.values.model import Model
 
 DIFFERENCES_SHOWN = 6
-Where = str | os.PathLike[str]
+FilePath = str | os.PathLike[str]
 
 
 @contextmanager
 def recording(
-    path: Where, *, bytes_max: int = FILE_BYTES_MAX
-) -> Iterator[Callable[[str | Model | Line], Line]]:
+    path: FilePath, *, bytes_max: int = FILE_BYTES_MAX
+) -> Iterator[Callable[[str | Model | ModelConnection], ModelConnection]]:
     """A function that makes lines to models; everything that passes on them is written to the file."""
     with closing(ExchangeFile(Path(path), bytes_max=bytes_max)) as file:
 
-        def recorded(model: str | Model | Line) -> Line:
-            found = locate(model) if isinstance(model, str) else model
-            line = found if isinstance(found, Line) else connect(found)
+        def recorded(model: str | Model | ModelConnection) -> ModelConnection:
+            found = find_model_by_name(model) if isinstance(model, str) else model
+            line = found if isinstance(found, ModelConnection) else connect_model(found)
             transport = RecordingTransport(line.transport, file.write, line.model.endpoint.family)
-            return Line(
+            return ModelConnection(
                 model=line.model,
                 codec=line.codec,
                 transport=transport,
                 headers=line.headers,
-                sign=line.sign,
+                sign_request=line.sign_request,
             )
 
         yield recorded
-    if file.complaint:
-        raise MisuseError(f"{file.complaint}; record less at once, or give bytes_max")
+    if file.warning:
+        raise MisuseError(f"{file.warning}; record less at once, or give bytes_max")
 
 
-def replaying(path: Where, model: str | Model, *, slice_bytes: int | None = None) -> Line:
+def replaying(path: FilePath, model: str | Model, *, slice_bytes: int | None = None) -> ModelConnection:
     """A line to the model as it was when it was recorded; no key is needed, and nothing is sent."""
-    found = locate(model) if isinstance(model, str) else model
+    found = find_model_by_name(model) if isinstance(model, str) else model
     transport = ReplayTransport(read_exchanges(Path(path)), slice_bytes=slice_bytes)
-    return Line(model=found, codec=load(found.endpoint.family), transport=transport)
+    return ModelConnection(model=found, codec=load_codec(found.endpoint.family), transport=transport)
 
 
 class ReplayTransport:
-    def __init__(self, exchanges: tuple[Exchanged, ...], *, slice_bytes: int | None = None) -> None:
-        self._known = [(each.path.partition("?")[0], _json(each.body)) for each in exchanges]
+    def __init__(self, exchanges: tuple[RecordedExchange, ...], *, slice_bytes: int | None = None) -> None:
+        self._known = [(each.path.partition("?")[0], _parse_json(each.body)) for each in exchanges]
         self._used: set[int] = set()
         self._slice_bytes = slice_bytes
         self._exchanges = exchanges
@@ -74,33 +80,37 @@ class ReplayTransport:
         """How many recorded answers nobody has asked for yet."""
         return len(self._exchanges) - len(self._used)
 
-    def open(self, outgoing: Outgoing) -> Playback:
-        asked = scrubbed(outgoing, self._exchanges[0].answer) if self._exchanges else None
-        wanted = (asked.path.partition("?")[0], _json(asked.body)) if asked else ("", None)
+    def open(self, outgoing: OutgoingRequest) -> PlaybackExchange:
+        asked = scrub_exchange(outgoing, self._exchanges[0].answer) if self._exchanges else None
+        wanted = (asked.path.partition("?")[0], _parse_json(asked.body)) if asked else ("", None)
         for index, known in enumerate(self._known):
-            if index not in self._used and known[1] == wanted[1] and known[0].endswith(_last(wanted[0])):
+            if (
+                index not in self._used
+                and known[1] == wanted[1]
+                and known[0].endswith(_last_segment(wanted[0]))
+            ):
                 self._used.add(index)
                 answer = self._exchanges[index].answer
                 if answer.failure is not None and not answer.status:
-                    return Playback(answer.failure, self._slice_bytes)
-                return Playback(answer, self._slice_bytes)
-        raise MisuseError(self._miss(wanted[1]))
+                    return PlaybackExchange(answer.failure, self._slice_bytes)
+                return PlaybackExchange(answer, self._slice_bytes)
+        raise MisuseError(self._explain_miss(wanted[1]))
 
-    def _miss(self, wanted: object) -> str:
+    def _explain_miss(self, wanted: object) -> str:
         left = [index for index in range(len(self._known)) if index not in self._used]
         if not left:
             return f"all {len(self._known)} recorded answers are used up; record the run anew"
-        found = {index: list(differences(self._known[index][1], wanted)) for index in left}
+        found = {index: list(list_differences(self._known[index][1], wanted)) for index in left}
         nearest = min(left, key=lambda index: len(found[index]))
         shown = "; ".join(found[nearest][:DIFFERENCES_SHOWN])
         return f"this request was never recorded; nearest is line {nearest + 1}, where {shown}"
 
 
-def _last(path: str) -> str:
+def _last_segment(path: str) -> str:
     return "/" + path.rstrip("/").rpartition("/")[2]
 
 
-def _json(body: bytes) -> object:
+def _parse_json(body: bytes) -> object:
     try:
         return msgspec.json.decode(body)
     except msgspec.DecodeError:

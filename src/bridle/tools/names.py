@@ -6,15 +6,15 @@ conversation.  Two underscores set a namespace apart from what is in it.
 
 import re
 
-from ..values.errors import BadTool
+from bridle.values.errors import BadTool
 
-SEPARATOR = "__"
-SERVED = "mcp__"
+NAMESPACE_SEPARATOR = "__"
+MCP_PREFIX = "mcp__"
 """In front of the namespace of tools that another process serves."""
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
-def check_name(name: str) -> None:
+def check_tool_name(name: str) -> None:
     if not _LEGAL_NAME.fullmatch(name):
         raise BadTool(
             f"tool `{name}`: the name is not legal on every provider;"
@@ -22,7 +22,7 @@ def check_name(name: str) -> None:
         )
 
 
-def split_name(name: str) -> tuple[str, str]:
+def split_tool_name(name: str) -> tuple[str, str]:
     """The namespace and the name in it: `mcp__server__tool` and `server__tool` are `tool` of `server`."""
-    namespace, _, own = name.removeprefix(SERVED).rpartition(SEPARATOR)
+    namespace, _, own = name.removeprefix(MCP_PREFIX).rpartition(NAMESPACE_SEPARATOR)
     return (namespace, own) if namespace and own else ("", name)

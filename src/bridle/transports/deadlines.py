@@ -1,6 +1,6 @@
 """How long to wait for what; the same patience whatever carries the bytes."""
 
-from ..values.value import Value
+from bridle.values.base import Value
 
 
 class Deadlines(Value):

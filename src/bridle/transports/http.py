@@ -21,13 +21,54 @@ from types import TracebackType
 from typing import Self
 
 import aiohttp
+from aiohttp import Payload
+from aiohttp.abc import AbstractStreamWriter
 
-from ..ports.transport import Outgoing
-from ..values.errors import ProviderError
+from bridle.ports.transport import OutgoingRequest
+from bridle.values.errors import ProviderError
+
 from .deadlines import Deadlines
-from .explaining import TROUBLE, Overdue, explain
-from .pool import Pool, pool_of
-from .upload import LONG_BYTES, Upload
+from .network_failures import NETWORK_ERRORS, TotalDeadlineExceeded, explain_network_error
+from .pool import ConnectionPool, find_pool
+
+# A long request body on its way out, without a copy of it.
+#
+# aiohttp puts headers and body into one write, which for a conversation of a megabyte is one more copy of
+# it, made anew with every step, in memory the system has to clear first: it cost more than everything else
+# that happens in the step.  So a long body goes out in pieces that are windows on it.  The first is small
+# and travels with the headers; between the others the loop is let go of, so that an upload does not hold
+# up anybody's stream.
+
+
+UPLOAD_THRESHOLD_BYTES = 2**15
+"""Shorter bodies are quicker as one write."""
+FIRST_PIECE_BYTES = 2**12
+PIECE_BYTES = 2**19
+
+
+class BodyUpload(Payload):
+    _autoclose = True
+
+    def __init__(self, body: bytes) -> None:
+        super().__init__(body)
+        self._body, self._size = body, len(body)
+
+    def decode(self, encoding: str = "utf-8", errors: str = "strict") -> str:
+        return self._body.decode(encoding, errors)
+
+    async def as_bytes(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return self._body
+
+    async def write(self, writer: AbstractStreamWriter) -> None:
+        whole = memoryview(self._body)
+        await writer.write(whole[:FIRST_PIECE_BYTES])
+        for start in range(FIRST_PIECE_BYTES, len(whole), PIECE_BYTES):
+            await writer.write(whole[start : start + PIECE_BYTES])
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        # The length that is announced is the body's own, so there is never less of it to write.
+        await self.write(writer)
+
 
 __all__ = ["Deadlines", "HttpTransport", "close_all"]
 
@@ -37,18 +78,18 @@ class HttpTransport:
         self._deadlines = deadlines or Deadlines()
         self._timeout = aiohttp.ClientTimeout(total=None, connect=self._deadlines.connect_seconds)
 
-    def open(self, outgoing: Outgoing) -> "Exchange":
-        return Exchange(outgoing, self._deadlines, self._timeout)
+    def open(self, outgoing: OutgoingRequest) -> "HttpExchange":
+        return HttpExchange(outgoing, self._deadlines, self._timeout)
 
 
 async def close_all() -> None:
     """Close the connections of the running loop now; the next request opens new ones."""
     found: object = asyncio.get_running_loop().close
-    if isinstance(found, Pool):
-        await found.empty()
+    if isinstance(found, ConnectionPool):
+        await found.close_connections()
 
 
-class Exchange:
+class HttpExchange:
     """One request and its answer."""
 
     __slots__ = (
@@ -56,7 +97,9 @@ class Exchange:
         "_since", "_stalled", "_timeout", "_timer", "_turns", "status",
     )  # fmt: skip
 
-    def __init__(self, outgoing: Outgoing, deadlines: Deadlines, timeout: aiohttp.ClientTimeout) -> None:
+    def __init__(
+        self, outgoing: OutgoingRequest, deadlines: Deadlines, timeout: aiohttp.ClientTimeout
+    ) -> None:
         self._outgoing, self._deadlines, self._timeout = outgoing, deadlines, timeout
         self._headers: dict[str, str] | None = None
         self._response: aiohttp.ClientResponse | None = None
@@ -69,7 +112,7 @@ class Exchange:
 
     async def __aenter__(self) -> Self:
         loop = self._loop = asyncio.get_running_loop()
-        pool = pool_of(loop)
+        pool = find_pool(loop)
         turns = pool.turns
         await turns.__aenter__()
         try:
@@ -80,33 +123,33 @@ class Exchange:
         self._turns = turns
         return self
 
-    async def _send(self, pool: Pool) -> None:
+    async def _send(self, pool: ConnectionPool) -> None:
         outgoing, loop, body = self._outgoing, self._loop, self._outgoing.body
-        patience = _or_ever(self._deadlines.first_byte_seconds)
+        patience = _seconds_or_infinity(self._deadlines.first_byte_seconds)
         started = self._since = loop.time()
-        self._ends = started + _or_ever(self._deadlines.total_seconds)
+        self._ends = started + _seconds_or_infinity(self._deadlines.total_seconds)
         until = min(started + patience, self._ends)
         failure = None
         try:
-            route = pool.route(outgoing.url)
+            route = pool.find_route(outgoing.url)
             async with asyncio.timeout_at(None if until == inf else until):
                 response = await pool.session.request(
                     outgoing.method,
                     route.url,
-                    data=body if len(body) < LONG_BYTES else Upload(body),
+                    data=body if len(body) < UPLOAD_THRESHOLD_BYTES else BodyUpload(body),
                     headers=outgoing.headers,
                     allow_redirects=False,
                     proxy=route.proxy,
                     timeout=self._timeout,
                 )
-        except TROUBLE as error:
+        except NETWORK_ERRORS as error:
             overdue = type(error) is TimeoutError and self._ends < started + patience
-            trouble = Overdue() if overdue else error
-            failure = explain(trouble, outgoing, self._deadlines, answered=False)
+            trouble = TotalDeadlineExceeded() if overdue else error
+            failure = explain_network_error(trouble, outgoing, self._deadlines, answered=False)
         if failure is not None:
             raise ProviderError(failure)
         self._response, self._content, self.status = response, response.content, response.status
-        self._look_at(until)
+        self._schedule_deadline_check(until)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -141,61 +184,67 @@ class Exchange:
         failure = None
         try:
             chunk = await content.readany()
-        except TROUBLE as error:
+        except NETWORK_ERRORS as error:
             # aiohttp reports a break before it hands out what arrived ahead of it, but those
             # are words the model said.
             chunk = content._read_nowait(-1)
             if not chunk:
-                failure = explain(
+                failure = explain_network_error(
                     self._stalled or error, self._outgoing, self._deadlines, answered=self._heard
                 )
         if failure is not None:
             raise ProviderError(failure)
         self._since = None
         if not chunk:
-            self._end()
+            self._raise_end()
         if not self._heard:
             self._heard = True
-            self._watch()
+            self._start_idle_deadline()
         return chunk
 
-    def _end(self) -> None:
+    def _raise_end(self) -> None:
         if self._stalled:  # an answer without a length ends where its connection ends, also when we ended it
-            raise ProviderError(explain(self._stalled, self._outgoing, self._deadlines, answered=self._heard))
+            raise ProviderError(
+                explain_network_error(self._stalled, self._outgoing, self._deadlines, answered=self._heard)
+            )
         raise StopAsyncIteration
 
-    def _watch(self) -> None:
+    def _start_idle_deadline(self) -> None:
         """The first byte is here: from now on the idle deadline counts."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._look_at(min(self._loop.time() + _or_ever(self._deadlines.idle_seconds), self._ends))
+        self._schedule_deadline_check(
+            min(self._loop.time() + _seconds_or_infinity(self._deadlines.idle_seconds), self._ends)
+        )
 
-    def _look_at(self, when: float) -> None:
+    def _schedule_deadline_check(self, when: float) -> None:
         if when < inf and not self._content.is_eof():
-            self._timer = self._loop.call_at(when, self._look)
+            self._timer = self._loop.call_at(when, self._check_deadline)
 
-    def _look(self) -> None:
+    def _check_deadline(self) -> None:
         """Is it overdue?  Silence counts only while somebody waits here for the other side.
 
         Looking again later is far cheaper than moving the timer with every piece.
         """
         deadlines = self._deadlines
-        patience = _or_ever(deadlines.idle_seconds if self._heard else deadlines.first_byte_seconds)
+        patience = _seconds_or_infinity(
+            deadlines.idle_seconds if self._heard else deadlines.first_byte_seconds
+        )
         now = self._loop.time()
         since = self._since
         if since is None or (not self._heard and self._content.total_bytes):
             since = now
         over = self._ends <= now
         if since + patience > now and not over:
-            self._look_at(min(since + patience, self._ends))
+            self._schedule_deadline_check(min(since + patience, self._ends))
             return
-        self._stalled = Overdue() if over else TimeoutError()
+        self._stalled = TotalDeadlineExceeded() if over else TimeoutError()
         if self._response is not None:
             connection = self._response.connection
             if connection is not None and connection.transport is not None:
                 connection.transport.abort()
 
 
-def _or_ever(seconds: float | None) -> float:
+def _seconds_or_infinity(seconds: float | None) -> float:
     return inf if seconds is None else seconds

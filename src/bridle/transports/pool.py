@@ -29,14 +29,14 @@ from weakref import WeakSet
 import aiohttp
 from yarl import URL
 
-from .. import __version__
+from bridle import __version__
 
-KEEP_SECONDS = 45.0
+KEEP_CONNECTION_SECONDS = 45.0
 """How long an unused connection is kept.  Most middleboxes forget one after 60 seconds."""
-PROBE_SECONDS = 60
+KEEPALIVE_PROBE_SECONDS = 60
 """A silent connection is probed this often: reasoning models are silent for minutes, and a
 router that forgot the connection would otherwise be noticed only by the idle deadline."""
-PROBES = 5
+KEEPALIVE_PROBES = 5
 EXIT_SECONDS = 1.0
 """How long the end of the process waits for the loop of another thread to empty its pool."""
 ROUTES_MAX = 256
@@ -45,11 +45,11 @@ DESCRIPTORS_PER_CONNECTION = 4
 leaves half of them to stores, tools and the program."""
 CONNECTIONS_MIN = 4
 
-_PROBING = (
-    ("TCP_KEEPIDLE", PROBE_SECONDS),
-    ("TCP_KEEPALIVE", PROBE_SECONDS),  # what some platforms call the first
-    ("TCP_KEEPINTVL", PROBE_SECONDS),
-    ("TCP_KEEPCNT", PROBES),
+_KEEPALIVE_OPTIONS = (
+    ("TCP_KEEPIDLE", KEEPALIVE_PROBE_SECONDS),
+    ("TCP_KEEPALIVE", KEEPALIVE_PROBE_SECONDS),  # what some platforms call the first
+    ("TCP_KEEPINTVL", KEEPALIVE_PROBE_SECONDS),
+    ("TCP_KEEPCNT", KEEPALIVE_PROBES),
 )
 
 
@@ -58,12 +58,12 @@ class Route(NamedTuple):
     proxy: str | None
 
 
-def pool_of(loop: asyncio.AbstractEventLoop) -> "Pool":
+def find_pool(loop: asyncio.AbstractEventLoop) -> "ConnectionPool":
     found: object = loop.close
-    return found if isinstance(found, Pool) else Pool(loop)
+    return found if isinstance(found, ConnectionPool) else ConnectionPool(loop)
 
 
-def connections_max() -> int | None:
+def max_connections() -> int | None:
     """The requests that may be under way at once in one loop; None without a limit of descriptors."""
     try:
         resource = import_module("resource")
@@ -75,16 +75,18 @@ def connections_max() -> int | None:
     return max(limit // DESCRIPTORS_PER_CONNECTION, CONNECTIONS_MIN)
 
 
-class Pool:
+class ConnectionPool:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_SECONDS, socket_factory=_socket),
+            connector=aiohttp.TCPConnector(
+                limit=0, keepalive_timeout=KEEP_CONNECTION_SECONDS, socket_factory=_open_socket
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             # Compressing a stream of small pieces costs both sides more than it saves.
             headers={"user-agent": f"bridle/{__version__}", "accept-encoding": "identity"},
-            response_class=_Response,
+            response_class=_DroppingResponse,
         )
-        most = connections_max()
+        most = max_connections()
         self.turns = nullcontext() if most is None else asyncio.Semaphore(most)
         """Entered for every request, until its answer has been read or given up."""
         self._routes: dict[str, Route] = {}
@@ -93,7 +95,7 @@ class Pool:
         self._close_loop = loop.close
         loop.close = self  # type: ignore[method-assign]
         _POOLS.add(self)
-        _empty_at_exit()
+        _register_exit_hook()
 
     def __call__(self) -> None:
         """`loop.close()`."""
@@ -101,7 +103,7 @@ class Pool:
             self._finish()
         self._close_loop()
 
-    async def empty(self) -> None:
+    async def close_connections(self) -> None:
         if vars(self._loop).get("close") is self:
             if self._former is None:
                 del self._loop.close
@@ -110,7 +112,7 @@ class Pool:
         _POOLS.discard(self)
         await self.session.close()
 
-    def route(self, url: str) -> Route:
+    def find_route(self, url: str) -> Route:
         """The parsed address and the proxy to it, looked up once; aiohttp would ask on every request."""
         found = self._routes.get(url)
         if found is None:
@@ -126,14 +128,14 @@ class Pool:
             found = self._routes[url] = Route(address, proxy)
         return found
 
-    def retire(self) -> None:
+    def close_at_exit(self) -> None:
         """The process ends and this loop was never closed.  After a fork the loop is the parent's."""
         if self._process != os.getpid() or self._loop.is_closed():
             return
         if not self._loop.is_running():
             self._finish()
             return
-        emptying = asyncio.run_coroutine_threadsafe(self.empty(), self._loop)
+        emptying = asyncio.run_coroutine_threadsafe(self.close_connections(), self._loop)
         try:
             emptying.result(EXIT_SECONDS)
         except TimeoutError:
@@ -143,15 +145,15 @@ class Pool:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            self._loop.run_until_complete(self.empty())
+            self._loop.run_until_complete(self.close_connections())
             return
         # Closed from inside another loop, and a thread can run only one.
-        thread = threading.Thread(target=lambda: self._loop.run_until_complete(self.empty()))
+        thread = threading.Thread(target=lambda: self._loop.run_until_complete(self.close_connections()))
         thread.start()
         thread.join()
 
 
-class _Response(aiohttp.ClientResponse):
+class _DroppingResponse(aiohttp.ClientResponse):
     def close(self) -> None:
         """Drop the connection instead of closing it politely.
 
@@ -166,24 +168,24 @@ class _Response(aiohttp.ClientResponse):
             connection.close()  # of a loop that is closed, aiohttp would leave it to complain
 
 
-def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:
     family, kind, protocol, _, _ = address
     made = socket.socket(family, kind, protocol)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, number in _PROBING:
+    for name, number in _KEEPALIVE_OPTIONS:
         if hasattr(socket, name):
             made.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), number)
     return made
 
 
-_POOLS: "WeakSet[Pool]" = WeakSet()
+_POOLS: "WeakSet[ConnectionPool]" = WeakSet()
 
 
 @cache
-def _empty_at_exit() -> None:
-    atexit.register(_retire_all)
+def _register_exit_hook() -> None:
+    atexit.register(_close_pools_at_exit)
 
 
-def _retire_all() -> None:
+def _close_pools_at_exit() -> None:
     for pool in list(_POOLS):
-        pool.retire()
+        pool.close_at_exit()

@@ -18,7 +18,7 @@ tool or a model that stays unreachable ends a run as a value (`Result.stop`).
 
 from typing import Literal
 
-from .value import Value
+from .base import Value
 
 FailureKind = Literal[
     "unreachable",

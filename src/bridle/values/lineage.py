@@ -7,17 +7,16 @@ the rest here is what people are shown of families and of branches beside each o
 from decimal import Decimal
 from typing import Literal
 
+from .base import EventBase, Value
 from .message import Message
-from .quiet import Quiet
 from .usage import Usage
-from .value import Value
 
-Place = int | str | None
+ForkPlace = int | str | None
 """A record by its number, a message by its id (`m4`), or None for the end."""
-How = Literal["same", "changed", "only_a", "only_b"]
+PairKind = Literal["same", "changed", "only_a", "only_b"]
 
 
-class Forked(Quiet, tag="forked"):
+class Forked(EventBase, tag="forked"):
     """This session begins here; what came before is another one's, and shared.
 
     Calls that were open at that point are the other's to finish: here they are answered, not run.
@@ -28,11 +27,11 @@ class Forked(Quiet, tag="forked"):
     parent: str
     at: int
     """How many records the two share."""
-    across: str = ""
+    cross_tenant: str = ""
     """The tenant for whom, when the session is another's and the caller said that this is meant."""
 
 
-class Act(Value):
+class CompletedAction(Value):
     """Something that was done to the world, in words enough to undo it."""
 
     call_id: str
@@ -48,11 +47,11 @@ class Fork(Value):
     """How many records it shares with the session it was forked from."""
     message: str = ""
     """The last message of both."""
-    wanted: int = 0
+    requested_at: int = 0
     """The record that was asked for: a batch of calls that may change something is not cut in two."""
-    lost: str = ""
+    cut_reason: str = ""
     """Why no more of them; empty when that was asked for."""
-    kept: tuple[Act, ...] = ()
+    completed_actions: tuple[CompletedAction, ...] = ()
     """What the other session did after that point.  It stays done: forking undoes nothing."""
 
 
@@ -74,16 +73,16 @@ class Branch(Value):
     steps: int = 0
     usage: Usage = Usage()
     usd: Decimal | None = Decimal(0)
-    ended: str = ""
-    words: str = ""
+    end: str = ""
+    first_text: str = ""
     """What was said first in it."""
     created_at: float = 0.0
     updated_at: float = 0.0
-    trouble: str = ""
+    read_error: str = ""
     """Why it cannot be read."""
 
 
-class Side(Value):
+class ComparedSession(Value):
     """One of two sessions beside each other, since they parted."""
 
     session: str
@@ -93,7 +92,7 @@ class Side(Value):
     usage: Usage
     usd: Decimal | None
     seconds: float
-    ended: str
+    end: str
     reason: str = ""
     calls: tuple[tuple[str, int], ...] = ()
     """How often each tool was called."""
@@ -102,14 +101,14 @@ class Side(Value):
 class Pair(Value):
     """Two messages at the same place, one message that the other side has not, or one that both have."""
 
-    how: How
+    kind: PairKind
     a: Message | None = None
     b: Message | None = None
 
 
 class Comparison(Value):
-    a: Side
-    b: Side
+    a: ComparedSession
+    b: ComparedSession
     records: int
     """How many records they share."""
     messages: int
@@ -118,3 +117,15 @@ class Comparison(Value):
     """What they are made of that differs: its name, and how it is there and here."""
     pairs: tuple[Pair, ...] = ()
     """What came after."""
+
+
+# Tenants: on whose behalf a session is held.
+#
+# A session belongs to the tenant of its first prompt, the tenant without a name included.  Another tenant can
+# neither go on in it nor fork, answer or read it, unless the caller says so: `tenant=Across("globex")`.
+
+
+class CrossTenant(str):
+    """A tenant's name, and the caller's word that the session may be another's; it is recorded."""
+
+    __slots__ = ()

@@ -8,8 +8,7 @@ time, a prompt must not.
 
 from typing import Literal
 
-from .quiet import Quiet
-from .value import Value
+from .base import EventBase, Value
 
 NOTES_PREFIX = "notes:"
 """What the names of tenants' notes begin with; no conversation may be called so."""
@@ -39,11 +38,11 @@ class Memory(Value):
 class Note(Value):
     id: str
     """`t` and a number for a tenant's, `s` and a number for a session's."""
-    words: str
-    by: Writer = "code"
+    text: str
+    written_by: Writer = "code"
 
 
-class NoteWritten(Quiet, tag="note_written"):
+class NoteWritten(EventBase, tag="note_written"):
     note: Note
     key: str = ""
     """Of the call that wrote it, if a model did: a call that is repeated writes once."""
@@ -51,27 +50,77 @@ class NoteWritten(Quiet, tag="note_written"):
     """Where it was written, when that is another line than this one."""
 
     @property
-    def once(self) -> str | None:
+    def unique_key(self) -> str | None:
         return f"note:{self.key or self.note.id}"
 
 
-class NoteRemoved(Quiet, tag="note_removed"):
+class NoteRemoved(EventBase, tag="note_removed"):
     id: str
-    by: Writer = "code"
+    removed_by: Writer = "code"
 
 
-class MemoryLoaded(Quiet, tag="memory_loaded"):
+class MemoryLoaded(EventBase, tag="memory_loaded"):
     """These notes stand in front of the conversation from here on, whatever becomes of them elsewhere."""
 
     notes: tuple[Note, ...]
     why: str
     tenant: str = ""
-    left_out: int = 0
+    omitted_count: int = 0
     """How many there were no room for: the oldest."""
-    trouble: str = ""
+    load_error: str = ""
     """Why some of them could not be read."""
 
 
-def notes_of(tenant: str) -> str:
+def notes_log_name(tenant: str) -> str:
     """The name of the line that a tenant's notes are in."""
     return f"{NOTES_PREFIX}{tenant}"
+
+
+# What is looked up for one turn and stands beside its words: chunks found for them, and facts of the hour.
+#
+# Both are asked for once a turn, outside the core, and written down; from then on they are part of what was
+# said, and never change.  They stand with the turn's own message, behind everything that sessions share.
+
+
+RETRIEVE_SECONDS_DEFAULT = 10.0
+CHUNKS_CHARACTERS_DEFAULT = 20_000
+FACTS_CHARACTERS_MAX = 4_000
+"""Facts are a time, a place, an id; what is longer is something to retrieve."""
+
+
+class Chunk(Value):
+    """A piece of text that was found; `source` says where, for whoever checks an answer."""
+
+    text: str
+    id: str = ""
+    source: str = ""
+
+
+class Query(Value):
+    """What is looked for, and on whose behalf."""
+
+    text: str
+    session: str = ""
+    tenant: str = ""
+    caller: str = ""
+
+
+class RetrievalSettings(Value):
+    """That something is looked up for every turn, and how much of it is taken."""
+
+    characters_max: int = CHUNKS_CHARACTERS_DEFAULT
+    required: bool = False
+    """Whether a turn ends when chunks could not be looked for, or goes on without."""
+
+
+class ContextRetrieved(EventBase, tag="context_gathered"):
+    """What was found for the prompt; nobody looks for it again."""
+
+    chunks: tuple[Chunk, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()
+    omitted_count: int = 0
+    """How many chunks there was no room for."""
+    load_error: str = ""
+    """What went wrong on the way."""
+    failed: bool = False
+    """Whether chunks were to be found and could not be looked for."""

@@ -8,8 +8,8 @@ variables that hold them, so no value, event or log can contain a secret.
 from functools import cached_property
 from typing import Literal
 
+from .base import Value
 from .usage import Price
-from .value import Value
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
@@ -21,7 +21,7 @@ ANY_EFFORT = "any"
 """Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
 Ttl = Literal["5m", "30m", "1h", "12h", "24h"]
 """How long a prompt is kept after it was last used."""
-CacheWay = Literal["", "marks", "points", "prefix", "hits"]
+CacheMode = Literal["", "marks", "points", "prefix", "hits"]
 """Where a provider keeps prompts: at marks, at marks and at ends of its choosing, or everywhere; or nowhere.
 `hits` is everywhere, and what was missed is told as well."""
 
@@ -88,7 +88,7 @@ class Abilities(Value, dict=True):
     """Whether tools can be added in the midst of a conversation without moving what is before them."""
     prefill: bool = True
     """Whether a conversation may end in words of the model, which it then continues."""
-    cache: CacheWay = ""
+    cache: CacheMode = ""
     cache_key: bool = False
     """Whether prompts can be kept apart under a key of ours."""
     cache_ttls: tuple[Ttl, ...] = ("5m", "1h")
@@ -150,7 +150,7 @@ class Endpoint(Value, dict=True):
     app: str = ""
     """`module:function` of an in-process application; set instead of `base_url`."""
     simulated: bool = False
-    elsewhere: str = ""
+    custom_address: str = ""
     """The address, where it is not the one everybody means by the name."""
     signing: str = ""
     """`service/region` that requests are signed for when there is no key, and by whom: `signing_env`."""
@@ -160,9 +160,9 @@ class Endpoint(Value, dict=True):
     """How this endpoint's wire differs from its family's, as JSON that only the family's codec reads."""
 
     @cached_property
-    def home(self) -> str:
+    def endpoint_id(self) -> str:
         """Who this really is: what was sealed at one address is nobody's business at another."""
-        return f"{self.name}@{self.elsewhere}" if self.elsewhere else self.name
+        return f"{self.name}@{self.custom_address}" if self.custom_address else self.name
 
 
 class Model(Value, dict=True):
@@ -176,12 +176,12 @@ class Model(Value, dict=True):
         return f"{self.endpoint.name}:{self.id}"
 
     @cached_property
-    def seat(self) -> str:
+    def model_key(self) -> str:
         """Which model at which address: what was found out about one holds for no other.
 
         A simulated endpoint speaks every wire, and the same model on another wire is another one."""
         wire = f"{self.endpoint.family}/" if self.endpoint.simulated else ""
-        return f"{self.endpoint.home}:{wire}{self.id}"
+        return f"{self.endpoint.endpoint_id}:{wire}{self.id}"
 
 
 class Origin(Value):

@@ -13,18 +13,18 @@ from hashlib import sha256
 
 import msgspec
 
+from .base import Value
 from .errors import Corrupt
-from .event import Event, Unknown
-from .text import sound
-from .value import Value
+from .events import Event, UnknownEvent
+from .text import repair_surrogates
 
 GENESIS = "0" * 64
 
-_encode = msgspec.json.Encoder(decimal_format="string").encode
-_decode = msgspec.json.Decoder(Event).decode
+_encode_event = msgspec.json.Encoder(decimal_format="string").encode
+_decode_event = msgspec.json.Decoder(Event).decode
 
 
-class _Named(msgspec.Struct):
+class _TaggedEvent(msgspec.Struct):
     type: str = ""
 
 
@@ -37,47 +37,47 @@ class Record(Value):
     hash: str
 
 
-def seal(seq: int, at: float, event: Event, prev: str) -> Record:
+def seal_record(seq: int, at: float, event: Event, prev: str) -> Record:
     """Halves of characters cannot be written: they are mended, and the record holds that event."""
     try:
-        data = _encode(event)
+        data = _encode_event(event)
     except UnicodeEncodeError:
-        event = msgspec.convert(_mended(msgspec.to_builtins(event)), type(event))
-        data = _encode(event)
-    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=_hash(seq, at, data, prev))
+        event = msgspec.convert(_repair_strings(msgspec.to_builtins(event)), type(event))
+        data = _encode_event(event)
+    return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=_hash_record(seq, at, data, prev))
 
 
-def unseal(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
+def unseal_record(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
     """A record read back.  Raises `Corrupt` when its bytes are not those that were sealed."""
-    if _hash(seq, at, data, prev) != hash_:
+    if _hash_record(seq, at, data, prev) != hash_:
         raise Corrupt(f"record {seq} is not what was written: its hash does not match its content")
     try:
-        event = _decode(data)
+        event = _decode_event(data)
     except msgspec.ValidationError:
-        event = Unknown(kind=_kind(data))
+        event = UnknownEvent(kind=_event_tag(data))
     except msgspec.DecodeError as error:
         raise Corrupt(f"record {seq} cannot be read: {error}") from error
     return Record(seq=seq, at=at, event=event, data=data, prev=prev, hash=hash_)
 
 
-def _mended(value: object) -> object:
+def _repair_strings(value: object) -> object:
     if isinstance(value, str):
-        return sound(value)
+        return repair_surrogates(value)
     if isinstance(value, dict):
-        return {_mended(name): _mended(inner) for name, inner in value.items()}
+        return {_repair_strings(name): _repair_strings(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_mended(inner) for inner in value]
+        return [_repair_strings(inner) for inner in value]
     return value
 
 
-def _kind(data: bytes) -> str:
+def _event_tag(data: bytes) -> str:
     try:
-        return msgspec.json.decode(data, type=_Named).type
+        return msgspec.json.decode(data, type=_TaggedEvent).type
     except msgspec.ValidationError:
         return ""
 
 
-def _hash(seq: int, at: float, data: bytes, prev: str) -> str:
+def _hash_record(seq: int, at: float, data: bytes, prev: str) -> str:
     digest = sha256(f"{prev} {seq} {at!r} ".encode())
     digest.update(data)
     return digest.hexdigest()

@@ -63,7 +63,7 @@ class Redactor:
         else:
             return text
         if self._pattern is None:
-            self._pattern = _compile(tuple(self._secrets))
+            self._pattern = _compile_secrets(tuple(self._secrets))
         return self._pattern.sub(self._mark, text)
 
     def __bool__(self) -> bool:
@@ -72,7 +72,7 @@ class Redactor:
     def redact_span(self, text: str, start: int, end: int) -> str:
         """A part of a text without the secrets in it; what stands around it decides what is a word."""
         if self._pattern is None:
-            self._pattern = _compile(tuple(self._secrets))
+            self._pattern = _compile_secrets(tuple(self._secrets))
         pieces, after = [], start
         for found in self._pattern.finditer(text, start):
             if found.end() <= end:
@@ -88,7 +88,7 @@ class Redactor:
         if not self._secrets:
             return len(text)
         if self._pattern is None:
-            self._pattern = _compile(tuple(self._secrets))
+            self._pattern = _compile_secrets(tuple(self._secrets))
         inside = 0
         """End of the last whole secret: what overlaps it is no secret of its own."""
         for at, letter in enumerate(text):
@@ -152,21 +152,21 @@ def _decode_percent(text: str) -> str:
 
 
 @lru_cache(maxsize=64)
-def _compile(secrets: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(_spell, secrets)))
+def _compile_secrets(secrets: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(_secret_pattern, secrets)))
 
 
-def _spell(secret: str) -> str:
-    spelled = "".join(map(_spell_character, secret))
+def _secret_pattern(secret: str) -> str:
+    spelled = "".join(map(_character_pattern, secret))
     alone = len(secret) < LONG_CHARACTERS
     return rf"(?<![A-Za-z0-9]){spelled}(?![A-Za-z0-9])" if alone else spelled
 
 
-def _spell_character(character: str) -> str:
+def _character_pattern(character: str) -> str:
     code = ord(character)
-    forms = [re.escape(character), rf"\\{{1,4}}u{_hex(f'{code:04x}')}"]
+    forms = [re.escape(character), rf"\\{{1,4}}u{_hex_pattern(f'{code:04x}')}"]
     if code < 256:
-        forms.append(f"%{_hex(f'{code:02x}')}")
+        forms.append(f"%{_hex_pattern(f'{code:02x}')}")
     if character in '/"\\':
         forms.append(rf"\\{{1,4}}{re.escape(character)}")
     return f"(?:{'|'.join(forms)})"
@@ -190,10 +190,10 @@ def _is_open(secret: str, text: str, at: int) -> bool:
 
 @lru_cache(maxsize=1024)
 def _spelling(character: str) -> re.Pattern[str]:
-    return re.compile(_spell_character(character))
+    return re.compile(_character_pattern(character))
 
 
-def _hex(digits: str) -> str:
+def _hex_pattern(digits: str) -> str:
     return "".join(digit if digit.isdigit() else f"[{digit}{digit.upper()}]" for digit in digits)
 
 

@@ -2,17 +2,16 @@
 
 from typing import Literal
 
-from .message import Message
+from .base import Value
+from .message import Message, Text
 from .model import Model, Ttl
-from .parts import Text
-from .value import Value
 
-Effect = Literal["read", "write", "exclusive", "undeclared"]
+ToolEffect = Literal["read", "write", "exclusive", "undeclared"]
 """What running a tool does to the world.  `undeclared` is read as the most careful: in order, never early."""
 OnUnknown = Literal["retry", "probe", "ask", "report"]
 """What to do with a call that was started and never finished: run it again, let the tool look for what
 became of it, ask a person, or tell the model that nobody knows."""
-Approve = Literal["never", "always", "depends"]
+ApprovalMode = Literal["never", "always", "depends"]
 """Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
 
 OncePer = Literal["run", "session"] | float
@@ -26,10 +25,10 @@ class ToolSpec(Value):
     description: str = ""
     parameters: str = '{"type":"object","properties":{},"additionalProperties":false}'
     """JSON Schema as text, for the same reason as `ToolCall.arguments`."""
-    effect: Effect = "undeclared"
+    effect: ToolEffect = "undeclared"
     on_unknown: OnUnknown = "report"
-    approve: Approve = "never"
-    keyed: bool = False
+    approve: ApprovalMode = "never"
+    claims_resource: bool = False
     """Whether its own code can say what a call works on (`Claim.resource`)."""
     at_once_max: int | None = None
     """How many calls of it may run at the same time."""
@@ -42,7 +41,7 @@ class ToolSpec(Value):
     """A tool the provider runs itself, in the provider's own JSON."""
     native_to: tuple[str, ...] = ()
     """The wire families or endpoints it belongs to; an agent fills in what its JSON tells."""
-    always: bool = False
+    always_visible: bool = False
     """Shown to the model from the beginning, however many tools there are."""
 
 
@@ -62,15 +61,15 @@ class OutputSpec(Value):
     """JSON Schema as text."""
     description: str = ""
     mode: Literal["native", "tool"] = "native"
-    unfit: tuple[tuple[str, str], ...] = ()
+    unsupported_models: tuple[tuple[str, str], ...] = ()
     """Models, by seat, whose native form cannot carry the schema, each with the reason."""
 
-    def reason_unfit(self, model: Model) -> str:
+    def explain_unsupported(self, model: Model) -> str:
         """Reason why this model is asked by tool although it has a native form; empty when there is none."""
-        return dict(self.unfit).get(model.seat, "")
+        return dict(self.unsupported_models).get(model.model_key, "")
 
     def mode_for(self, model: Model) -> Literal["native", "tool"]:
-        return "tool" if self.reason_unfit(model) else model.abilities.structured_output
+        return "tool" if self.explain_unsupported(model) else model.abilities.structured_output
 
 
 class Thinking(Value):
@@ -89,14 +88,14 @@ class Sampling(Value):
     stop_sequences: tuple[str, ...] = ()
 
 
-class Mark(Value):
+class Breakpoint(Value):
     """A place up to which the provider is asked to keep the prompt.
 
     `end` lets the provider follow the end of the conversation by itself, so that
     no earlier byte changes when the conversation grows.
     """
 
-    place: Literal["tools", "system", "message", "end"]
+    position: Literal["tools", "system", "message", "end"]
     message: int = -1
     block: int = -1
     """Which of the system's texts; the last one unless another is said."""
@@ -108,7 +107,7 @@ class Extra(Value):
 
     name: str
     json: str
-    to: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
     """The wire families or endpoints it belongs to; an agent fills in what its name tells."""
 
 
@@ -116,7 +115,7 @@ class Request(Value):
     model: Model
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
-    deferred: tuple[ToolSpec, ...] = ()
+    deferred_tools: tuple[ToolSpec, ...] = ()
     """Tools that are no part of the prompt until a result names them (`ToolResult.shows`): only where the
     model's endpoint can do that (`Abilities.deferred_tools`)."""
     messages: tuple[Message, ...] = ()
@@ -125,23 +124,23 @@ class Request(Value):
     output: OutputSpec | None = None
     thinking: Thinking | None = None
     sampling: Sampling = Sampling()
-    marks: tuple[Mark, ...] = ()
+    breakpoints: tuple[Breakpoint, ...] = ()
     cache_key: str = ""
     """What the provider keeps the prompt under, apart from those of others; empty where it takes no key."""
-    kept_as: str = ""
+    stored_prompt: str = ""
     """The name under which the provider keeps the tools and the system prompt, which are then not sent."""
-    compared_to: str = ""
+    compare_reply_id: str = ""
     """The provider's id of a reply whose prompt this one should begin with, to be told why it does not."""
     stream: bool = True
-    chained: bool = False
+    keeps_server_state: bool = False
     """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""
     conversation: str = ""
     """The provider's conversation object to add this to; it holds everything up to `chained_to`."""
-    chained_to: str = ""
+    server_state_until: str = ""
     """The provider's id of the reply up to which it has everything; empty to send it all."""
-    compacts: bool = False
+    asks_native_summary: bool = False
     """Asks for no answer, but for something short that stands for the whole conversation from then on, made
     by the provider and in a form it takes back: only where it can do that (`Abilities.compaction`)."""
-    summary_words: str = ""
+    summary_instructions: str = ""
     """How that is to be done, in words of ours; for providers that listen to such words."""
     extras: tuple[Extra, ...] = ()

@@ -1,20 +1,44 @@
-"""Everything a run is made of besides what was said: the agent, as data.
-
-Settings are recorded when a session starts and again whenever they change, so
-that a log tells on its own what was asked of whom and with which tools.
-"""
+"""When a conversation is made shorter, and how far: an agent's wish, as data."""
 
 from functools import cached_property
 from typing import Literal
 
-from .compaction import Compaction
-from .conversation_object import StateStrategy
-from .memory import Memory
+from .base import Value
+from .cache import ServerStateStrategy
+from .calls import Policy
+from .memory import Memory, RetrievalSettings
 from .model import Abilities, Endpoint, Model, Ttl
-from .policy import Policy
 from .request import Extra, OutputSpec, Sampling, Thinking, ToolChoice, ToolSpec
-from .retrieval import Gathering
-from .value import Value
+
+
+class Compaction(Value):
+    """All shares are shares of the window: what the agent says it is, else what the model has."""
+
+    at: float = 0.8
+    """The gate: nothing is done while the next prompt is estimated to be smaller."""
+    to: float = 0.5
+    """How far down, so that it happens rarely: each time the provider reads the conversation anew."""
+    keep: float = 0.2
+    """What the newest messages may fill and stay untouched; the newest turn always does."""
+    pictures: int = 3
+    """How many of the newest pictures from tools stay."""
+    model: Model | str | None = None
+    """Who writes the summary of old turns; None for whoever the run is with, who has read them already."""
+    native: bool = True
+    """Whether the provider makes old turns short itself where it can, and nobody else is named for it."""
+    summary_words: str = ""
+    """What the summary has to take care of, besides what is asked for anyway."""
+
+    @property
+    def summarizer(self) -> Model | None:
+        return self.model if isinstance(self.model, Model) else None
+
+
+# Everything a run is made of besides what was said: the agent, as data.
+#
+# Settings are recorded when a session starts and again whenever they change, so
+# that a log tells on its own what was asked of whom and with which tools.
+
 
 ATTEMPTS_DEFAULT = 6
 REPEATS_DEFAULT = 5
@@ -41,7 +65,7 @@ TOOL_TOKENS_DEFAULT = 16_000
 TOOLS_FOUND_DEFAULT = 8
 
 
-class Catalogue(Value):
+class ToolCatalogue(Value):
     """There are more tools than can be shown: `Settings.hidden` is searched, and may be called by name."""
 
     shown_max: int = TOOLS_SHOWN_DEFAULT
@@ -57,16 +81,16 @@ class Settings(Value, dict=True):
     """Who is asked; of a chain, the one whose turn it is."""
     models: tuple[Model, ...] = ()
     """The chain, in order of preference; empty when there is one model and no other."""
-    skipped: tuple[tuple[str, str], ...] = ()
+    skipped_models: tuple[tuple[str, str], ...] = ()
     """Models of the chain that cannot be asked here, by seat, each with the reason: no key, no address."""
     name: str = ""
     """What the agent is called where sessions are added up; empty for a name made of what it is for."""
     instructions: str = ""
     tools: tuple[ToolSpec, ...] = ()
     """What is shown to the model from the beginning."""
-    hidden: tuple[ToolSpec, ...] = ()
+    hidden_tools: tuple[ToolSpec, ...] = ()
     """What may be shown to it later, by `ToolsShown`; until then it is not there for the model."""
-    catalogue: Catalogue | None = None
+    catalogue: ToolCatalogue | None = None
     """Set when `hidden` holds tools that the model may look for."""
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
@@ -87,7 +111,7 @@ class Settings(Value, dict=True):
     """The most bytes of one reply on the wire; a longer one is given up."""
     result_characters: int | None = RESULT_CHARACTERS_DEFAULT
     """The most words of one tool result that are sent; None for all of them, however many."""
-    chain: StateStrategy = False
+    chain: ServerStateStrategy = False
     """Let the provider keep the conversation where it can, and send only what is new."""
     cache_ttl: CacheTtl = "auto"
     cache_by: CacheBy = "agent"
@@ -105,7 +129,7 @@ class Settings(Value, dict=True):
     on_adjusted: OnAdjusted = "event"
     memory: Memory | None = None
     """Set when notes stand in front of the conversation."""
-    gathering: Gathering | None = None
+    retrieval: RetrievalSettings | None = None
     """Set when something is looked up for every prompt."""
 
     @cached_property
@@ -113,9 +137,9 @@ class Settings(Value, dict=True):
         return self.context_tokens or self.model.abilities.prompt_tokens_max
 
     @cached_property
-    def every_tool(self) -> tuple[ToolSpec, ...]:
-        return (*self.tools, *self.hidden)
+    def all_tools(self) -> tuple[ToolSpec, ...]:
+        return (*self.tools, *self.hidden_tools)
 
     @cached_property
     def tool_names(self) -> tuple[str, ...]:
-        return tuple(spec.name for spec in self.every_tool)
+        return tuple(spec.name for spec in self.all_tools)

@@ -12,13 +12,16 @@ does not see invisible ones.
 import re
 import unicodedata
 from functools import lru_cache
+from typing import Any
+
+import msgspec
 
 IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 """Characters that a screen does not show."""
-IN_PROSE = "\n\t\u200c\u200d\ufe0e\ufe0f"
+PROSE_CHARACTERS = "\n\t\u200c\u200d\ufe0e\ufe0f"
 """Line ends, tabs, and what joins letters and emoji: prose cannot be read without them."""
 _NOT_ASCII = re.compile(r"[^ -~]")
 _SPACES = re.compile(r"[ \t\r\n]+")
@@ -29,12 +32,12 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 def describe_error(error: BaseException) -> str:
     """The message of an error, which may come from foreign code and raise when it is asked for."""
     try:
-        return sound(str(error))
+        return repair_surrogates(str(error))
     except BaseException as second:  # noqa: BLE001 - not swallowed: the message names it
         return f"(its own message raised {type(second).__name__})"
 
 
-def sound(text: str) -> str:
+def repair_surrogates(text: str) -> str:
     if text.isascii():
         return text
     try:
@@ -57,7 +60,7 @@ def escape_text(text: str, *, prose: bool = False, exact: bool = False) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    kept = IN_PROSE if prose else ""
+    kept = PROSE_CHARACTERS if prose else ""
     text = text.replace("\r\n", "\n") if prose else text
     escape = _escape_exactly if exact else _escape
     return _NOT_ASCII.sub(lambda found: found[0] if found[0] in kept else escape(found[0]), text)
@@ -77,3 +80,53 @@ def _escape_exactly(letter: str) -> str:
     if unicodedata.category(letter) == "Zs":
         return f"\\u{ord(letter):04x}"
     return _escape(letter)
+
+
+# JSON text that a model wrote, as data.
+#
+# Text that is nested too deeply is refused in one place.  So validation, permission, receipts and progress read
+# the arguments of a call in the same way, and none of them runs out of stack.
+
+
+NESTING_MAX = 100
+"""How many objects and lists may stand inside one another."""
+
+
+class JsonTooDeep(ValueError):
+    """JSON whose objects and lists are nested too deeply."""
+
+
+def parse_json(text: str) -> Any:
+    """The value of JSON text.  Raises `ValueError` for text that is no JSON, and `TooDeep`."""
+    try:
+        value = msgspec.json.decode(text)
+    except RecursionError:
+        raise JsonTooDeep from None
+    if _may_be_deep(text) and _is_deep(value):
+        raise JsonTooDeep
+    return value
+
+
+def is_too_deep(text: str) -> bool:
+    if _may_be_deep(text):
+        try:
+            parse_json(text)
+        except ValueError as error:
+            return isinstance(error, JsonTooDeep)
+    return False
+
+
+def _may_be_deep(text: str) -> bool:
+    return len(text) > NESTING_MAX and text.count("[") + text.count("{") > NESTING_MAX
+
+
+def _is_deep(value: object) -> bool:
+    level: list[object] = [value]
+    for _ in range(NESTING_MAX + 1):
+        containers = [each for each in level if isinstance(each, dict | list)]
+        if not containers:
+            return False
+        level = [
+            member for each in containers for member in (each.values() if isinstance(each, dict) else each)
+        ]
+    return True

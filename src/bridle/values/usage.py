@@ -18,8 +18,8 @@ from decimal import Decimal, InvalidOperation
 
 import msgspec
 
+from .base import Value
 from .errors import MisuseError
-from .value import Value
 
 MILLION = 1_000_000
 
@@ -41,7 +41,7 @@ class Usage(Value):
     """What the call was served on, in the provider's words (`flex`, `batch`), when not as usual."""
 
     @property
-    def known(self) -> bool:
+    def is_known(self) -> bool:
         """Whether the prompt was counted, as it is in every call; what nobody counted is not nought."""
         return self.prompt > 0 or not self.incomplete
 
@@ -97,7 +97,7 @@ class Rates(Value):
         )
         return picodollars / MILLION
 
-    def times(self, factor: Decimal) -> "Rates":
+    def scale(self, factor: Decimal) -> "Rates":
         return msgspec.structs.replace(
             self,
             input=self.input * factor,
@@ -108,7 +108,7 @@ class Rates(Value):
             storage=None if self.storage is None else self.storage * factor,
         )
 
-    def or_dearer(self, other: "Rates") -> "Rates":
+    def highest_with(self, other: "Rates") -> "Rates":
         """Of each rate the higher."""
         if self == other:
             return self
@@ -122,13 +122,13 @@ class Rates(Value):
             cache_write_1h=max(hours, default=None),
         )
 
-    def holds(self, at: float) -> bool:
+    def is_valid_at(self, at: float) -> bool:
         return (self.valid_from is None or self.valid_from <= at) and (
             self.valid_until is None or at < self.valid_until
         )
 
 
-class Factor(Value):
+class PriceFactor(Value):
     """What every rate is multiplied by: on these terms, or at these hours."""
 
     factor: Decimal
@@ -150,12 +150,12 @@ class Price(Value):
     """
 
     tiers: tuple[Rates, ...]
-    factors: tuple[Factor, ...] = ()
+    factors: tuple[PriceFactor, ...] = ()
     search_usd: Decimal | None = None
 
     def rates(self, prompt_tokens: int, at: float | None = None) -> Rates | None:
         """As they stand on the card, before any factor; None when none of them holds then."""
-        holding = [tier for tier in self.tiers if at is None or tier.holds(at)]
+        holding = [tier for tier in self.tiers if at is None or tier.is_valid_at(at)]
         if not holding:
             return None
         newest = max(tier.valid_from or 0.0 for tier in holding)
@@ -166,20 +166,20 @@ class Price(Value):
     def cost(self, usage: Usage, at: float | None = None) -> Decimal | None:
         if usage.unbilled:
             return Decimal(0)
-        rates, factor = self.rates(usage.prompt, at), self._factor_of(usage.terms)
+        rates, factor = self.rates(usage.prompt, at), self._term_factor(usage.terms)
         if rates is None or factor is None or (usage.searches and self.search_usd is None):
             return None
-        tokens = rates.times(factor * self._hourly(at)).cost(usage)
+        tokens = rates.scale(factor * self._hour_factor(at)).cost(usage)
         return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
 
-    def dearest(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
+    def highest_rates(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
         """The most a call may cost that is made now, when these words are asked of the provider.
 
         A prompt that is nearly long enough for a dearer tier may turn out to be, and by the time it is
         asked another hour or another card may hold.
         """
         known = {factor.term for factor in self.factors}
-        asked = self._factor_of(tuple(word for word in words if word and word in known))
+        asked = self._term_factor(tuple(word for word in words if word and word in known))
         if asked is None or self.rates(prompt_tokens, at) is None:
             return None
         nearly = prompt_tokens + int(prompt_tokens * TIER_MARGIN)
@@ -189,11 +189,11 @@ class Price(Value):
             for moment in moments:
                 rates = self.rates(tokens, moment)
                 if rates is not None:
-                    found = rates.times(self._hourly(moment) * max(asked, Decimal(1)))
-                    dearest = found if dearest is None else dearest.or_dearer(found)
+                    found = rates.scale(self._hour_factor(moment) * max(asked, Decimal(1)))
+                    dearest = found if dearest is None else dearest.highest_with(found)
         return dearest
 
-    def _factor_of(self, terms: tuple[str, ...]) -> Decimal | None:
+    def _term_factor(self, terms: tuple[str, ...]) -> Decimal | None:
         by_term = {each.term: each.factor for each in self.factors if each.term}
         product = Decimal(1)
         for term in terms:
@@ -202,7 +202,7 @@ class Price(Value):
             product *= by_term[term]
         return product
 
-    def _hourly(self, at: float | None) -> Decimal:
+    def _hour_factor(self, at: float | None) -> Decimal:
         if at is None:
             return Decimal(1)
         hour = int(at % DAY_SECONDS // HOUR_SECONDS)
@@ -224,7 +224,7 @@ class Reservation(Value):
     """The most the reply may have."""
     id: str = ""
     """Of the call, in every budget it draws from."""
-    used: str = ""
+    budget_warning: str = ""
     """What is used of the budget by now, when it is so much that the model is to be told."""
 
 
@@ -247,10 +247,10 @@ class Limits(Value):
     """The share of any of these, such as 0.8, from which on the model is told, once, to finish."""
 
     def __post_init__(self) -> None:
-        for name, exact in _LIMITS.items():
+        for name, exact in _LIMIT_TYPES.items():
             limit = getattr(self, name)
             if limit is not None:
-                msgspec.structs.force_setattr(self, name, _limit(name, limit, exact))
+                msgspec.structs.force_setattr(self, name, _parse_limit(name, limit, exact))
         if self.wrap_up is not None and not 0 < self.wrap_up < 1:
             raise MisuseError(f"wrap_up is a share of the limits, such as 0.8; not {self.wrap_up!r}")
 
@@ -272,7 +272,7 @@ class Budget(Limits):
                 raise MisuseError(f"Budget({name}=…) takes Limits(usd=…, tokens=…, …), not {given!r}")
 
 
-_LIMITS: dict[str, type[int] | type[float] | type[Decimal]] = {
+_LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
     "usd": Decimal,
     "tokens": int,
     "steps": int,
@@ -282,7 +282,9 @@ _LIMITS: dict[str, type[int] | type[float] | type[Decimal]] = {
 }
 
 
-def _limit(name: str, given: object, exact: type[int] | type[float] | type[Decimal]) -> int | float | Decimal:
+def _parse_limit(
+    name: str, given: object, exact: type[int] | type[float] | type[Decimal]
+) -> int | float | Decimal:
     """The limit as the number it is kept as: what is kept as anything else could never be read again."""
     if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
         raise MisuseError(f"Budget({name}=…) takes a number, not {given!r}")

@@ -10,14 +10,15 @@ started the run decides what that means.
 
 from typing import TextIO
 
-from ..values import event as e
-from ..values.cached import CacheDegraded
-from ..values.delta import AttemptRestarted, Delta, ReasoningDelta, TextDelta
-from ..values.parts import ToolCall, ToolResult
-from ..values.record import Record
-from ..values.subrun import SubrunStarted
-from ..values.text import escape_text, join_lines
-from ..values.usage import Usage
+from bridle.values import events as e
+from bridle.values.budget import SubrunStarted
+from bridle.values.cache import CacheDegraded
+from bridle.values.message import ToolCall, ToolResult
+from bridle.values.record import Record
+from bridle.values.result import AttemptRestarted, Delta, ReasoningDelta, TextDelta
+from bridle.values.text import escape_text, join_lines
+from bridle.values.usage import Usage
+
 from .wrap import WordWrap, cell_count, fit_cells, terminal_width
 
 STYLES = {"dim": "2", "bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36"}
@@ -40,46 +41,48 @@ class Console:
         self._status = ""
         self._wrap = WordWrap() if out is not None and out.isatty() else None
 
-    def saw(self, session: str, happening: Record | Delta) -> None:
+    def on_event(self, session: str, happening: Record | Delta) -> None:
         match happening:
             case TextDelta(text=text):
                 self._streamed = True
-                self._say(text)
+                self._print_text(text)
             case ReasoningDelta(reasoning=words):
-                self._think(words)
+                self._print_reasoning(words)
             case AttemptRestarted():
-                self._restarted(happening)
+                self._print_restart(happening)
             case Record(event=event, at=at):
-                self._event(event, at)
+                self._print_event(event, at)
 
     def note(self, words: str, style: str = "dim") -> None:
-        self._break()
+        self._end_text_line()
         text = escape_text(words)
         if self._colour:
             wrap = WordWrap()
             text = wrap.feed(text) + wrap.flush()
-        self._write(self._about, "\n".join(self._styled(line, style) for line in text.split("\n")) + "\n")
+        self._write(
+            self._about, "\n".join(self._apply_style(line, style) for line in text.split("\n")) + "\n"
+        )
 
-    def _event(self, event: e.Event, at: float) -> None:
+    def _print_event(self, event: e.Event, at: float) -> None:
         match event:
-            case e.Configured(settings=settings) if settings.skipped:
-                for _, reason in settings.skipped:
-                    self.note(f"· skipped: {brief(reason)}", "yellow")
+            case e.Configured(settings=settings) if settings.skipped_models:
+                for _, reason in settings.skipped_models:
+                    self.note(f"· skipped: {shorten(reason)}", "yellow")
             case e.ModelAsked(notes=notes):
                 self._streamed = False
                 for note in notes:
                     self.note(f"· {note}", "yellow")
-            case e.ModelReplied(summary_of=through) if through:
+            case e.ModelReplied(summarizes_until=through) if through:
                 pass  # no part of the conversation; what comes of it is told next
             case e.ModelReplied(reply=reply):
                 if not self._streamed and reply.text:
-                    self._say(reply.text)
+                    self._print_text(reply.text)
                 self._calls.update((call.id, call) for call in reply.calls)
-                self._break()
+                self._end_text_line()
             case e.ModelFailed(failure=failure):
                 self._trouble = failure.message
             case e.ModelSwitched(model=model, why=why):
-                self.note(f"· going on with {model.name}: {brief(why)}", "yellow")
+                self.note(f"· going on with {model.name}: {shorten(why)}", "yellow")
             case e.ToolStarted(call_id=call_id, name=name, arguments=arguments):
                 self._calls.setdefault(call_id, ToolCall(id=call_id, name=name, arguments=arguments))
                 self._started[call_id] = at
@@ -89,30 +92,30 @@ class Console:
                 if name:  # of a call that was made before this run was taken up again
                     call = ToolCall(id=result.call_id, name=name, arguments="")
                     self._calls.setdefault(result.call_id, call)
-                self._finished(result, at)
+                self._print_tool_result(result, at)
             case e.ViewChanged(changes=changes, why=why):
-                self.note(f"· {plural(len(changes), 'part')} no longer sent: {why}", "yellow")
+                self.note(f"· {format_count(len(changes), 'part')} no longer sent: {why}", "yellow")
             case e.Compacted(before_tokens=before, after_tokens=after, why=why):
                 self.note(f"· made shorter, from {before:,} to {after:,} tokens: {why}", "yellow")
-            case e.ToolsShown(names=names, why=why) if names:
+            case e.ToolsRevealed(names=names, why=why) if names:
                 self.note(f"· {', '.join(names)} can be called from here on: {why}", "dim")
-            case e.Repaired(items=items):
+            case e.LogRepaired(items=items):
                 for item in items:
                     self.note(f"· put right in the log: {item}", "yellow")
-            case e.RequestAdjusted(what=what):
+            case e.RequestAdjusted(adjustments=what):
                 for each in what:
                     self.note(f"· {each}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
-            case CacheDegraded(rate=rate, calls=calls, verdict=verdict, usd=usd):
-                lost = dollars(None if usd is None else float(usd))
+            case CacheDegraded(rate=rate, calls=calls, outcome=verdict, usd=usd):
+                lost = format_dollars(None if usd is None else float(usd))
                 self.note(
                     f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
                     "yellow",
                 )
-            case e.Nudged(why="wrap up", words=words):
+            case e.Reprompted(why="wrap up", message=words):
                 self.note(f"· {words.partition('. ')[0]}: asked the model to finish", "yellow")
-            case e.Nudged(why=why):
+            case e.Reprompted(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
             case e.RunEnded():
                 self._running.clear()
@@ -120,26 +123,31 @@ class Console:
             case SubrunStarted(session=session):
                 self.note(f"· a run inside it: session {session}", "dim")
 
-    def _restarted(self, restarted: AttemptRestarted) -> None:
-        wait = f" in {duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""
-        void = "; what was shown of the last reply is void" if restarted.void else ""
-        why = f": {brief(restarted.reason)}" if restarted.reason else ""
+    def _print_restart(self, restarted: AttemptRestarted) -> None:
+        wait = f" in {format_duration(restarted.wait_seconds)}" if restarted.wait_seconds else ""
+        void = "; what was shown of the last reply is void" if restarted.is_text_void else ""
+        why = f": {shorten(restarted.reason)}" if restarted.reason else ""
         self.note(f"· asking again{wait} (attempt {restarted.attempt}){void}{why}", "yellow")
 
-    def _finished(self, result: ToolResult, at: float) -> None:
+    def _print_tool_result(self, result: ToolResult, at: float) -> None:
         call = self._calls.get(result.call_id)
-        took = f" {duration(at - self._started[result.call_id])}" if result.call_id in self._started else ""
+        took = (
+            f" {format_duration(at - self._started[result.call_id])}"
+            if result.call_id in self._started
+            else ""
+        )
         mark, style = ("✗", "red") if result.is_error else ("→", "green")
-        shown = f"{call.name}({brief(call.arguments)})" if call else result.call_id
+        shown = f"{call.name}({shorten(call.arguments)})" if call else result.call_id
         self._running.pop(result.call_id, None)
-        self._break()
-        head, text = f"  {escape_text(shown)}", escape_text(brief(result.text))
+        self._end_text_line()
+        head, text = f"  {escape_text(shown)}", escape_text(shorten(result.text))
         if self._colour:
             # One line: what is left out is in `bridle show`.
             text = fit_cells(text, terminal_width() - cell_count(f"{head} {mark} {took}"))
         self._write(
             self._about,
-            f"{self._styled(head, 'cyan')} {self._styled(mark, style)} {text}{self._styled(took, 'dim')}\n",
+            f"{self._apply_style(head, 'cyan')} {self._apply_style(mark, style)} {text}"
+            f"{self._apply_style(took, 'dim')}\n",
         )
         self._show_running()
 
@@ -147,10 +155,10 @@ class Console:
         """Name the tools at work on a line that the next output replaces; only a terminal can do that."""
         if not self._colour or not self._running:
             return
-        self._break()
+        self._end_text_line()
         names = escape_text(", ".join(self._running.values()))
         line = fit_cells(f"  running {names} …", terminal_width() - 1)
-        self._write(self._about, self._styled(line, "dim"))
+        self._write(self._about, self._apply_style(line, "dim"))
         self._status = line
 
     def _clear_status(self) -> None:
@@ -158,23 +166,23 @@ class Console:
             self._status = ""
             self._write(self._about, "\r\x1b[2K")
 
-    def _say(self, text: str) -> None:
+    def _print_text(self, text: str) -> None:
         if self._out is None:
             return
         if self._thinking:
-            self._break()
+            self._end_text_line()
         shown = escape_text(text, prose=True)
         self._write(self._out, self._wrap.feed(shown) if self._wrap else shown)
         self._in_line = not text.endswith("\n")
 
-    def _think(self, words: str) -> None:
+    def _print_reasoning(self, words: str) -> None:
         if not self._reasoning:
             return
         self._thinking = True
-        self._write(self._about, self._styled(escape_text(words, prose=True), "dim"))
+        self._write(self._about, self._apply_style(escape_text(words, prose=True), "dim"))
         self._in_line = not words.endswith("\n")
 
-    def _break(self) -> None:
+    def _end_text_line(self) -> None:
         """End the line of words before a line about them."""
         if self._wrap and self._out is not None and self._in_line and not self._thinking:
             self._write(self._out, self._wrap.flush())
@@ -194,28 +202,28 @@ class Console:
         except OSError as error:
             self.failed = error
 
-    def _styled(self, words: str, style: str) -> str:
+    def _apply_style(self, words: str, style: str) -> str:
         return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self._colour and words.strip() else words
 
 
-def brief(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
+def shorten(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
     """One line, not too long."""
     flat = join_lines(words)
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
-def plural(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """A count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
     return f"{seconds:.1f} s" if seconds < 60 else f"{seconds / 60:.1f} min"
 
 
-def counts(usage: Usage) -> str:
+def format_usage(usage: Usage) -> str:
     """Tokens by cache state, in words."""
     read = f"{usage.input:,} in"
     if usage.cache_read or usage.cache_write:
@@ -224,7 +232,7 @@ def counts(usage: Usage) -> str:
     return f"{read} · {usage.output:,} out{thought}" + (" · incomplete" if usage.incomplete else "")
 
 
-def dollars(usd: float | None) -> str:
+def format_dollars(usd: float | None) -> str:
     if usd is None:
         return "cost unknown"
     return f"${usd:.4f}" if usd >= 0.0001 or usd == 0 else f"${usd:.6f}"

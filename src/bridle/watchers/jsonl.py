@@ -4,22 +4,22 @@ from typing import TextIO
 
 import msgspec
 
-from ..values.delta import Delta
-from ..values.record import Record
-from ..values.text import escape_text
+from bridle.values.record import Record
+from bridle.values.result import Delta
+from bridle.values.text import escape_text
 
 
 class JsonLines:
     def __init__(self, out: TextIO) -> None:
         self._out = out
 
-    def saw(self, session: str, happening: Record | Delta) -> None:
+    def on_event(self, session: str, happening: Record | Delta) -> None:
         if isinstance(happening, Record):
-            self._out.write(line(session, happening) + "\n")
+            self._out.write(encode_record_line(session, happening) + "\n")
             self._out.flush()
 
 
-def line(session: str, record: Record) -> str:
+def encode_record_line(session: str, record: Record) -> str:
     fields = {
         "session": session,
         "seq": record.seq,

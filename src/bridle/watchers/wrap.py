@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Callable
 
 WIDTH_DEFAULT, WIDTH_MIN = 80, 20
-PIECE = re.compile(r"\n|[^\S\n]+|\S+")
+WRAP_PIECE = re.compile(r"\n|[^\S\n]+|\S+")
 FENCE = "```"
 CODE_INDENT = 4
 
@@ -55,7 +55,7 @@ class WordWrap:
 
     def feed(self, text: str) -> str:
         written = []
-        for piece in PIECE.findall(text):
+        for piece in WRAP_PIECE.findall(text):
             if piece == "\n":
                 written.append(self._place_word() + self._spaces + "\n")
                 self._start_line()

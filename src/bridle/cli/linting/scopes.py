@@ -13,71 +13,84 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ...values.errors import MisuseError
-from .rules import named
+from bridle.values.errors import MisuseError
 
-ALLOWED = "bridle: stable"
-ADDING = {"append", "extend", "insert", "add", "update", "write", "writelines", "setdefault", "appendleft"}
+from .rules import find_rule_name
+
+ALLOW_COMMENT = "bridle: stable"
+ADDING_METHODS = {
+    "append",
+    "extend",
+    "insert",
+    "add",
+    "update",
+    "write",
+    "writelines",
+    "setdefault",
+    "appendleft",
+}
 """Methods that put what they are given into what they belong to."""
-Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-END = (1_000_000_000, 0)
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+END_OF_FILE = (1_000_000_000, 0)
 
 
-class Binding(NamedTuple):
+class NameBinding(NamedTuple):
     """A name, and what it got: an expression, a thing out of an expression, a definition, or an import."""
 
     kind: str
     """value, item, function, class or import"""
     node: ast.AST
     at: tuple[int, int]
-    surely: bool
+    is_certain: bool
     """Whether everything it was before is gone."""
     target: str = ""
     """Of an import, the full name."""
 
 
 @dataclass(eq=False)
-class Scope:
-    module: "Module"
+class NameScope:
+    module: "ParsedModule"
     node: ast.AST
-    parent: "Scope | None" = None
-    owner: "Scope | None" = None
+    parent: "NameScope | None" = None
+    owner: "NameScope | None" = None
     """The class a function is a method of."""
-    bindings: dict[str, list[Binding]] = field(default_factory=dict)
+    bindings: dict[str, list[NameBinding]] = field(default_factory=dict)
     parameters: tuple[str, ...] = ()
 
     @cached_property
-    def said(self) -> list[ast.expr]:
+    def returned_values(self) -> list[ast.expr]:
         """What a function returns or yields."""
-        ends = (part for part in _own(self.node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom))
+        ends = (
+            part for part in _own_nodes(self.node) if isinstance(part, ast.Return | ast.Yield | ast.YieldFrom)
+        )
         return [end.value for end in ends if end.value is not None]
 
-    def reaching(self, name: str, at: tuple[int, int]) -> list[Binding]:
+    def find_bindings(self, name: str, at: tuple[int, int]) -> list[NameBinding]:
         """The bindings that somebody who reads the name there may meet."""
-        met: list[Binding] = []
+        met: list[NameBinding] = []
         for binding in reversed([b for b in self.bindings.get(name, ()) if b.at < at]):
             met.append(binding)
-            if binding.surely:
+            if binding.is_certain:
                 break
         return met
 
-    def bind(self, name: str, binding: Binding) -> None:
+    def bind(self, name: str, binding: NameBinding) -> None:
         self.bindings.setdefault(name, []).append(binding)
 
 
 @dataclass(eq=False)
-class Module:
+class ParsedModule:
     path: Path
     tree: ast.Module
     allowed: dict[int, frozenset[str]]
     """By line: the rules that are allowed there; all of them where nothing is named."""
-    top: Scope = field(init=False)
-    scopes: dict[ast.AST, Scope] = field(default_factory=dict)
-    calls: list[tuple[ast.Call, Scope]] = field(default_factory=list)
-    _by_name: dict[str, list[tuple[ast.Call, Scope]]] = field(default_factory=dict)
-    functions: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, Scope]] = field(default_factory=list)
+    top: NameScope = field(init=False)
+    scopes: dict[ast.AST, NameScope] = field(default_factory=dict)
+    calls: list[tuple[ast.Call, NameScope]] = field(default_factory=list)
+    _by_name: dict[str, list[tuple[ast.Call, NameScope]]] = field(default_factory=dict)
+    functions: list[tuple[ast.FunctionDef | ast.AsyncFunctionDef, NameScope]] = field(default_factory=list)
 
-    def called(self, name: str) -> Sequence[tuple[ast.Call, Scope]]:
+    def find_calls(self, name: str) -> Sequence[tuple[ast.Call, NameScope]]:
         """The calls of anything by that name, however it is reached."""
         if not self._by_name:
             for call, scope in self.calls:
@@ -95,7 +108,7 @@ class Module:
         return False
 
 
-def read_module(path: Path) -> Module:
+def read_module(path: Path) -> ParsedModule:
     """Raises `MisuseError` when it is no Python that can be read."""
     try:
         with tokenize.open(path) as file:
@@ -108,28 +121,28 @@ def read_module(path: Path) -> Module:
         raise MisuseError(f"{path}{place}: {error.msg}") from None
     except ValueError as error:
         raise MisuseError(f"{path} is no Python: {error}") from None
-    module = Module(path, tree, _allowed(source))
-    module.top = Scope(module, tree)
+    module = ParsedModule(path, tree, _read_allow_comments(source))
+    module.top = NameScope(module, tree)
     module.scopes[tree] = module.top
-    _Binder(module.top).read(tree.body)
+    _ScopeReader(module.top).read(tree.body)
     return module
 
 
-def _allowed(source: str) -> dict[int, frozenset[str]]:
+def _read_allow_comments(source: str) -> dict[int, frozenset[str]]:
     found: dict[int, frozenset[str]] = {}
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
-        if token.type == tokenize.COMMENT and ALLOWED in token.string:
-            after = token.string.partition(ALLOWED)[2]
+        if token.type == tokenize.COMMENT and ALLOW_COMMENT in token.string:
+            after = token.string.partition(ALLOW_COMMENT)[2]
             words = after[1:].partition("]")[0] if after.startswith("[") else ""
-            rules = frozenset(named(word.strip()) for word in words.split(",") if word.strip())
+            rules = frozenset(find_rule_name(word.strip()) for word in words.split(",") if word.strip())
             found[token.start[0]] = rules
     return found
 
 
-class _Binder:
+class _ScopeReader:
     """Walks one scope; what is defined inside becomes a scope of its own."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: NameScope) -> None:
         self._scope = scope
         self._depth = 0
         self._globals: set[str] = set()
@@ -139,23 +152,23 @@ class _Binder:
         waiting = [*nodes][::-1]
         while waiting:
             node = waiting.pop()
-            reader = READERS.get(type(node))
+            reader = NODE_READERS.get(type(node))
             if reader is not None:
                 reader(self, node)
             else:
                 waiting.extend([*ast.iter_child_nodes(node)][::-1])
 
-    def inside(self, node: ast.AST) -> None:
+    def read_children(self, node: ast.AST) -> None:
         self.read(ast.iter_child_nodes(node))
 
     def _bind(
         self, name: str, kind: str, node: ast.AST, where: ast.AST, *, surely: bool = True, target: str = ""
     ) -> None:
         at = (getattr(where, "end_lineno", 0), getattr(where, "end_col_offset", 0))
-        binding = Binding(kind, node, at, surely and not self._depth, target)
+        binding = NameBinding(kind, node, at, surely and not self._depth, target)
         self._scope.bind(name, binding)
         if name in self._globals:
-            self._scope.module.top.bind(name, binding._replace(surely=False))
+            self._scope.module.top.bind(name, binding._replace(is_certain=False))
 
     def _assign(self, target: ast.AST, value: ast.AST, where: ast.AST, kind: str = "value") -> None:
         if isinstance(target, ast.Name):
@@ -173,28 +186,28 @@ class _Binder:
             owner = self._scope.owner
             if target.value.id == "self" and owner is not None:
                 method = getattr(self._scope.node, "name", "")
-                owner.bind(target.attr, Binding(kind, value, (0, 0), surely=False, target=method))
+                owner.bind(target.attr, NameBinding(kind, value, (0, 0), is_certain=False, target=method))
 
     def assignment(self, node: ast.Assign) -> None:
-        self.inside(node)
+        self.read_children(node)
         for target in node.targets:
             self._assign(target, node.value, node)
 
     def typed_assignment(self, node: ast.AnnAssign | ast.NamedExpr) -> None:
-        self.inside(node)
+        self.read_children(node)
         if node.value is not None:
             self._assign(node.target, node.value, node)
 
     def addition(self, node: ast.AugAssign) -> None:
-        self.inside(node)
+        self.read_children(node)
         if isinstance(node.target, ast.Name):
             self._bind(node.target.id, "value", node.value, node, surely=False)
 
     def statement(self, node: ast.Expr) -> None:
-        self.inside(node)
+        self.read_children(node)
         call = node.value
         method = call.func if isinstance(call, ast.Call) else None
-        if isinstance(call, ast.Call) and isinstance(method, ast.Attribute) and method.attr in ADDING:
+        if isinstance(call, ast.Call) and isinstance(method, ast.Attribute) and method.attr in ADDING_METHODS:
             for given in (*call.args, *(word.value for word in call.keywords)):
                 if isinstance(method.value, ast.Name):
                     self._bind(method.value.id, "value", given, node, surely=False)
@@ -206,9 +219,9 @@ class _Binder:
         self.read([*node.body, *node.orelse])
         self._depth -= 1
 
-    def perhaps(self, node: ast.AST) -> None:
+    def read_conditional(self, node: ast.AST) -> None:
         self._depth += 1
-        self.inside(node)
+        self.read_children(node)
         self._depth -= 1
 
     def context(self, node: ast.With | ast.AsyncWith) -> None:
@@ -242,51 +255,51 @@ class _Binder:
     def short_function(self, node: ast.Lambda) -> None:
         self._open(node, [node.body])
 
-    def _open(self, node: Function, body: Iterable[ast.AST]) -> None:
+    def _open(self, node: FunctionNode, body: Iterable[ast.AST]) -> None:
         args = node.args
         named = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
         names = tuple(arg.arg for arg in named if arg is not None)
         owner = self._scope if isinstance(self._scope.node, ast.ClassDef) else self._scope.owner
-        scope = Scope(self._scope.module, node, self._scope, owner, parameters=names)
+        scope = NameScope(self._scope.module, node, self._scope, owner, parameters=names)
         self._scope.module.scopes[node] = scope
-        _Binder(scope).read(body)
+        _ScopeReader(scope).read(body)
 
     def class_(self, node: ast.ClassDef) -> None:
         self._bind(node.name, "class", node, node)
         self.read(node.decorator_list)
-        scope = Scope(self._scope.module, node, self._scope)
+        scope = NameScope(self._scope.module, node, self._scope)
         self._scope.module.scopes[node] = scope
-        _Binder(scope).read(node.body)
+        _ScopeReader(scope).read(node.body)
 
     def call(self, node: ast.Call) -> None:
         self._scope.module.calls.append((node, self._scope))
-        self.inside(node)
+        self.read_children(node)
 
 
-READERS: Mapping[type[ast.AST], Callable[[_Binder, Any], None]] = {
-    ast.Assign: _Binder.assignment,
-    ast.AnnAssign: _Binder.typed_assignment,
-    ast.NamedExpr: _Binder.typed_assignment,
-    ast.AugAssign: _Binder.addition,
-    ast.Expr: _Binder.statement,
-    ast.For: _Binder.loop,
-    ast.AsyncFor: _Binder.loop,
-    ast.With: _Binder.context,
-    ast.AsyncWith: _Binder.context,
-    ast.Global: _Binder.globals_named,
-    ast.Import: _Binder.imports,
-    ast.ImportFrom: _Binder.imports_from,
-    ast.FunctionDef: _Binder.function,
-    ast.AsyncFunctionDef: _Binder.function,
-    ast.Lambda: _Binder.short_function,
-    ast.ClassDef: _Binder.class_,
-    ast.Call: _Binder.call,
-    **dict.fromkeys((ast.If, ast.While, ast.Try, ast.TryStar, ast.Match), _Binder.perhaps),
+NODE_READERS: Mapping[type[ast.AST], Callable[[_ScopeReader, Any], None]] = {
+    ast.Assign: _ScopeReader.assignment,
+    ast.AnnAssign: _ScopeReader.typed_assignment,
+    ast.NamedExpr: _ScopeReader.typed_assignment,
+    ast.AugAssign: _ScopeReader.addition,
+    ast.Expr: _ScopeReader.statement,
+    ast.For: _ScopeReader.loop,
+    ast.AsyncFor: _ScopeReader.loop,
+    ast.With: _ScopeReader.context,
+    ast.AsyncWith: _ScopeReader.context,
+    ast.Global: _ScopeReader.globals_named,
+    ast.Import: _ScopeReader.imports,
+    ast.ImportFrom: _ScopeReader.imports_from,
+    ast.FunctionDef: _ScopeReader.function,
+    ast.AsyncFunctionDef: _ScopeReader.function,
+    ast.Lambda: _ScopeReader.short_function,
+    ast.ClassDef: _ScopeReader.class_,
+    ast.Call: _ScopeReader.call,
+    **dict.fromkeys((ast.If, ast.While, ast.Try, ast.TryStar, ast.Match), _ScopeReader.read_conditional),
 }
 """What is read in a way of its own; of everything else, what is inside."""
 
 
-def _own(node: ast.AST) -> Iterator[ast.AST]:
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Everything in a function or class body that is its own, and not of what is defined inside."""
     stack = list(ast.iter_child_nodes(node))
     while stack:

@@ -7,7 +7,7 @@ A name is what an expression is called after imports: `from datetime import date
 import ast
 from collections.abc import Mapping
 
-CLOCK = {
+CLOCK_CALLS = {
     "time.time", "time.time_ns", "time.monotonic", "time.monotonic_ns", "time.perf_counter",
     "time.perf_counter_ns", "time.process_time", "datetime.datetime.now", "datetime.datetime.utcnow",
     "datetime.datetime.today", "datetime.date.today", "pendulum.now", "pendulum.today", "arrow.now",
@@ -21,19 +21,19 @@ CLOCK_WITHOUT_ARGUMENTS = {
     "time.strftime": 1,
 }
 """These tell the time now unless one is given: how many arguments there are without it."""
-RANDOM = {
+RANDOM_CALLS = {
     "uuid.uuid1", "uuid.uuid4", "uuid.uuid6", "uuid.uuid7", "os.urandom", "random.SystemRandom",
     "tempfile.mkdtemp", "tempfile.mkstemp", "tempfile.mktemp", "tempfile.NamedTemporaryFile",
     "tempfile.TemporaryDirectory",
     "ulid.new", "nanoid.generate", "shortuuid.uuid",
 }  # fmt: skip
 RANDOM_MODULES = ("random.", "secrets.", "numpy.random.")
-STEADY_RANDOM = {
+SEEDED_RANDOM_CALLS = {
     "random.Random", "random.seed", "random.getstate", "numpy.random.seed", "numpy.random.default_rng",
     "numpy.random.RandomState", "secrets.compare_digest",
 }  # fmt: skip
-IDENTITY = {"id", "hash"}
-ENVIRONMENT = {
+IDENTITY_CALLS = {"id", "hash"}
+ENVIRONMENT_CALLS = {
     "os.getenv", "os.getenvb", "os.getcwd", "os.getcwdb", "os.getpid", "os.getppid", "os.getlogin",
     "os.uname", "os.cpu_count", "os.path.expanduser", "os.path.expandvars", "os.path.abspath",
     "os.path.realpath",
@@ -45,35 +45,44 @@ ENVIRONMENT_VALUES = {
     "os.environ", "os.environb", "os.name", "sys.argv", "sys.platform", "sys.version", "sys.version_info",
     "sys.executable", "sys.path", "sys.prefix", "sys.implementation", "time.tzname", "time.timezone",
 }  # fmt: skip
-FOLDERS = {"os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob"}
+FOLDER_CALLS = {"os.listdir", "os.scandir", "os.walk", "glob.glob", "glob.iglob"}
 FOLDER_METHODS = {"iterdir", "rglob", "glob"}
-OUTSIDE = {
+OUTSIDE_CALLS = {
     "subprocess.run", "subprocess.check_output", "subprocess.getoutput", "subprocess.Popen", "os.popen",
     "urllib.request.urlopen", "requests.get", "requests.post", "httpx.get", "httpx.post",
 }  # fmt: skip
-IN_ORDER = {
+ORDERING_CALLS = {
     "sorted", "len", "min", "max", "sum", "any", "all", "bool", "isinstance", "heapq.nsmallest",
     "natsort.natsorted",
 }  # fmt: skip
 """What is left of a set here no longer depends on its order."""
-CONTENTS = {"open", "io.open", "json.load", "tomllib.load", "yaml.safe_load"}
-CONTENT_METHODS = {"read_text", "read_bytes", "read", "readline", "readlines", "exists", "is_file", "is_dir"}
+FILE_READING_CALLS = {"open", "io.open", "json.load", "tomllib.load", "yaml.safe_load"}
+FILE_READING_METHODS = {
+    "read_text",
+    "read_bytes",
+    "read",
+    "readline",
+    "readlines",
+    "exists",
+    "is_file",
+    "is_dir",
+}
 """Where a file is may depend on the machine; what stands in it is what somebody wrote."""
-SETS = {"set", "frozenset"}
+SET_CALLS = {"set", "frozenset"}
 SET_METHODS = {"keys", "items"}
 
 
-def source(name: str, call: ast.Call, *, seeded: bool) -> str:
+def find_call_rule(name: str, call: ast.Call, *, seeded: bool) -> str:
     """The rule that a call is against; empty when it is against none.  `seeded`: chance was given a seed."""
-    if name in CLOCK or len(call.args) + len(call.keywords) <= CLOCK_WITHOUT_ARGUMENTS.get(name, -1):
+    if name in CLOCK_CALLS or len(call.args) + len(call.keywords) <= CLOCK_WITHOUT_ARGUMENTS.get(name, -1):
         return "clock"
-    if name in RANDOM:
+    if name in RANDOM_CALLS:
         return "random"
-    if name.startswith(RANDOM_MODULES) and name not in STEADY_RANDOM:
+    if name.startswith(RANDOM_MODULES) and name not in SEEDED_RANDOM_CALLS:
         return "" if seeded and not name.startswith("secrets.") else "random"
     if name in ("random.Random", "numpy.random.default_rng") and not call.args and not call.keywords:
         return "random"
-    for rule, names in CALLED.items():
+    for rule, names in CALLS_BY_RULE.items():
         if name in names:
             return rule
     if name.startswith(ENVIRONMENT_MODULES):
@@ -83,15 +92,15 @@ def source(name: str, call: ast.Call, *, seeded: bool) -> str:
     return ""
 
 
-CALLED: Mapping[str, set[str]] = {
-    "identity": IDENTITY,
-    "environment": ENVIRONMENT,
-    "unordered": FOLDERS,
-    "outside": OUTSIDE,
+CALLS_BY_RULE: Mapping[str, set[str]] = {
+    "identity": IDENTITY_CALLS,
+    "environment": ENVIRONMENT_CALLS,
+    "unordered": FOLDER_CALLS,
+    "outside": OUTSIDE_CALLS,
 }
 
 
-def value_source(name: str) -> str:
+def find_value_rule(name: str) -> str:
     return "environment" if name in ENVIRONMENT_VALUES else ""
 
 

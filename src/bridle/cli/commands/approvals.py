@@ -1,0 +1,88 @@
+"""List the calls that wait for a person's answer, in all sessions or in one.
+
+Answer with `bridle approve ID` or `bridle reject ID`, then go on with `bridle resume SESSION`.
+"""
+
+import argparse
+import asyncio
+
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import (
+    add_across_option,
+    add_store_option,
+    add_tenant_option,
+    belongs_to_tenant,
+    fold_state,
+    format_local_time,
+    list_sessions,
+    open_log,
+    read_session,
+    tenant_of,
+)
+from bridle.core.calls.argument_changes import list_changes, show_arguments
+from bridle.ports.store import Store
+from bridle.run.calls.approval import list_pending_approvals
+from bridle.values.calls import PendingApproval
+from bridle.values.errors import Corrupt
+
+SESSIONS_SEARCHED_MAX = 1_000
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", nargs="?", help="only of this session")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_across_option(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    found = asyncio.run(_read_questions(options))
+    if options.json:
+        print_json(found)
+    elif not found:
+        print_line("nothing waits for an answer")
+    for item in found if not options.json else ():
+        until = f", until {format_local_time(item.expires_at)}" if item.expires_at is not None else ""
+        doubt = "started and never finished: " if item.question == "in_doubt" else ""
+        print_line(f"{item.id}  {format_local_time(item.asked_at)}  session {item.session}{until}")
+        print_line(f"    {doubt}{format_call(item)}  — {item.rule}")
+        for line in format_defaults(item):
+            print_line(f"    {line}")
+    return 0
+
+
+def format_call(question: PendingApproval) -> str:
+    """The call with all that it runs with: nobody can agree to what is not shown."""
+    return f"{question.tool}({show_arguments(question.complete_arguments or question.arguments)})"
+
+
+def format_defaults(question: PendingApproval) -> list[str]:
+    """What of it the model did not write."""
+    added = list_changes(question.arguments, question.complete_arguments or question.arguments)
+    return [f"by default: {'; '.join(line.replace(': + ', ' = ', 1) for line in added)}"] if added else []
+
+
+async def _read_questions(options: argparse.Namespace) -> list[PendingApproval]:
+    store = open_log(options.store, to_read=True)
+    try:
+        return await list_questions(store, options.session, tenant_of(options))
+    finally:
+        await store.close()
+
+
+async def list_questions(
+    store: Store, session: str | None = None, tenant: str | None = None
+) -> list[PendingApproval]:
+    """What waits in one session, or in those touched last; for a `tenant`, only in his."""
+    if session is not None:
+        return list(list_pending_approvals(session, fold_state(await read_session(store, session, tenant))))
+    found: list[PendingApproval] = []
+    for info in await list_sessions(store, SESSIONS_SEARCHED_MAX):
+        try:
+            records = await store.read(info.id)
+        except Corrupt:
+            continue  # `bridle sessions` tells; one damaged session must not hide the others
+        if belongs_to_tenant(records, tenant):
+            found += list_pending_approvals(info.id, fold_state(records))
+    return found

@@ -1,0 +1,123 @@
+"""Let a call run that waits for an answer.
+
+The answer is written into the log and holds for exactly this call with these arguments.
+Nothing runs yet: `bridle resume SESSION --tools FILE` goes on.
+"""
+
+import argparse
+import asyncio
+import getpass
+from collections.abc import Awaitable, Callable, Sequence
+from shlex import quote
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import add_store_option, add_tenant_option, fold_state, open_log, read_session
+from bridle.core.calls.argument_changes import list_changes
+from bridle.ports.tool import Json
+from bridle.run.agent import Agent
+from bridle.run.calls.approval import complete_call_arguments, find_pending_approval
+from bridle.values.calls import PendingApproval
+from bridle.values.errors import MisuseError
+
+from .approvals import format_call, list_questions
+
+PLACEHOLDER_MODEL = "sim:"
+"""Nothing is asked of one, and whoever answers need not have the session's key."""
+GiveAnswer = Callable[[Agent[str], PendingApproval], Awaitable[PendingApproval]]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_answer_options(parser)
+    parser.add_argument("--arguments", metavar="JSON", help="run it with these arguments instead")
+    parser.add_argument(
+        "--done", metavar="RESULT", help="of a call in doubt: it was done already, and this came of it"
+    )
+
+
+def add_answer_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("id", help="as `bridle approvals` lists it; its beginning is enough")
+    parser.add_argument("--reason", default="", help="kept in the log; a rejection's is told to the model")
+    parser.add_argument("--by", default="", help="who answers (default: your login name)")
+    parser.add_argument("--json", action="store_true", help="print what was answered as JSON")
+    add_tenant_option(parser, "only of this tenant's sessions")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    edited = _parse_arguments(options.arguments)
+    if edited is not None and options.done is not None:
+        raise MisuseError("--done says that it ran already, --arguments that it shall run; give one of them")
+
+    changed: list[str] = []
+
+    async def approve(agent: Agent[str], question: PendingApproval) -> PendingApproval:
+        if options.done is not None:
+            return await agent.settle(question.session, question.id, options.done, by=answerer_name(options))
+        answered = await agent.approve(
+            question.session, question.id, arguments=edited, reason=options.reason, by=answerer_name(options)
+        )
+        # The question has the arguments that were asked about; what will run is what is printed.
+        if edited is None:
+            return answered
+        text = encode_argument_object(edited)
+        state = fold_state(await read_session(agent.store, question.session))
+        changed.extend(
+            list_changes(question.complete_arguments, complete_call_arguments(state, question.tool, text))
+        )
+        return replace(
+            answered, arguments=text, complete_arguments=complete_call_arguments(state, question.tool, text)
+        )
+
+    return answer_question(options, approve, "done" if options.done is not None else "approved", changed)
+
+
+def answer_question(
+    options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
+) -> int:
+    """Give the answer and say what it was about; `changed` is read afterwards."""
+    question = asyncio.run(_find_and_answer(options, give))
+    if options.json:
+        print_json({"answered": word, "approval": question})
+    else:
+        print_line(f"{word}: {format_call(question)}")
+        for line in changed:
+            print_line(f"  changed: {line}")
+        print_line(f"go on with: bridle resume {quote(question.session)} --tools FILE")
+    return 0
+
+
+async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> PendingApproval:
+    store = open_log(options.store, to_read=True)
+    try:
+        question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
+        # The tools' own code is not here; what is asked of it is asked again when the call runs.
+        return await give(Agent(PLACEHOLDER_MODEL, store=store), question)
+    finally:
+        await store.close()
+
+
+def answerer_name(options: argparse.Namespace) -> str:
+    if options.by:
+        return str(options.by)
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "the command line"
+
+
+def encode_argument_object(arguments: dict[str, Json]) -> str:
+    return msgspec.json.encode(arguments).decode()
+
+
+def _parse_arguments(text: str | None) -> dict[str, Json] | None:
+    if text is None:
+        return None
+    try:
+        msgspec.json.decode(text, type=dict[str, object])
+        given: dict[str, Json] = msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise MisuseError(f"--arguments is no JSON object: {error}") from None
+    return given

@@ -1,0 +1,102 @@
+"""Undo what a session's last run did, last things first.
+
+Only what a tool named a compensation for can be undone.  Each undoing is written down before
+and after it runs, so that called again it goes on where it stopped and undoes nothing twice.
+"""
+
+import argparse
+import asyncio
+import sys
+from contextlib import redirect_stdout
+
+from bridle.cli.agent_options import is_interactive
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import (
+    add_across_option,
+    add_store_option,
+    add_tenant_option,
+    fold_state,
+    open_log,
+    read_session,
+    tenant_of,
+)
+from bridle.cli.tool_loader import load_tools
+from bridle.core.calls.compensation import list_compensations
+from bridle.ports.tool import Tool
+from bridle.run.agent import Agent
+from bridle.values.calls import Compensation
+from bridle.values.errors import MisuseError
+from bridle.values.text import escape_text
+from bridle.watchers.console import shorten
+
+from .approve import PLACEHOLDER_MODEL
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument(
+        "--tools", action="append", default=[], metavar="FILE.py|module", help="where the session's tools are"
+    )
+    parser.add_argument(
+        "--settled",
+        action="append",
+        default=[],
+        metavar="CALL",
+        help="the id of a call in doubt that you have seen to yourself; may be given more than once",
+    )
+    parser.add_argument("--list", action="store_true", help="only tell what can be undone")
+    parser.add_argument("--yes", action="store_true", help="do not ask first")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
+    add_tenant_option(parser)
+    add_across_option(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    tools = load_tools(options.tools)
+    with redirect_stdout(sys.stderr):
+        found = asyncio.run(_compensate_session(options, tools))
+    if options.json:
+        print_json(found)
+    else:
+        for item in found:
+            told = f": {shorten(item.result)}" if item.result else ""
+            call = f"{item.tool}({escape_text(shorten(item.arguments))})"
+            print_line(
+                f"{item.state:<9} {item.call_id:<7} {call}  by {item.compensating_tool}{escape_text(told)}"
+            )
+        if not found:
+            print_line("there is nothing to undo")
+    return 0 if options.list or all(item.state == "done" for item in found) else 1
+
+
+async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) -> tuple[Compensation, ...]:
+    store = open_log(options.store, to_read=True)
+    try:
+        state = fold_state(await read_session(store, options.session, tenant_of(options)))
+        found = list_compensations(state)
+        left = [item for item in found if item.state != "done"]
+        if options.list or not left:
+            return found
+        if not options.tools:
+            raise MisuseError("a log holds no code; name the file with the session's tools: --tools FILE")
+        if not options.yes:
+            _confirm_compensations(left)
+        return await Agent(PLACEHOLDER_MODEL, tools=tools, store=store).compensate(
+            options.session, settled=options.settled, tenant=tenant_of(options)
+        )
+    finally:
+        await store.close()
+
+
+def _confirm_compensations(left: list[Compensation]) -> None:
+    if not is_interactive():
+        raise MisuseError("undoing changes things and nobody can be asked; add --yes, or --list to look")
+    for item in left:
+        print_line(
+            f"{item.tool}({escape_text(shorten(item.arguments))})  will be undone by {item.compensating_tool}",
+            file=sys.stderr,
+        )
+    print_line("undo all of these, from the top? y/n: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise MisuseError("nothing was undone")

@@ -1,0 +1,272 @@
+"""Tell what was spent, and on what: of one session or of all, by whatever you ask for.
+
+Failed, cancelled and lost attempts are in the sums and shown apart.  What a tool costs is an
+estimate: its share, by size, of every prompt its schema and results were in.  A session's runs inside
+its tools are part of what it costs; every call counts once.
+"""
+
+import argparse
+import asyncio
+import csv
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+
+from bridle.cli.format.columns import display_width, fit_line, pad_text
+from bridle.cli.format.printing import print_error, print_json, print_line
+from bridle.cli.log_access import (
+    add_across_option,
+    add_store_option,
+    add_tenant_option,
+    belongs_to_tenant,
+    list_sessions,
+    open_log,
+    read_session,
+    tenant_of,
+)
+from bridle.cli.option_values import parse_time
+from bridle.core.budget.ledger import (
+    CONVERSATION_SHARE,
+    OTHER_STORE,
+    LedgerEntry,
+    list_entries,
+    list_nested_charges,
+)
+from bridle.ports.store import Store
+from bridle.values.errors import Corrupt, MisuseError
+from bridle.values.record import Record
+from bridle.values.text import escape_text
+from bridle.values.usage import Usage
+
+ALL_SESSIONS = 1_000_000_000
+NAME_WIDTH_MAX, SCREEN_WIDTH = 30, 80
+
+
+def _format_day(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).date().isoformat()
+
+
+def _step_name(entry: LedgerEntry) -> str:
+    return f"{entry.run}.{entry.step}" if entry.run else OTHER_STORE
+
+
+def _outcome_mark(entry: LedgerEntry) -> str:
+    return "" if entry.outcome == "answered" else f" {entry.outcome}"
+
+
+COST_GROUP_KEYS: dict[str, Callable[[LedgerEntry], str]] = {
+    "session": lambda entry: entry.session,
+    "agent": lambda entry: entry.agent,
+    "model": lambda entry: entry.model,
+    "day": lambda entry: _format_day(entry.at),
+    "tenant": lambda entry: entry.tenant or "(none)",
+    "caller": lambda entry: entry.caller or "(none)",
+    "step": lambda entry: f"{entry.session} {_step_name(entry)}",
+    "call": lambda entry: f"{entry.session} {_step_name(entry)}#{entry.attempt}{_outcome_mark(entry)}",
+}
+BY_TOOL = "tool"
+
+
+class CostRow(msgspec.Struct):
+    """Sums of one group of model calls.
+
+    With --by tool, `calls` counts runs of the tool and `tokens` is an estimate of its share;
+    otherwise `calls` counts requests to a model and `tokens` is what the provider counted.
+    """
+
+    name: str
+    calls: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    lost: int = 0
+    """Attempts of which nobody was left to say how they ended; what they cost is in no sum."""
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+    tokens: int = 0
+    usd: Decimal | None = Decimal(0)
+    wasted_usd: Decimal | None = Decimal(0)
+    """What of it was for attempts that failed or were cancelled."""
+
+    def add(self, entry: LedgerEntry, usd: Decimal | None, usage: Usage, tokens: int, calls: int) -> None:
+        self.calls += calls
+        if entry.outcome == "lost":
+            self.lost += 1
+            return
+        self.usd = _add_usd(self.usd, usd)
+        if entry.outcome not in ("answered", "stored"):
+            self.failed += entry.outcome == "failed"
+            self.cancelled += entry.outcome == "cancelled"
+            self.wasted_usd = _add_usd(self.wasted_usd, usd)
+        self.input += usage.input
+        self.cache_read += usage.cache_read
+        self.cache_write += usage.cache_write
+        self.output += usage.output
+        self.tokens += tokens
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
+    add("--by", choices=[*COST_GROUP_KEYS, BY_TOOL], help="what to add up by (default: session)")
+    add(
+        "--since",
+        type=parse_time,
+        default=0.0,
+        metavar="DATE",
+        help="only calls made then or later: 2026-11-16 (UTC), today, yesterday, 12h, 7d",
+    )
+    add("--json", action="store_true", help="print the rows and the total as JSON")
+    add("--csv", action="store_true", help="print the rows as CSV")
+    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_across_option(parser)
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if options.json and options.csv:
+        raise MisuseError("--json and --csv exclude each other")
+    booked = [entry for entry in asyncio.run(_read_entries(options)) if entry.at >= options.since]
+    by = options.by or ("call" if options.session else "session")
+    table, whole = make_rows(booked, by), make_total(booked, by)
+    if options.json:
+        print_json({"rows": table, "total": whole})
+    elif options.csv:
+        writer = csv.DictWriter(sys.stdout, CostRow.__struct_fields__, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(_row_as_csv(row) for row in table)
+    elif not booked:
+        print_line("nothing was spent: no call to a model is in this log, or none that recent")
+    else:
+        for line in _format_rows(table, whole, options.session, by):
+            print_line(line)
+    return 0
+
+
+def make_rows(booked: Iterable[LedgerEntry], by: str) -> list[CostRow]:
+    """Dearest first, except what has an order of its own."""
+    found: dict[str, CostRow] = {}
+    for entry in booked:
+        for name, usd, usage, tokens, calls in _split_entry(entry, by):
+            found.setdefault(name, CostRow(name=name)).add(entry, usd, usage, tokens, calls)
+    table = list(found.values())
+    if by in ("day", "step", "call"):
+        return table if by != "day" else sorted(table, key=lambda row: row.name)
+    return sorted(table, key=lambda row: (row.usd is None, row.usd or 0, row.tokens), reverse=True)
+
+
+def make_total(booked: Iterable[LedgerEntry], by: str = "") -> CostRow:
+    whole = CostRow(name="total")
+    for entry in booked:
+        calls = entry.tool_calls if by == BY_TOOL else _count_model_calls(entry)
+        whole.add(entry, entry.usd, entry.usage, entry.usage.total, calls)
+    return whole
+
+
+def _count_model_calls(entry: LedgerEntry) -> int:
+    return int(entry.outcome != "stored")
+
+
+CostShare = tuple[str, Decimal | None, Usage, int, int]
+
+
+def _split_entry(entry: LedgerEntry, by: str) -> list[CostShare]:
+    if by != BY_TOOL:
+        return [
+            (COST_GROUP_KEYS[by](entry), entry.usd, entry.usage, entry.usage.total, _count_model_calls(entry))
+        ]
+    pieces: list[CostShare] = []
+    left_usd, left_tokens = entry.usd, entry.usage.total
+    for share in entry.shares:
+        tokens = share.schema_tokens + share.result_tokens + share.call_tokens
+        pieces.append((share.tool, share.usd, Usage(), tokens, share.calls))
+        left_usd = None if left_usd is None or share.usd is None else left_usd - share.usd
+        left_tokens -= tokens
+    return [*pieces, (CONVERSATION_SHARE, left_usd, Usage(), left_tokens, 0)]
+
+
+async def _read_entries(options: argparse.Namespace) -> list[LedgerEntry]:
+    store = open_log(options.store, to_read=True)
+    try:
+        if options.session:
+            return await list_session_entries(store, options.session, tenant_of(options))
+        return await list_all_entries(store, tenant_of(options))
+    finally:
+        await store.close()
+
+
+async def list_all_entries(store: Store, tenant: str | None = None) -> list[LedgerEntry]:
+    booked: list[LedgerEntry] = []
+    drawn: list[LedgerEntry] = []
+    for info in await list_sessions(store, ALL_SESSIONS):
+        records = await _read_records(store, info.id)
+        if not belongs_to_tenant(records, tenant):
+            continue
+        # What a fork shares with its parent was spent once, and is the parent's.
+        booked += [entry for entry in list_entries(info.id, records) if entry.seq > info.forked_at]
+        drawn += [entry for entry in list_nested_charges(info.id, records) if entry.seq > info.forked_at]
+    return [*booked, *_entries_without_log(drawn, booked)]
+
+
+async def list_session_entries(store: Store, session: str, tenant: str | None = None) -> list[LedgerEntry]:
+    """A session's own calls and those of the runs inside its tools, each from the log it is in."""
+    records = await read_session(store, session, tenant)
+    booked, drawn = list(list_entries(session, records)), list_nested_charges(session, records)
+    ids = {entry.id for entry in drawn}
+    for inner in dict.fromkeys(entry.session for entry in drawn):
+        theirs = list_entries(inner, await _read_records(store, inner))
+        booked += [entry for entry in theirs if entry.id in ids]
+    return [*booked, *_entries_without_log(drawn, booked)]
+
+
+def _entries_without_log(drawn: Iterable[LedgerEntry], booked: Iterable[LedgerEntry]) -> list[LedgerEntry]:
+    """What was drawn by runs whose own log is not here; several runs around one call name it alike."""
+    known = {entry.id for entry in booked if entry.id}
+    return list({entry.id: entry for entry in drawn if entry.id not in known}.values())
+
+
+async def _read_records(store: Store, session: str) -> Sequence[Record]:
+    try:
+        return await store.read(session)
+    except Corrupt as error:
+        # One damaged session must not hide what the others cost; but it must not pass for nothing either.
+        print_error(f"session {session} is not in these sums: {error}")
+        return ()
+
+
+def _add_usd(one: Decimal | None, other: Decimal | None) -> Decimal | None:
+    return None if one is None or other is None else one + other
+
+
+def _row_as_csv(row: CostRow) -> dict[str, str | int]:
+    return {
+        name: "" if (value := getattr(row, name)) is None else f"{value:f}" if name.endswith("usd") else value
+        for name in CostRow.__struct_fields__
+    } | {"name": escape_text(row.name)}
+
+
+def _format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, by: str) -> Iterable[str]:
+    """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
+    names = [escape_text(row.name).removeprefix(f"{session} ") for row in table]
+    width = min(max(map(display_width, [*names, whole.name])), NAME_WIDTH_MAX)
+    yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
+    for name, row in zip([*names, whole.name], [*table, whole], strict=True):
+        usd = "unknown" if row.usd is None else f"{row.usd:.6f}"
+        yield (
+            f"{pad_text(fit_line(name, width), width)}  {row.calls:>5,} {row.tokens:>10,} {row.cache_read:>10,}"
+            f" {row.output:>8,} {usd:>11}"
+        )
+        apart = [
+            f"{count:,} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
+        ]
+        if row.wasted_usd:
+            apart.append(f"${row.wasted_usd:.6f} of it for nothing")
+        elif row.wasted_usd is None:
+            apart.append("what that cost is unknown")
+        if apart and by != "call":  # there the name says it
+            told = ", ".join(apart)
+            yield f"{'':<{min(width + 4, max(2, SCREEN_WIDTH - len(told)))}}{told}"

@@ -1,0 +1,63 @@
+"""Read and write what tenants and sessions have noted.
+
+  bridle memory list [--tenant T | --session S]
+  bridle memory add "Invoices go out on Fridays." --tenant acme
+  bridle memory remove t3 --tenant acme
+
+Without --tenant and --session it is about the tenant without a name, which is who runs belong to that
+name none.  A note stands in front of conversations that begin after it was written (Agent(memory=…)).
+"""
+
+import argparse
+import asyncio
+
+from bridle.cli.format.printing import print_json, print_line
+from bridle.cli.log_access import add_store_option, open_log
+from bridle.run.memory.notes import Notes
+from bridle.values.errors import MisuseError
+from bridle.values.memory import NOTES_PREFIX, Note
+from bridle.values.text import escape_text
+
+MEMORY_ACTIONS = ("list", "add", "remove")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("action", choices=MEMORY_ACTIONS)
+    add("what", nargs="?", help="the words of a note to add, or the id of one to remove")
+    add("--tenant", default="", metavar="T", help="whose notes; they are in all its sessions")
+    add("--session", metavar="S", help="the notes of one session; with --tenant, only if it is this tenant's")
+    add("--json", action="store_true", help="print notes as JSON")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    if (options.action == "list") != (options.what is None):
+        wanted = {"list": "takes nothing more", "add": "takes the words of a note", "remove": "takes an id"}
+        raise MisuseError(f"`bridle memory {options.action}` {wanted[options.action]}")
+    if options.session is not None and options.session.startswith(NOTES_PREFIX):
+        raise MisuseError(f"{options.session} are a tenant's notes; name the tenant with --tenant")
+    notes = asyncio.run(_run_action(options))
+    if options.json:
+        print_json(notes if options.action == "list" else notes[0])
+    elif options.action != "list":
+        print_line(f"{notes[0].id} {'kept' if options.action == 'add' else 'removed'}")
+    elif not notes:
+        print_line("no notes")
+    else:
+        for note in notes:
+            print_line(f"{note.id:<5} {note.written_by:<5}  {escape_text(' '.join(note.text.split()))}")
+    return 0
+
+
+async def _run_action(options: argparse.Namespace) -> tuple[Note, ...]:
+    store = open_log(options.store, to_read=options.action != "add")
+    try:
+        notes, whose = Notes(store), {"tenant": options.tenant, "session": options.session}
+        if options.action == "list":
+            return await notes.list(**whose)
+        if options.action == "add":
+            return (await notes.add(options.what, **whose),)
+        return (await notes.remove(options.what, **whose),)
+    finally:
+        await store.close()

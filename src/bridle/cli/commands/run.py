@@ -1,0 +1,250 @@
+"""Put a prompt to an agent and watch it work.
+
+The answer goes to standard output; what happens on the way and the closing line go to
+standard error.  On a terminal the model's words are shown as they come; a pipe gets the
+answer and nothing else.  With --json, one JSON object goes to standard output.
+Ctrl-C cancels cleanly: what was said is kept, and the session can go on.
+"""
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stdout
+from typing import TextIO
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.cli.agent_options import (
+    add_agent_options,
+    add_default_rule,
+    choose_models,
+    make_approver,
+    make_budget,
+    read_policy_option,
+    take_extras_from_log,
+    take_policy_from_log,
+)
+from bridle.cli.format.printing import print_error, print_line, print_text
+from bridle.cli.log_access import add_store_option, fold_state, open_log, read_session
+from bridle.cli.main import EXIT_CANCELLED, EXIT_MISUSE
+from bridle.cli.tool_loader import load_tools
+from bridle.core.memory import FORGET_TOOL, REMEMBER_TOOL
+from bridle.core.state import State
+from bridle.ports.store import Store
+from bridle.providers.catalogue import choose_default_model
+from bridle.run.agent import Agent
+from bridle.run.stream import Stream
+from bridle.values.errors import MisuseError
+from bridle.values.lineage import CrossTenant
+from bridle.values.memory import Memory
+from bridle.values.model import Model
+from bridle.values.result import FinalAnswer, Result
+from bridle.values.settings import Settings
+from bridle.watchers.console import Console, format_count, format_dollars, format_duration, format_usage
+
+AgentMaker = Callable[[str | Model | None, Store, Settings], Agent[str]]
+USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
+"""Failures that the person at the keyboard can put right: exit code 2."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("prompt", help="what to say; `-` reads it from standard input")
+    add_agent_options(parser)
+    add("-i", "--instructions", default="", help="the system prompt")
+    add("--session", metavar="ID", help="go on with this session, its model and its instructions")
+    add("--memory", action="store_true", help="show the model the notes it was left, and let it make some")
+    add(
+        "--tenant",
+        metavar="T",
+        help="on whose behalf: whose notes, and in whose name it is booked (default: the session's)",
+    )
+    add("--across-tenants", action="store_true", help="go on although the session is another tenant's")
+    add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    prompt = sys.stdin.read() if options.prompt == "-" else options.prompt
+    if not prompt.strip():
+        raise MisuseError('the prompt is empty; try: bridle run "What is 17 * 23 minus 100?"')
+    return run_agent(options, session=options.session, prompt=prompt)
+
+
+def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str | None) -> int:
+    """A prompt to its end, or without one, whatever was left unfinished in the session."""
+    out = sys.stdout
+    console = Console(
+        out if out.isatty() and not options.json else None, sys.stderr, reasoning=options.reasoning
+    )
+    # Everything the person can have got wrong comes first; a tools file may want a loop of its own.
+    budget, policy, tools = make_budget(options), read_policy_option(options), load_tools(options.tools)
+
+    def make(model: str | Model | None, store: Store, before: Settings) -> Agent[str]:
+        """The agent that is asked for; one that goes on with a session is what it was before."""
+        return Agent(
+            choose_models(options, model, before),
+            tools=tools,
+            instructions=before.instructions,
+            name=before.name,
+            budget=budget,
+            store=store,
+            policy=add_default_rule(policy or take_policy_from_log(options, before, console), options),
+            approver=make_approver(console),
+            max_tokens=before.max_tokens,
+            thinking=before.thinking,
+            sampling=before.sampling,
+            repeats_max=before.repeats_max,
+            attempts_max=before.attempts_max,
+            chain=before.chain,
+            cache_ttl=before.cache_ttl,
+            prefix=before.prefix,
+            memory=before.memory,
+            extras=take_extras_from_log(before, console),
+            on_truncation=before.on_truncation,
+            watchers=() if options.json else (console,),
+        )
+
+    # What a tool prints is not the answer either.
+    with redirect_stdout(sys.stderr):
+        agent, result, seconds = asyncio.run(_run_session(options, console, make, session, prompt))
+    return _print_result(out, console, agent, result, seconds, as_json=options.json)
+
+
+async def _run_session(
+    options: argparse.Namespace, console: Console, make: AgentMaker, session: str | None, prompt: str | None
+) -> tuple[Agent[str], Result[str], float]:
+    store = open_log(options.store)
+    try:
+        crosses = options.across_tenants and options.tenant is not None
+        resumer = CrossTenant(options.tenant) if crosses else options.tenant
+        wanted = resumer if prompt is None else None
+        state = fold_state(await read_session(store, session, wanted)) if session else State()
+        before = state.settings
+        model = options.model
+        if prompt is None:
+            _check_tools(before, options.tools)
+        elif options.instructions or options.memory:
+            instructions = options.instructions or before.instructions
+            memory = Memory() if options.memory else before.memory
+            before = replace(before, instructions=instructions, memory=memory)
+        if not before.model.id:
+            model = model or os.environ.get("BRIDLE_MODEL") or choose_default_model(os.environ)
+        agent = make(model, store, before)
+        if agent.settings.model.endpoint.simulated and not options.json:
+            named = options.model or os.environ.get("BRIDLE_MODEL") or session
+            how = "" if named else "no model was named and no key is set: "
+            console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
+        began = time.monotonic()
+        if prompt is not None:
+            owner = state.owner or ""
+            named = owner if options.tenant is None else options.tenant
+            tenant = CrossTenant(named) if options.across_tenants else named
+            stream = agent.stream(prompt, session, deltas=options.stream, tenant=tenant)
+        else:
+            stream = agent.resume_stream(
+                session or "",
+                budget=make_budget(options),
+                tenant=resumer,
+                trust_approvals=options.trust_approvals,
+            )
+        return agent, await _watch_stream(stream, console), time.monotonic() - began
+    finally:
+        await store.close()
+
+
+def _check_tools(before: Settings, given: list[str]) -> None:
+    ours = (REMEMBER_TOOL, FORGET_TOOL)
+    names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
+    if names and not given:
+        raise MisuseError(f"this session has tools ({names}) and a log holds no code; add --tools FILE")
+
+
+async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
+    loop = asyncio.get_running_loop()
+
+    def interrupt() -> None:
+        stream.cancel()
+        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C waits for nothing
+
+    loop.add_signal_handler(signal.SIGINT, interrupt)
+    async for event in stream:
+        if isinstance(event, FinalAnswer):
+            return event.result
+        if console.failed:
+            stream.cancel()
+    raise AssertionError("a stream ends with a FinalAnswer")
+
+
+def _print_result(
+    out: TextIO, console: Console, agent: Agent[str], result: Result[str], seconds: float, *, as_json: bool
+) -> int:
+    """Print what is left to print, and give the exit code."""
+    code = _exit_code(result)
+    simulated = agent.settings.model.endpoint.simulated
+    if console.failed:
+        raise console.failed
+    if as_json:
+        print_line(
+            _encode_result(result, agent.settings.model.name, simulated=simulated), file=out, flush=True
+        )
+        return code
+    if not out.isatty() and result.text:
+        print_text(result.text, file=out, flush=True)
+    if code == EXIT_MISUSE:
+        print_error(result.reason)
+        return code
+    if result.stop == "waiting":
+        console.note(
+            f"{result.reason}; `bridle approvals` lists it, then: bridle resume {result.session}", "yellow"
+        )
+    elif not result.done:
+        console.note(f"ended: {result.stop}" + (f": {result.reason}" if result.reason else ""), "red")
+    cost = format_dollars(result.cost) + (" (simulated)" if simulated else "")
+    steps = format_count(result.steps, "step")
+    console.note(
+        f"{format_usage(result.usage)} · {cost} · {steps} · {format_duration(seconds)} · session {result.session}"
+    )
+    return code
+
+
+def _exit_code(result: Result[str]) -> int:
+    if result.done:
+        return 0
+    if result.stop == "cancelled":
+        return EXIT_CANCELLED
+    failure = result.failure
+    if failure is None:
+        return 1
+    elsewhere = failure.kind == "garbled" and failure.should_retry is False
+    return EXIT_MISUSE if elsewhere or failure.kind in USER_FIXABLE_FAILURES else 1
+
+
+def _encode_result(result: Result[str], model: str, *, simulated: bool) -> str:
+    usage = result.usage
+    told = {
+        "session": result.session,
+        "model": model,
+        "simulated": simulated,
+        "stop": result.stop,
+        "reason": result.reason,
+        "text": result.text,
+        "usage": {
+            "input": usage.input,
+            "cache_read": usage.cache_read,
+            "cache_write": usage.cache_write,
+            "output": usage.output,
+            "reasoning": usage.reasoning,
+        },
+        "cost": result.cost,
+        "own_cost": result.own_cost,
+        "subruns": result.subruns,
+        "steps": result.steps,
+        "messages": result.messages,
+    }
+    return msgspec.json.encode(told).decode()

@@ -1,0 +1,407 @@
+"""Tell what happened in a session: who said what, which tools ran, what it cost and how it ended."""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+
+from bridle.cli.format.columns import screen_width, wrap_text
+from bridle.cli.format.printing import print_line, write_raw
+from bridle.cli.log_access import (
+    add_across_option,
+    add_store_option,
+    add_tenant_option,
+    fold_state,
+    format_local_time,
+    open_log,
+    read_session,
+    tenant_of,
+)
+from bridle.core.calls.argument_changes import list_changes, show_arguments
+from bridle.core.lineage.compare import describe_end
+from bridle.core.state import State
+from bridle.run.calls.approval import make_approval_id
+from bridle.values import events as e
+from bridle.values.budget import (
+    Amount,
+    BudgetReserved,
+    BudgetSettled,
+    BudgetSnapshot,
+    Spending,
+    SubrunCharged,
+    SubrunStarted,
+)
+from bridle.values.cache import CacheDegraded, CacheEvent, PrefixMoved, PromptDropped, PromptStored
+from bridle.values.errors import MisuseError
+from bridle.values.events import Latency
+from bridle.values.memory import ContextRetrieved, MemoryLoaded, NoteRemoved, NoteWritten
+from bridle.values.message import Media, Text, ToolCall
+from bridle.values.record import Record
+from bridle.values.text import escape_text
+from bridle.watchers.console import format_count, format_dollars, format_duration, format_usage, shorten
+from bridle.watchers.jsonl import encode_record_line
+
+# What happened to a provider's cache, each in a line of a session's story.
+
+
+def cache_line(event: CacheEvent) -> tuple[str, str]:
+    """What it is called, and what there is to say of it."""
+    match event:
+        case PrefixMoved(layer=layer, block=block, why=why, uncached_tokens=anew):
+            return "prefix", f"moved: {layer}, from {block} on: {why} (up to {anew} tokens read anew)"
+        case CacheDegraded():
+            return "cache", _format_degraded(event)
+        case PromptStored():
+            return "cache", _format_stored(event)
+        case PromptDropped(name=name, why=why):
+            return "cache", f"{name} is kept no longer: {why}" if name else f"nothing is stored: {why}"
+
+
+def _format_stored(kept: PromptStored) -> str:
+    usd = format_dollars(None if kept.usd is None else float(kept.usd))
+    how = "are kept" if kept.created else "stay kept"
+    return f"{kept.tokens:,} tokens {how} as {kept.name} for {format_duration(kept.seconds)} ({usd})"
+
+
+def _format_degraded(alarm: CacheDegraded) -> str:
+    before = "" if alarm.rate_before is None else f", {alarm.rate_before:.0%} before"
+    why = f"{alarm.outcome} ({alarm.why})" if alarm.why else alarm.outcome
+    lost = format_dollars(None if alarm.usd is None else float(alarm.usd))
+    return (
+        f"hit rate {alarm.rate:.0%} over {alarm.calls} calls{before}: {why};"
+        f" {alarm.missed_tokens:,} tokens missed, {lost}"
+    )
+
+
+LABEL_WIDTH = 20
+"""Columns of time and label before the text of a line."""
+LINES_MAX = 1_000_000
+PROSE_LABELS = ("model", "you", "harness")
+"""Lines that hold what somebody said at length."""
+REVIEW_TEXTS = {
+    True: "its approval was not given here and does not count; the question is put again",
+    False: "its tool says something else about it now",
+}
+NOTICE_EVENTS = (e.Prompted, e.Resumed, e.LogRepaired)
+"""Events with which the harness may tell the model something; a nudge is an event of its own."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
+    add_tenant_option(parser)
+    add_across_option(parser)
+    parser.add_argument("--result", metavar="HANDLE", help="print a long tool result whole, and nothing else")
+    add_store_option(parser)
+
+
+def execute(options: argparse.Namespace) -> int:
+    records, whole = asyncio.run(_read_session(options))
+    if whole is not None:
+        write_raw(whole)
+    elif options.json:
+        for record in records:
+            print_line(encode_record_line(options.session, record))
+    else:
+        SessionPrinter(sys.stdout.isatty()).print_session(options.session, records)
+    return 0
+
+
+async def _read_session(options: argparse.Namespace) -> tuple[Sequence[Record], str | None]:
+    """The session, and the result that is to be printed whole."""
+    store = open_log(options.store, to_read=True)
+    try:
+        records = await read_session(store, options.session, tenant_of(options))
+        if not options.result:
+            return records, None
+        wholes = fold_state(records).stored_results
+        found = next((whole for whole in wholes if whole.hash.startswith(options.result)), None)
+        data = await store.get_blob(found.hash) if found is not None else None
+        if data is None:
+            known = ", ".join(whole.handle for whole in wholes) or "none"
+            raise MisuseError(
+                f"session {options.session} has no long result {options.result}; it has: {known}"
+            )
+        return records, data.decode()
+    finally:
+        await store.close()
+
+
+class SessionPrinter:
+    def __init__(self, colour: bool) -> None:  # noqa: FBT001
+        self._colour = colour
+        self._calls: dict[str, ToolCall] = {}
+        self._started: dict[str, float] = {}
+        self._finished: set[str] = set()
+        self._began = 0.0
+        self._room = screen_width() - LABEL_WIDTH if colour else 0
+        """Columns for text on a terminal; 0 elsewhere, where lines are not wrapped."""
+
+    def print_session(self, session: str, records: Sequence[Record]) -> None:
+        self._session = session
+        state = fold_state(records)
+        self._began = records[0].at
+        print_line(
+            self._bold(f"session {escape_text(session)}")
+            + f"  ·  {escape_text(state.settings.model.name)}  ·  {format_local_time(self._began)}",
+            styles=self._colour,
+        )
+        notices = _harness_notices(state)
+        for record in records:
+            notice = notices.pop(record.at, ()) if isinstance(record.event, NOTICE_EVENTS) else ()
+            for label, words in (*self._event_lines(record), *notice):
+                self._print_entry(record.at, label, words)
+        total = state.total_spent
+        usd = None if total.usd is None else float(total.usd)
+        print_line()
+        print_line(
+            f"{format_usage(total.usage)} · {format_dollars(usd)} · {format_count(total.steps, 'step')}"
+            f" · {describe_end(state)}"
+        )
+        if state.nested_spent != Spending():
+            inner = format_dollars(None if state.nested_spent.usd is None else float(state.nested_spent.usd))
+            steps = format_count(state.nested_spent.steps, "step")
+            print_line(f"and inside its tools: {format_usage(state.nested_spent.usage)} · {inner} · {steps}")
+
+    def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
+        match record.event:
+            case e.Configured(settings=settings):
+                tools = ", ".join(spec.name for spec in settings.tools) or "no tools"
+                skipped = [("skipped", reason) for _, reason in settings.skipped_models]
+                return [("settings", f"{settings.model.name}, {tools}"), *skipped]
+            case e.Prompted(parts=parts):
+                return [("you", _prompt_text(parts))]
+            case e.Imported(messages=messages, repairs=repairs):
+                said = [("imported", f"{format_count(len(messages), 'message')} from elsewhere")]
+                return [*said, *(("repaired", repair) for repair in repairs)]
+            case e.ViewChanged(changes=changes, why=why):
+                return [("view", f"{format_count(len(changes), 'part')} no longer sent: {why}")]
+            case e.Compacted() as shorter:
+                return _compaction_lines(shorter)
+            case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
+                return [_memory_line(kept)]
+            case e.ToolsRevealed(names=names, why=why, tokens=tokens, uncached_tokens=anew):
+                cost = f", {anew} of the prompt read anew" if anew else ""
+                told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
+                return [("tools", told)]
+            case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
+                return [cache_line(cached)]
+            case e.RequestAdjusted(adjustments=what):
+                return [("not sent", each) for each in what]
+            case e.ConversationOpened(name=name):
+                return [("state", f"the provider keeps the conversation as {name}")]
+            case e.ConversationDropped(name=name, why=why):
+                return [("state", f"everything is sent{f', {name} is left' if name else ''}: {why}")]
+            case e.Resumed():
+                return [("resumed", "by a new driver"), *self._resume_lines()]
+            case e.ModelAsked() as question:
+                return self._request_lines(question)
+            case e.ModelReplied() as answer:
+                return self._reply_lines(answer)
+            case e.ModelFailed(failure=failure, discarded_tools=discarded, latency=latency):
+                early = f"{', '.join(discarded)}: started early, for nothing"
+                void = [("discarded", early)] if discarded else []
+                return [("failed", f"{failure.kind}: {failure.message}{format_latency(latency)}"), *void]
+            case e.ModelSwitched(model=model, why=why):
+                return [("switch", f"to {model.name}: {why}")]
+            case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
+                self._started[call_id] = record.at
+                marks = ["again, under the same key"] if attempt > 1 else []
+                marks += [rule] if rule else []
+                return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
+            case e.ToolProbed(call_id=call_id):
+                self._started.pop(call_id, None)
+                return [("probe", f"{call_id} never took effect; it may be run")]
+            case e.ToolFinished():
+                return self._result_lines(record.at, record.event)
+            case e.ApprovalAsked() | e.ApprovalAnswered() | e.CallReviewed() as approval:
+                return [self._approval_line(approval)]
+            case e.CompensationStarted() | e.CompensationFinished():
+                return _compensation_lines(record.event)
+            case e.Reprompted(why=why, message=words):
+                return [("nudge", f"{why}: {words}")]
+            case e.RunEnded(stop=stop, reason=reason, partial_text=partial):
+                self._calls = self._calls if stop == "waiting" else {}
+                cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
+                return [*cut_off, ("ended", f"{stop} {reason}".strip())]
+            case SubrunStarted() | SubrunCharged() | BudgetReserved() | BudgetSettled() | BudgetSnapshot():
+                return _budget_lines(record.event)
+            case e.Forked() as fork:
+                return self._fork_lines(fork)
+            case e.LogRepaired(items=items, records_lost=lost):
+                self._calls = {} if lost else self._calls
+                return [("repaired", item) for item in items]
+            case e.UnknownEvent(kind=kind):
+                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; passed over")]
+
+    def _reply_lines(self, event: e.ModelReplied) -> list[tuple[str, str]]:
+        reply = event.reply
+        cost = format_dollars(None if event.usd is None else float(event.usd))
+        paid = (
+            "usage",
+            f"{format_usage(reply.usage)} · {cost} · {reply.stop}{format_latency(event.latency)}",
+        )
+        if event.summarizes_until:
+            return [("summary", shorten(reply.text)), paid]
+        self._calls = {call.id: call for call in reply.calls}
+        said = [("model", reply.text)] if reply.text.strip() else []
+        asked = [("call", f"{call.id} {call.name}({shorten(call.arguments)})") for call in reply.calls]
+        unread = [
+            ("note", words)
+            for words in (event.truncation_hint, event.usage_doubt, *reply.dropped_parts)
+            if words
+        ]
+        return [*unread, *said, *asked, paid]
+
+    def _approval_line(self, event: e.ApprovalAsked | e.ApprovalAnswered | e.CallReviewed) -> tuple[str, str]:
+        if isinstance(event, e.CallReviewed):
+            return "review", f"{event.call_id} {REVIEW_TEXTS[event.discards_approval]}"
+        if isinstance(event, e.ApprovalAsked):
+            doubt = "started and never finished; " if event.question == "in_doubt" else ""
+            name = make_approval_id(self._session, event.binding)
+            return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approve {name}"
+        who = f" by {event.by}" if event.by else ""
+        changed = self._describe_edit(event) if event.arguments is not None else ""
+        why = f": {event.reason}" if event.reason else ""
+        return "answer", f"{event.call_id} {event.answer}{who}{changed}{why}"
+
+    def _describe_edit(self, event: e.ApprovalAnswered) -> str:
+        """What a person wrote instead of the model's arguments."""
+        call, given = self._calls.get(event.call_id), event.arguments or "{}"
+        changes = list_changes(call.arguments, given) if call is not None else []
+        return f", with {show_arguments(given)}" + (f" ({'; '.join(changes)})" if changes else "")
+
+    def _result_lines(self, at: float, event: e.ToolFinished) -> list[tuple[str, str]]:
+        result, rule, whole = event.result, event.rule, event.stored_result
+        started = self._started.get(result.call_id)
+        self._finished.add(result.call_id)
+        took = "not run" if started is None else format_duration(at - started)
+        took = "in doubt" if result.outcome == "unknown" else took
+        known = {
+            "run": took,
+            "probe": "found by looking it up",
+            "person": "told by a person",
+            "receipt": f"not run again, same as {event.same_as_call}",
+        }[event.source]
+        about = f"{known}; {rule}" if rule else known
+        lines = [("result", f"{result.call_id} {result.outcome} ({about}) {shorten(result.text)}")]
+        if whole is not None:
+            lines.append(("excerpt", f"of {whole.character_count:,} characters; --result {whole.handle}"))
+        return lines
+
+    def _fork_lines(self, fork: e.Forked) -> list[tuple[str, str]]:
+        self._calls = {}
+        return [("forked", f"from {fork.parent} at record {fork.at}; all above is shared with it")]
+
+    def _resume_lines(self) -> list[tuple[str, str]]:
+        """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""
+        told = []
+        for call in self._calls.values():
+            if call.id in self._finished:
+                told.append(
+                    ("receipt", f"{call.id} {call.name} has its result, which is used; it is not run again")
+                )
+            elif call.id in self._started:
+                told.append(("in doubt", f"{call.id} {call.name} was started and never finished"))
+        return told
+
+    def _request_lines(self, asked: e.ModelAsked) -> list[tuple[str, str]]:
+        self._calls = {}
+        pause = f", after {asked.wait_seconds:.3g} s ({asked.wait_source})" if asked.wait_source else ""
+        again = [("retry", f"attempt {asked.attempt}{pause}")] if asked.attempt > 1 else []
+        return again + [("note", note) for note in asked.notes]
+
+    def _print_entry(self, at: float, label: str, words: str) -> None:
+        said = label in PROSE_LABELS
+        lines = [escape_text(line, prose=said) for line in words.replace("\r\n", "\n").split("\n")]
+        if self._room:
+            lines = [piece for line in lines for piece in wrap_text(line, self._room, LINES_MAX)]
+        first, *rest = lines
+        head = f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}"
+        for shown in (f"{head}  {first}", *(f"{' ' * LABEL_WIDTH}{more}" for more in rest)):
+            print_line(shown, styles=self._colour, prose=said)
+
+    def _bold(self, words: str) -> str:
+        return f"\x1b[1m{words}\x1b[0m" if self._colour else words
+
+    def _dim(self, words: str) -> str:
+        return f"\x1b[2m{words}\x1b[0m" if self._colour else words
+
+
+def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:
+    if isinstance(event, e.CompensationStarted):
+        return [("undo", f"{event.call_id} by {event.name}")]
+    return [("undone", f"{event.call_id} {event.result.outcome} {shorten(event.result.text)}")]
+
+
+BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | BudgetSnapshot
+
+
+def _budget_lines(event: BudgetEvent) -> list[tuple[str, str]]:
+    match event:
+        case SubrunStarted(call_id=call_id, session=session):
+            return [("inside", f"{call_id} runs session {session}")]
+        case SubrunCharged(session=session, usage=usage, usd=usd):
+            cost = format_dollars(None if usd is None else float(usd))
+            return [("inside", f"{session}: {format_usage(usage)} · {cost}")]
+        case BudgetReserved(id=id_, amount=amount):
+            return [("reserved", f"{id_} {_format_amount(amount)}")]
+        case BudgetSettled(id=id_, amount=amount, source=how):
+            return [("settled", f"{id_} {_format_amount(amount)}" + (f" ({how})" if how else ""))]
+        case BudgetSnapshot(spent=spent, open_reservations=open_):
+            return [("carried", f"{_format_amount(spent)} spent, {format_count(len(open_), 'call')} open")]
+
+
+def format_latency(latency: Latency | None) -> str:
+    """How long a model call took, and how long its first word."""
+    if latency is None:
+        return ""
+    points = (("first byte", latency.first_byte_seconds), ("first token", latency.first_token_seconds))
+    reached = [f"{name} after {format_duration(at)}" for name, at in points if at is not None]
+    return f" · {', '.join([*reached, f'in all {format_duration(latency.total_seconds)}'])}"
+
+
+def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:
+    """What the harness said to the model in the user's role, by its time; a nudge has a line of its own."""
+    found: dict[float, list[tuple[str, str]]] = {}
+    for message in state.transcript.messages:
+        if message.provenance == "harness":
+            found.setdefault(message.at, []).append(("harness", message.text))
+    return found
+
+
+def _format_amount(amount: Amount) -> str:
+    return f"{format_dollars(float(amount.usd))} · {amount.tokens:,} tokens"
+
+
+def _prompt_text(parts: Sequence[Text | Media]) -> str:
+    return " ".join(part.text if isinstance(part, Text) else f"[{part.kind}]" for part in parts)
+
+
+def _compaction_lines(event: e.Compacted) -> list[tuple[str, str]]:
+    """What became shorter, by how much, and what that costs in cache."""
+    maker = " that the provider made" if event.native_parts else ""
+    turns = f"everything up to {event.summarized_until} is a summary{maker}" if event.summarized_until else ""
+    parts = format_count(len(event.changes), "part") if event.changes else ""
+    what = " and ".join(filter(None, (turns, parts)))
+    cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
+    sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
+    anew = f"{event.uncached_tokens:,} of them to be read anew{cost}"
+    return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
+
+
+def _memory_line(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemoved) -> tuple[str, str]:
+    match event:
+        case NoteWritten(note=note):
+            return "note", f"{note.id} by {note.written_by}: {note.text}"
+        case NoteRemoved(id=note_id, removed_by=by):
+            return "note", f"{note_id} removed by {by}"
+    left = f"; {event.omitted_count} left out for want of room" if event.omitted_count else ""
+    trouble = f"; {event.load_error}" if event.load_error else ""
+    if isinstance(event, MemoryLoaded):
+        return "memory", f"{format_count(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
+    sources = ", ".join(
+        dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
+    )
+    chunks, facts = format_count(len(event.chunks), "chunk"), format_count(len(event.facts), "fact")
+    return "gathered", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"

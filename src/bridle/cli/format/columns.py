@@ -1,0 +1,95 @@
+"""Words in columns: how wide they are on a screen, and how to make them fit.
+
+Some letters take two places and some none; counting characters would tear every table that a model's
+emoji got into.  Nothing here knows what is shown.
+"""
+
+import re
+import shutil
+import sys
+from collections.abc import Iterable, Sequence
+
+from bridle.values.text import escape_text, join_lines
+from bridle.watchers.console import STYLES
+from bridle.watchers.wrap import cell_count, fit_cells, letter_cells
+
+WIDTH_DEFAULT, WIDTH_MIN = 100, 40
+"""Of output that goes to no terminal, and of a terminal too narrow to be served."""
+
+
+def screen_width() -> int:
+    """COLUMNS, else the terminal's."""
+    return max(WIDTH_MIN, shutil.get_terminal_size((WIDTH_DEFAULT, 24)).columns)
+
+
+def display_width(words: str) -> int:
+    """How many places words take."""
+    return cell_count(words)
+
+
+def fit_line(words: str, width: int) -> str:
+    """One line of at most that width; what is left out shows."""
+    return trim_line(escape_text(join_lines(words)), width)
+
+
+def trim_line(line: str, width: int) -> str:
+    """The same of a line whose spaces mean something."""
+    return fit_cells(line, width)
+
+
+def pad_text(words: str, width: int, *, right: bool = False) -> str:
+    space = " " * max(0, width - display_width(words))
+    return space + words if right else words + space
+
+
+def wrap_text(words: str, width: int, lines_max: int) -> list[str]:
+    """Lines of at most that width, broken between words where that can be; the last says if more came."""
+    lines: list[str] = []
+    for paragraph in escape_text(words, prose=True).expandtabs(4).split("\n"):
+        line = ""
+        for word in re.findall(r"\s*\S+", paragraph):
+            if display_width(line + word) <= width:
+                line += word
+                continue
+            if line:
+                lines.append(line)
+            *whole, line = _split_word(word.lstrip() if line else word, width)
+            lines.extend(whole)
+            if len(lines) > lines_max:
+                break
+        lines.append(line)
+        if len(lines) > lines_max:
+            return [*lines[: lines_max - 1], fit_line(f"{lines[lines_max - 1]} …", width)]
+    return lines
+
+
+def apply_style(words: str, style: str, colour: bool) -> str:  # noqa: FBT001
+    return f"\x1b[{STYLES[style]}m{escape_text(words)}\x1b[0m" if colour and words.strip() else words
+
+
+def is_color_output() -> bool:
+    return sys.stdout.isatty()
+
+
+def format_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
+    """Rows as lines; the columns named are set flush right."""
+    flush, rows = set(right), [[*map(escape_text, row)] for row in rows]
+    widths = [max(display_width(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
+    lines = []
+    for row in rows:
+        sized = enumerate(zip(row, widths, strict=True))
+        words = (pad_text(word, width, right=at in flush) for at, (word, width) in sized)
+        lines.append("  ".join(words).rstrip())
+    return lines
+
+
+def _split_word(word: str, width: int) -> list[str]:
+    """A word in pieces that fit; a link or a hash has no better place to be broken."""
+    pieces, piece, room = [], "", width
+    for letter in word:
+        if letter_cells(letter) > room:
+            pieces.append(piece)
+            piece, room = "", width
+        piece += letter
+        room -= letter_cells(letter)
+    return [*pieces, piece]

@@ -1,0 +1,110 @@
+"""Where the command keeps its log: --store, else $BRIDLE_STORE, else the user's data folder."""
+
+import argparse
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bridle.core.recovery import log_repair
+from bridle.core.state import State
+from bridle.ports.store import RepairableStore, SessionInfo, Store
+from bridle.run.validate_input import check_session, check_tenant
+from bridle.stores import open_store
+from bridle.values.budget import BUDGET_LOG_PREFIX
+from bridle.values.errors import Corrupt, MisuseError, SessionNotFound
+from bridle.values.events import Prompted
+from bridle.values.lineage import CrossTenant
+from bridle.values.memory import NOTES_PREFIX
+from bridle.values.message import Text
+from bridle.values.record import Record
+
+
+def add_store_option(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--store", metavar="PATH", help="the log to use (default: $BRIDLE_STORE or your data folder)"
+    )
+
+
+def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
+    parser.add_argument(
+        "--tenant", metavar="T", help=help_ or "refuse it unless the session is this tenant's"
+    )
+
+
+def add_across_option(parser: argparse.ArgumentParser) -> None:
+    """The option beside --tenant with which a command about one session takes another tenant's."""
+    parser.add_argument(
+        "--across-tenants", action="store_true", help="take the session although it is another tenant's"
+    )
+
+
+def tenant_of(options: argparse.Namespace) -> str | None:
+    """The tenant that is asked for; as `Across` where the caller says that crossing is meant."""
+    tenant: str | None = options.tenant
+    return CrossTenant(tenant) if tenant is not None and options.across_tenants else tenant
+
+
+def store_path(given: str | None) -> str:
+    if given or os.environ.get("BRIDLE_STORE"):
+        return given or os.environ["BRIDLE_STORE"]
+    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return str(Path(data) / "bridle" / "log.db")
+
+
+def open_log(given: str | None, *, to_read: bool = False) -> Store:
+    """The log; one that is only to be read is not made when it is missing."""
+    path = store_path(given)
+    if to_read and "://" not in path and not Path(path).exists():
+        raise MisuseError(f"there is no log at {path}; `bridle run` makes one, or name another with --store")
+    return open_store(path)
+
+
+# Logs as the commands read them: a session's records, folded into what they add up to.
+
+
+async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
+    """Its records; of one whose end was torn off, those that are left.  For a `tenant`, only his."""
+    check_session(session)
+    try:
+        records = await store.read(session)
+    except Corrupt as error:
+        if not error.torn or not isinstance(store, RepairableStore):
+            raise
+        records = await store.read_intact(session)
+    if not records:
+        raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
+    if tenant is not None:
+        check_tenant(session, fold_state(records), tenant)
+    return records
+
+
+def belongs_to_tenant(records: Sequence[Record], tenant: str | None) -> bool:
+    """Whether a list for this tenant has the session in it; one that nobody prompted is nobody's."""
+    return tenant is None or fold_state(records).owner == tenant
+
+
+async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
+    """The sessions touched last; the lines of budgets and notes are none."""
+    asked = limit
+    while True:
+        infos = await store.sessions(limit=asked)
+        found = [info for info in infos if not info.id.startswith((BUDGET_LOG_PREFIX, NOTES_PREFIX))]
+        if len(found) >= limit or len(infos) < asked:
+            return found[: max(limit, 0)]
+        asked *= 2
+
+
+def fold_state(records: Sequence[Record]) -> State:
+    return log_repair.fold_log(records).state
+
+
+def first_prompt_text(records: Sequence[Record]) -> str:
+    for record in records:
+        if isinstance(record.event, Prompted):
+            return " ".join(part.text for part in record.event.parts if isinstance(part, Text))
+    return ""
+
+
+def format_local_time(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")

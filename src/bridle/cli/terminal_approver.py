@@ -1,0 +1,79 @@
+"""Put a question about a call to the person at the terminal.
+
+    pay(amount: 7, to: "shop") — it may change something
+    allow it?  y yes · n no · e edit the arguments · w leave it open and stop here
+
+The answer is read without a thread, so that Ctrl-C ends the wait at once.
+"""
+
+import asyncio
+import sys
+
+import msgspec
+
+from bridle.cli.commands.approvals import format_call, format_defaults
+from bridle.core.calls.argument_changes import list_changes
+from bridle.values.calls import ApprovalVerdict, PendingApproval
+from bridle.watchers.console import Console
+
+APPROVAL_CHOICES = "y yes · n no · e edit the arguments · w leave it open and stop here"
+IN_DOUBT_CHOICES = "y run it again · n no · d it was done · w leave it open and stop here"
+
+
+class TerminalApprover:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    async def ask(self, question: PendingApproval) -> ApprovalVerdict | None:
+        doubt = question.question == "in_doubt"
+        self._console.note(f"{format_call(question)} — {question.rule}", "yellow")
+        for line in format_defaults(question):
+            self._console.note(f"  {line}", "dim")
+        while True:
+            said = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
+            match said.strip().lower():
+                case "y" | "yes":
+                    return ApprovalVerdict(answer="approve", by="terminal")
+                case "n" | "no":
+                    reason = await self._read("why (for the model; may be empty): ")
+                    return ApprovalVerdict(answer="reject", reason=reason.strip(), by="terminal")
+                case "e" | "edit" if not doubt:
+                    edited = await self._read("arguments: ")
+                    if _is_json_object(edited):
+                        for line in list_changes(question.arguments, edited):
+                            self._console.note(f"  changed: {line}", "yellow")
+                        return ApprovalVerdict(answer="approve", arguments=edited.strip(), by="terminal")
+                    self._console.note("that is no JSON object", "red")
+                case "d" | "done" if doubt:
+                    result = await self._read("what came of it: ")
+                    return ApprovalVerdict(answer="done", reason=result.strip() or "done", by="terminal")
+                case "w" | "wait":
+                    return None
+                case "" if said == "":
+                    return None  # nobody is there any more
+
+    async def _read(self, prompt: str) -> str:
+        sys.stderr.write(prompt)
+        sys.stderr.flush()
+        loop = asyncio.get_running_loop()
+        readable: asyncio.Future[None] = loop.create_future()
+        descriptor = sys.stdin.fileno()
+
+        def come() -> None:
+            if not readable.done():
+                readable.set_result(None)
+
+        loop.add_reader(descriptor, come)
+        try:
+            await readable
+        finally:
+            loop.remove_reader(descriptor)
+        return sys.stdin.readline()
+
+
+def _is_json_object(text: str) -> bool:
+    try:
+        msgspec.json.decode(text, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        return False
+    return True

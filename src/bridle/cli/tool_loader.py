@@ -1,0 +1,99 @@
+"""Tools from a Python file or module named on the command line.
+
+Everything decorated with `@tool` at the top level of the file is taken, in the order
+it stands there; with a `TOOLS` list in the file, exactly what is in the list.  The file's
+folder, or the current one for a module, can be imported from, as when Python runs it.
+"""
+
+import sys
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout
+from importlib import import_module, util
+from pathlib import Path
+from types import ModuleType
+
+from bridle.ports.tool import Tool
+from bridle.tools.collect_tools import collect_tools
+from bridle.values.errors import BridleError, MisuseError
+from bridle.values.request import ToolSpec
+
+PRIVATE_NAME = "bridle_tools_{}"
+"""A file called json.py must not become the json of everybody else."""
+
+
+def load_tools(names: Sequence[str]) -> list[Tool]:
+    found: list[Tool] = []
+    for name in names:
+        # What a tools file prints while it is loaded is not the answer.
+        with redirect_stdout(sys.stderr):
+            module = load_module(name)
+        tools = list_module_tools(module, name)
+        if not tools:
+            raise MisuseError(
+                f"{name} has no tools: decorate a function with `@tool` (from bridle import tool)"
+            )
+        found.extend(tools)
+    return found
+
+
+def list_module_tools(module: ModuleType, name: str) -> list[Tool]:
+    listed = vars(module).get("TOOLS")
+    if listed is not None and not isinstance(listed, list | tuple):
+        raise MisuseError(f"{name}: TOOLS must be a list of tools, not {type(listed).__name__}")
+    try:
+        return list(collect_tools(_find_tools(module) if listed is None else listed).values())
+    except BridleError as error:
+        raise MisuseError(f"{name}: {error}") from error
+
+
+def _find_tools(module: ModuleType) -> Iterator[Tool]:
+    for candidate in vars(module).values():
+        # Asked of the type: an object of the file's own may answer to any name.
+        spec = (
+            vars(candidate).get("spec") if hasattr(type(candidate), "run") and _has_vars(candidate) else None
+        )
+        if isinstance(spec, ToolSpec):
+            yield candidate
+
+
+def _has_vars(candidate: object) -> bool:
+    return hasattr(type(candidate), "__dict__") and hasattr(candidate, "__dict__")
+
+
+def load_module(name: str) -> ModuleType:
+    path = Path(name)
+    is_file = name.endswith(".py") or "/" in name
+    if is_file and not path.is_file():
+        raise MisuseError(f"there is no file {name!r}")
+    folder = str(path.resolve().parent if is_file else Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        return _import_file(path) if is_file else import_module(name)
+    except SyntaxError as error:
+        raise MisuseError(f"{name}, line {error.lineno}: {error.msg}") from error
+    except SystemExit as error:
+        raise MisuseError(
+            f"{name}{_error_line(error, path)}: it ends the program while it is loaded"
+        ) from error
+    except BridleError as error:
+        raise MisuseError(f"{name}{_error_line(error, path)}: {error}") from error
+    except Exception as error:
+        raise MisuseError(f"{name}{_error_line(error, path)}: {type(error).__name__}: {error}") from error
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = PRIVATE_NAME.format(path.stem)
+    spec = util.spec_from_file_location(name, path)
+    assert spec is not None and spec.loader is not None
+    module = util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _error_line(error: BaseException, path: Path) -> str:
+    """Where in the user's own file it went wrong, as far as that can be told."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
+    return f", line {frames[-1].lineno}" if frames else ""

@@ -1,0 +1,357 @@
+"""Who cost what: one session's log as a list of the calls that were made for it.
+
+Every attempt is an entry: answered, failed, cancelled, or lost when nobody was left to say how it
+ended.  The dollars are those recorded when they were spent, so the entries of a session add up to
+exactly its totals (`State.total`), whatever the price list says today.
+
+What a *tool* costs is an estimate, because providers count prompts and not what is in them.  A
+prompt's tokens and price are shared out by the size of what was in it: each tool pays for its schema and
+for its results in every later prompt, and for the words of its calls in the reply.  A cached prompt is
+cheaper for everybody in it alike.  What is nobody's (instructions, what people and the model said)
+is the conversation's.
+
+Runs inside tools have logs and entries of their own.  What the log around them says they drew (`charges`)
+is the same money: it counts where their own log is out of reach, and nowhere else.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+from typing import Literal
+
+from msgspec.structs import replace
+
+from bridle.core.cache.breakpoints import agent_name
+from bridle.core.compaction.summary import state_for_summarizer
+from bridle.core.context.assemble import offered_tools
+from bridle.core.context.token_estimate import (
+    estimate_part_tokens,
+    estimate_text_tokens,
+    estimate_tool_tokens,
+)
+from bridle.core.recovery.log_repair import LogReader
+from bridle.core.state import State
+from bridle.values import events as e
+from bridle.values.base import Value
+from bridle.values.budget import Spending, SubrunCharged
+from bridle.values.cache import PromptStored
+from bridle.values.message import Message, ToolCall, ToolResult
+from bridle.values.record import Record
+from bridle.values.request import ToolSpec
+from bridle.values.settings import Settings
+from bridle.values.usage import Usage
+
+from .limits import add_spending, billable_usage, price_partial_reply
+
+# Estimated sizes of what is in a prompt, by tool.
+#
+# A conversation grows at its end, so each message is measured once and the sums are carried on from reply to
+# reply.  After an event that may have changed an earlier message, the sums are made again.
+
+
+NO_TOOL_NAME = "(conversation)"
+"""Name for results of calls that are not in the view."""
+
+
+class PromptSizes:
+    def __init__(self) -> None:
+        self.schemas: dict[str, int] = {}
+        """Tokens of the tools' definitions, by tool."""
+        self.results: dict[str, int] = {}
+        """Tokens of calls and their results, by tool."""
+        self.rest = 0
+        """Tokens of everything else."""
+        self._measured = self._messages_rest = 0
+        self._last: Message | None = None
+        self._names: dict[str, str] = {}
+        self._specs: tuple[ToolSpec, ...] = ()
+        self._instructions: tuple[str, int] = ("", estimate_text_tokens(""))
+
+    def forget_messages(self) -> None:
+        """Measure every message again at the next look."""
+        self._measured = self._messages_rest = 0
+        self._last, self._names, self.results = None, {}, {}
+
+    def measure(self, state: State) -> "PromptSizes":
+        """The sizes of the prompt that this state would send."""
+        specs = offered_tools(state)
+        if specs != self._specs:
+            self._specs, self.schemas = specs, {spec.name: estimate_tool_tokens((spec,)) for spec in specs}
+        words = state.settings.instructions
+        if words is not self._instructions[0]:
+            self._instructions = words, estimate_text_tokens(words)
+        view, known = state.view, self._measured
+        if known and (len(view) < known or view[known - 1] is not self._last):
+            self.forget_messages()
+        new = view[self._measured :]
+        self._names.update((call.id, call.name) for message in new for call in message.calls)
+        for message in new:
+            self._add(message)
+        if new:
+            self._measured, self._last = len(view), view[-1]
+        self.rest = self._messages_rest + self._instructions[1]
+        return self
+
+    def _add(self, message: Message) -> None:
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                self._count(part.id, estimate_text_tokens(part.arguments))
+            elif isinstance(part, ToolResult):
+                self._count(part.call_id, estimate_part_tokens((part,)))
+            else:
+                self._messages_rest += estimate_part_tokens((part,))
+
+    def _count(self, call_id: str, tokens: int) -> None:
+        if not call_id:
+            self._messages_rest += tokens
+            return
+        name = self._names.get(call_id, NO_TOOL_NAME)
+        self.results[name] = self.results.get(name, 0) + tokens
+
+
+LedgerOutcome = Literal["answered", "failed", "cancelled", "lost", "stored"]
+"""`stored` is no call: tools and instructions that a provider keeps by name, for money."""
+CONVERSATION_SHARE = NO_TOOL_NAME
+OTHER_STORE = "(elsewhere)"
+"""Of a call whose log is in another store."""
+USD_QUANTUM = Decimal("0.000000000001")
+"""Dollars are shared out to this; what is left over is the conversation's."""
+
+
+APPENDING_EVENTS = (
+    e.Prompted, e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ToolStarted, e.ToolFinished, e.RunEnded
+)  # fmt: skip
+"""Events after which the view is what it was before, with more at its end."""
+
+
+class ToolShare(Value):
+    """What one tool had in one call: of the tokens that were counted and paid for, by estimate."""
+
+    tool: str
+    schema_tokens: int = 0
+    result_tokens: int = 0
+    """Its results, and the calls they belong to, as they stand in the prompt."""
+    call_tokens: int = 0
+    usd: Decimal | None = None
+    calls: int = 0
+    """Runs of the tool that this reply asked for."""
+
+
+class LedgerEntry(Value):
+    session: str
+    at: float
+    run: int
+    """Which prompt of the session it was for, from 1."""
+    step: int
+    attempt: int
+    model: str
+    tenant: str = ""
+    caller: str = ""
+    agent: str = ""
+    seq: int = 0
+    """The record that says so."""
+    id: str = ""
+    """Of the call, where something was set aside for it."""
+    tool_calls: int = 0
+    """How many of the calls it asked for were run."""
+    outcome: LedgerOutcome = "answered"
+    summary: bool = False
+    """Asked for a summary of old turns, which is no step of the run."""
+    usage: Usage = Usage()
+    usd: Decimal | None = None
+    shares: tuple[ToolShare, ...] = ()
+
+
+def list_entries(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
+    reader = _LedgerReader(session)
+    for record in records:
+        reader.read_record(record)
+    return tuple(reader.finish())
+
+
+def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
+    """What runs inside the tools of this session drew, as its own log tells, one entry a call."""
+    reading, found, counts = LogReader(), [], Counter[str]()
+    for record in records:
+        reading.apply_record(record)
+        event, state = record.event, reading.state
+        if isinstance(event, SubrunCharged):
+            counts[event.session] += 1
+            tool = next((each.tool for each in state.run.subruns if each.session == event.session), "")
+            found.append(
+                LedgerEntry(
+                    session=event.session,
+                    at=record.at,
+                    run=0,
+                    step=0,
+                    attempt=counts[event.session],
+                    model=OTHER_STORE,
+                    tenant=state.run.tenant,
+                    caller=state.run.caller,
+                    agent=OTHER_STORE,
+                    seq=record.seq,
+                    id=event.id,
+                    outcome="answered" if event.steps else "failed",
+                    usage=event.usage,
+                    usd=event.usd,
+                    shares=(ToolShare(tool=tool, call_tokens=event.usage.total, usd=event.usd),)
+                    if tool
+                    else (),
+                )
+            )
+    return tuple(found)
+
+
+def sum_entries(each: Iterable[LedgerEntry]) -> Spending:
+    total = Spending()
+    for entry in each:
+        if entry.outcome != "lost":
+            steps = entry.outcome == "answered" and not entry.summary
+            total = add_spending(total, entry.usage, entry.usd, steps=steps)
+        total = replace(total, tool_calls=total.tool_calls + entry.tool_calls)
+    return total
+
+
+class _LedgerReader:
+    def __init__(self, session: str) -> None:
+        self._session = session
+        self._reading, self._seq = LogReader(), 0
+        self._runs = 0
+        self._open: LedgerEntry | None = None
+        self._agent: tuple[Settings, str] | None = None
+        self._entries: list[LedgerEntry] = []
+        self._sizes = PromptSizes()
+
+    def read_record(self, record: Record) -> None:
+        event, self._seq = record.event, record.seq
+        match event:
+            case e.Prompted():
+                self._runs += 1
+            case e.ModelAsked(
+                step=step, attempt=attempt, summarizes_until=through, model_key=seat, reservation=reserved
+            ):
+                self._close_as_lost()
+                entry = self._new_entry(record.at, step, attempt, reserved.id if reserved else "")
+                model = state_for_summarizer(self._state, seat).settings.model.name
+                self._open = replace(entry, summary=bool(through), model=model)
+            case e.ToolStarted(attempt=1, name=name) if self._entries:
+                self._entries[-1] = _add_tool_call(self._entries[-1], name)
+            case e.ModelReplied(reply=reply, usd=usd):
+                paid = billable_usage(self._state, reply)
+                self._book("answered", paid, usd, self._split_by_tool(paid, usd, reply.calls))
+            case e.ModelFailed(usage=usage, usd=usd):
+                self._book_partial("failed", usage, usd)
+            case e.RunEnded(usage=usage, usd=usd) if usage is not None or self._open is not None:
+                self._book_partial("cancelled" if usage is not None else "lost", usage, usd)
+            case e.Resumed():
+                self._close_as_lost()
+            case PromptStored(tokens=tokens, created=created, usd=usd):
+                self._book("stored", Usage(input=tokens) if created else Usage(), usd, ())
+        if not isinstance(event, APPENDING_EVENTS):
+            self._sizes.forget_messages()
+        self._reading.apply_record(record)
+
+    def finish(self) -> list[LedgerEntry]:
+        self._close_as_lost()
+        return self._entries
+
+    @property
+    def _state(self) -> State:
+        return self._reading.state
+
+    def _new_entry(self, at: float, step: int, attempt: int, id_: str = "") -> LedgerEntry:
+        run, model = self._state.run, self._state.settings.model
+        return LedgerEntry(
+            session=self._session,
+            at=at,
+            run=self._runs,
+            step=step,
+            attempt=attempt,
+            model=model.name,
+            tenant=run.tenant,
+            caller=run.caller,
+            agent=self._agent_name(),
+            seq=self._seq,
+            id=id_,
+        )
+
+    def _agent_name(self) -> str:
+        settings = self._state.settings
+        if self._agent is None or self._agent[0] is not settings:
+            self._agent = settings, agent_name(settings)
+        return self._agent[1]
+
+    def _close_as_lost(self) -> None:
+        if self._open is not None:
+            self._book("lost", Usage(incomplete=True), None, ())
+
+    def _book_partial(self, outcome: LedgerOutcome, usage: Usage | None, usd: Decimal | None) -> None:
+        if outcome == "lost":
+            self._close_as_lost()
+        elif usage is None and self._open is None:
+            return  # nobody was asked: a breaker was open
+        elif usage is None:
+            self._book(outcome, Usage(), Decimal(0), ())  # refused at the door: nothing to pay
+        else:
+            usage, usd = price_partial_reply(
+                state_for_summarizer(self._state, self._state.run.compaction.summarizer_key), usage, usd
+            )
+            self._book(outcome, usage, usd, self._split_by_tool(usage, usd))
+
+    def _book(
+        self, outcome: LedgerOutcome, usage: Usage, usd: Decimal | None, shares: tuple[ToolShare, ...]
+    ) -> None:
+        now = self._state
+        opened = self._open or self._new_entry(now.now, now.run.spent.steps + 1, now.run.attempt + 1)
+        self._open = None
+        self._entries.append(replace(opened, outcome=outcome, usage=usage, usd=usd, shares=shares))
+
+    def _split_by_tool(
+        self, usage: Usage, usd: Decimal | None, calls: tuple[ToolCall, ...] = ()
+    ) -> tuple[ToolShare, ...]:
+        state = self._state
+        sizes = self._sizes.measure(state)
+        schemas, results, rest = sizes.schemas, sizes.results, sizes.rest
+        said: dict[str, int] = {}
+        for call in calls:
+            said[call.name] = said.get(call.name, 0) + estimate_text_tokens(call.arguments)
+        tools = schemas.keys() | results.keys() | said.keys()
+        prompt_size = max(sum(schemas.values()) + sum(results.values()) + rest, 1)
+        output_size = max(usage.output, sum(said.values()), 1)
+        prompt_usd, output_usd = _split_usd(usage, usd, state)
+        shares = []
+        for tool in sorted(tools - {CONVERSATION_SHARE}):
+            schema, result, words = schemas.get(tool, 0), results.get(tool, 0), said.get(tool, 0)
+            part = None
+            if prompt_usd is not None and output_usd is not None:
+                part = prompt_usd * (schema + result) / prompt_size + output_usd * words / output_size
+                part = part.quantize(USD_QUANTUM)
+            shares.append(
+                ToolShare(
+                    tool=tool,
+                    schema_tokens=usage.prompt * schema // prompt_size,
+                    result_tokens=usage.prompt * result // prompt_size,
+                    call_tokens=usage.output * words // output_size,
+                    usd=part,
+                )
+            )
+        return tuple(shares)
+
+
+def _add_tool_call(entry: LedgerEntry, tool: str) -> LedgerEntry:
+    """The entry of a reply after one more run of a tool it asked for."""
+    known = any(share.tool == tool for share in entry.shares)
+    shares = entry.shares if known else (*entry.shares, ToolShare(tool=tool, usd=Decimal(0)))
+    counted = tuple(replace(each, calls=each.calls + (each.tool == tool)) for each in shares)
+    return replace(entry, tool_calls=entry.tool_calls + 1, shares=counted)
+
+
+def _split_usd(usage: Usage, usd: Decimal | None, state: State) -> tuple[Decimal | None, Decimal | None]:
+    """What of the dollars was for reading and what for writing, in the proportion of the rates."""
+    price = state.settings.model.price
+    rates = price.rates(usage.prompt, state.now) if price else None
+    if usd is None or rates is None:
+        return None, None
+    whole, written = rates.cost(usage), rates.output * usage.output / 1_000_000
+    output = usd * written / whole if whole else Decimal(0)
+    return usd - output, output

@@ -1,0 +1,42 @@
+"""What the prompt cache should have given at every call, what it gave, and why that was less.
+
+A reading of the log: the verdict on a call falls when it is answered (misses.py) and is a fold like
+everything else, so live alarms and this report cannot disagree.
+"""
+
+from collections.abc import Iterable
+
+from bridle.core.recovery.log_repair import iterate_states
+from bridle.values import events as e
+from bridle.values.cache import CacheDegraded
+from bridle.values.record import Record
+
+from .tracking import CACHE_OUTCOMES, MISS_OUTCOMES, CacheCall, CacheSum, sum_cache_calls
+
+__all__ = [
+    "CACHE_OUTCOMES",
+    "MISS_OUTCOMES",
+    "CacheCall",
+    "CacheSum",
+    "list_alarmed_calls",
+    "list_cache_calls",
+    "sum_cache_calls",
+]
+
+
+def list_cache_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
+    """Every call that was answered, in order."""
+    calls: list[CacheCall] = []
+    for record, state in iterate_states(records):
+        if isinstance(record.event, e.ModelReplied) and state.cache.call_count > len(calls):
+            calls.append(state.cache.recent[-1])
+    return tuple(calls)
+
+
+def list_alarmed_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
+    """The calls after which it was said that the cache gives too little."""
+    return tuple(
+        state.cache.recent[-1]
+        for record, state in iterate_states(records)
+        if isinstance(record.event, CacheDegraded) and state.cache.recent
+    )

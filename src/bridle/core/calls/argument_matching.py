@@ -1,0 +1,365 @@
+"""Patterns of permission rules: globs, comparisons with a number, and the folding of text.
+
+In a glob `*` stands for any run of characters (none, and line ends, included) and `?` for exactly one.
+Every other character stands for itself, `[` and `\\` included; there is no escape.
+
+A rule that allows compares text exactly.  A rule that asks or denies also compares folded text, in which
+spellings that mean the same to a reader are one: case, Unicode compatibility forms (NFKC), characters that
+are not shown, runs of white space, and `//`, `/./` and `/../` in paths.
+"""
+
+import math
+import operator
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import msgspec
+
+from bridle.values.text import IGNORABLE
+
+COMPARISONS = {"<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt, "=": operator.eq}
+CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+SPACES = re.compile(r"\s+")
+PATTERNS_MAX = 1024
+NULL_PATTERN = "null"
+Number = int | float
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def _compile_glob(pattern: str) -> re.Pattern[str]:
+    # Atomic groups: what a star has taken is never given back, so matching takes linear time per star.
+    first, *rest = ("".join("." if c == "?" else re.escape(c) for c in piece) for piece in pattern.split("*"))
+    if not rest:
+        return re.compile(first, re.DOTALL)
+    middle = "".join(f"(?>.*?{piece})" for piece in rest[:-1] if piece)
+    return re.compile(f"{first}{middle}.*{rest[-1]}", re.DOTALL)
+
+
+def matches_glob(pattern: str, text: str) -> bool:
+    return _compile_glob(pattern).fullmatch(text) is not None
+
+
+def matches_any(patterns: tuple[str, ...], word: str, *, exact: bool) -> bool:
+    """One of the patterns matches; no patterns match everything."""
+    return not patterns or any(matches_text(pattern, word, exact=exact) for pattern in patterns)
+
+
+def matches_text(pattern: str, text: str, *, exact: bool) -> bool:
+    if exact:
+        # `/safe/*` is meant to end where it says.
+        climbs = ".." in text.replace("\\", "/").split("/") and ".." not in pattern
+        return matches_glob(pattern, text) and not climbs
+    if matches_glob(pattern, text):
+        return True
+    folded, plain = _fold_pattern(pattern), fold_text(text)
+    if matches_glob(folded, plain) or matches_glob(folded, plain.strip()):
+        return True
+    return ("/" in plain or "\\" in plain) and matches_glob(folded.replace("\\", "/"), _direct_path(plain))
+
+
+def fold_text(text: str) -> str:
+    """The text without the differences that a reader does not see or does not mean."""
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", IGNORABLE.sub("", text))
+        text = IGNORABLE.sub("", unicodedata.normalize("NFKC", text.casefold()))
+    return CONTROL_CHARACTERS.sub("", SPACES.sub(" ", text)).casefold()
+
+
+_fold_pattern = lru_cache(maxsize=PATTERNS_MAX)(fold_text)
+
+
+def _direct_path(text: str) -> str:
+    """The path without empty steps, `.` and `..`."""
+    path = text.strip().replace("\\", "/")
+    steps: list[str] = []
+    for step in path.split("/"):
+        if step == ".." and steps and steps[-1] != "..":
+            steps.pop()
+        elif step not in ("", ".") and not (step == ".." and path.startswith("/")):
+            steps.append(step)
+    return ("/" if path.startswith("/") else "") + "/".join(steps)
+
+
+def is_wildcard(pattern: str) -> bool:
+    """The pattern is made of stars only: it matches every value that is there."""
+    return bool(pattern) and not pattern.strip("*")
+
+
+@lru_cache(maxsize=PATTERNS_MAX)
+def parse_comparison(pattern: str) -> tuple[str, Number] | None:
+    """The sign and the number of a pattern such as `<= 50`; None for a glob."""
+    sign = next((sign for sign in COMPARISONS if pattern.startswith(sign)), "")
+    limit = parse_number(pattern.removeprefix(sign).strip()) if sign else None
+    return None if limit is None else (sign, limit)
+
+
+def parse_number(text: str) -> Number | None:
+    for read in (int, float):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return None
+
+
+def matches_scalar(pattern: str, value: object, *, exact: bool) -> bool:
+    """A text, number, truth value or null fits the pattern."""
+    comparison = parse_comparison(pattern)
+    if comparison is not None:
+        return _satisfies_comparison(*comparison, value, exact=exact)
+    if value is None:
+        return pattern == NULL_PATTERN or (not exact and fold_text(pattern).strip() == NULL_PATTERN)
+    if isinstance(value, str):
+        return matches_text(pattern, value, exact=exact)
+    if matches_text(pattern, msgspec.json.encode(value).decode(), exact=exact):
+        return True
+    # 17 and 17.0 are one number, however a model writes it.
+    wanted = None if exact or isinstance(value, bool) else parse_number(pattern.strip())
+    return wanted is not None and wanted == value
+
+
+def _satisfies_comparison(sign: str, limit: Number, value: object, *, exact: bool) -> bool:
+    amount = parse_number(fold_text(value).strip()) if isinstance(value, str) and not exact else value
+    # True is 1 for Python; for somebody who wrote `<= 50` it is no amount.
+    if isinstance(amount, bool) or not isinstance(amount, int | float):
+        return False
+    if isinstance(amount, float) and math.isnan(amount):
+        return not exact
+    return bool(COMPARISONS[sign](amount, limit))
+
+
+# Values of a call's arguments by path, with the defaults that the tool's schema gives to what was left out.
+#
+# Defaults are read wherever they stand: on a field, on the target of its `$ref`, in a member of a union, in
+# the items of a list, in an object that is itself a default.  A member of a union that the value contradicts
+# (another type, another constant, a missing field) gives none.
+#
+# A path is names joined by dots.  A name may have dots of its own, so every reading of a path counts.
+
+
+Schema = dict[str, Any]
+SCHEMAS_MAX = 256
+DEFAULTS_DEPTH_MAX = 16
+"""How many defaults may stand inside one another; a schema that refers to itself has no end."""
+UNION_KEYWORDS = ("anyOf", "oneOf")
+JSON_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "boolean": (bool,),
+    "null": (type(None),),
+    "number": (int, float),
+    "integer": (int, float),
+}
+
+
+class SchemaValue(NamedTuple):
+    """A value, and the schemas that describe it."""
+
+    value: object
+    schemas: tuple[Any, ...] = ()
+    defaults_depth: int = 0
+    """How many defaults stand around it."""
+
+
+class BehindList:
+    """Stands for the values behind a list, for a reader who does not look into lists."""
+
+
+BEHIND_LIST = BehindList()
+
+
+@lru_cache(maxsize=SCHEMAS_MAX)
+def read_schema(text: str) -> Schema:
+    """The schema as data; an empty one for text that is no object."""
+    try:
+        found = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def resolve_reference(root: Schema, reference: str) -> Schema | None:
+    if not reference.startswith("#"):
+        return None
+    place: Any = root
+    for step in reference.removeprefix("#").split("/")[1:]:
+        key = step.replace("~1", "/").replace("~0", "~")
+        place = place.get(key) if isinstance(place, Mapping) else None
+    return place if isinstance(place, dict) else None
+
+
+def applied_schemas(root: Schema, place: SchemaValue) -> list[Schema]:
+    """Every schema that says something about the value: its own, referred to, combined."""
+    found: list[Schema] = []
+    waiting, followed = list(place.schemas), set[str]()
+    while waiting:
+        schema = waiting.pop()
+        if not isinstance(schema, dict):
+            continue
+        found.append(schema)
+        for name in ("$ref", "$dynamicRef"):
+            if isinstance(reference := schema.get(name), str) and reference not in followed:
+                followed.add(reference)
+                waiting.append(resolve_reference(root, reference))
+        waiting.extend(_as_tuple(schema.get("allOf")))
+        waiting.extend(schema.get(name) for name in ("then", "else"))
+        waiting.extend(_as_tuple(schema.get("dependentSchemas")))
+        for name in UNION_KEYWORDS:
+            waiting.extend(
+                each for each in _as_tuple(schema.get(name)) if not _is_contradicted(root, each, place.value)
+            )
+    return found
+
+
+def find_values(root: Schema, arguments: object, path: str, *, exact: bool) -> Iterator[SchemaValue]:
+    """The values that the path means.  Unless `exact`, names are folded and lists are looked into."""
+    waiting = [(SchemaValue(arguments, (root,)), path if exact else fold_text(path))]
+    while waiting:
+        place, rest = waiting.pop()
+        if not rest:
+            yield place
+        elif isinstance(place.value, list) and exact:
+            yield SchemaValue(BEHIND_LIST)
+        elif isinstance(place.value, list):
+            waiting.extend((item, rest) for _, item in list_members(root, place))
+        else:
+            for name, member in list_members(root, place):
+                called = name if exact else fold_text(name)
+                if called == rest:
+                    waiting.append((member, ""))
+                elif rest.startswith(f"{called}."):
+                    waiting.append((member, rest[len(called) + 1 :]))
+
+
+def list_leaves(root: Schema, place: SchemaValue) -> Iterator[object]:
+    """Every text, number, truth value and null inside a value, defaults included."""
+    waiting = [place]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each.value, dict | list):
+            waiting.extend(member for _, member in list_members(root, each))
+        else:
+            yield each.value
+
+
+def list_members(root: Schema, place: SchemaValue) -> Iterator[tuple[str, SchemaValue]]:
+    """What is in an object, by name, or in a list; of what was left out, every default."""
+    value = place.value
+    if isinstance(value, list):
+        schemas = tuple(_item_schemas(applied_schemas(root, place)))
+        yield from (("", SchemaValue(item, schemas, place.defaults_depth)) for item in value)
+    if not isinstance(value, dict):
+        return
+    applied = applied_schemas(root, place)
+    for name, held in value.items():
+        yield name, SchemaValue(held, tuple(_child_schemas(applied, name)), place.defaults_depth)
+    if place.defaults_depth >= DEFAULTS_DEPTH_MAX:
+        return
+    listed = (each["properties"] for each in applied if isinstance(each.get("properties"), dict))
+    for name in dict.fromkeys(name for properties in listed for name in properties if name not in value):
+        schemas = tuple(_child_schemas(applied, name))
+        for default in _find_defaults(root, schemas):
+            yield name, SchemaValue(default, schemas, place.defaults_depth + 1)
+
+
+def fill_defaults(root: Schema, arguments: object) -> object:
+    """The arguments with every default that was left out, for a reader: of several defaults, the first."""
+    return _fill_value(root, SchemaValue(arguments, (root,)))
+
+
+def _fill_value(root: Schema, place: SchemaValue) -> object:
+    if isinstance(place.value, list):
+        return [_fill_value(root, item) for _, item in list_members(root, place)]
+    if not isinstance(place.value, dict):
+        return place.value
+    filled: dict[str, object] = {}
+    for name, member in list_members(root, place):
+        if name not in filled:
+            filled[name] = _fill_value(root, member)
+    return filled
+
+
+def _find_defaults(root: Schema, schemas: tuple[Any, ...]) -> list[object]:
+    """A default beside a reference hides that of its target."""
+    own = [each["default"] for each in schemas if isinstance(each, dict) and "default" in each]
+    if own:
+        return own
+    return [
+        each["default"]
+        for each in applied_schemas(root, SchemaValue(ANY_VALUE, schemas))
+        if "default" in each
+    ]
+
+
+ANY_VALUE = object()
+"""A value nobody knows yet: no member of a union contradicts it."""
+
+
+def _child_schemas(applied: Iterable[Schema], name: str) -> Iterator[Any]:
+    for schema in applied:
+        properties, matched = schema.get("properties"), False
+        if isinstance(properties, dict) and name in properties:
+            matched = True
+            yield properties[name]
+        patterns = schema.get("patternProperties")
+        for pattern, inner in patterns.items() if isinstance(patterns, dict) else ():
+            if _matches_property_pattern(pattern, name):
+                matched = True
+                yield inner
+        if not matched:
+            yield from (schema.get(key) for key in ("additionalProperties", "unevaluatedProperties"))
+
+
+def _item_schemas(applied: Iterable[Schema]) -> Iterator[Any]:
+    for schema in applied:
+        for key in ("items", "additionalItems", "unevaluatedItems", "prefixItems", "contains"):
+            yield from _as_tuple(schema.get(key)) if isinstance(schema.get(key), list) else (schema.get(key),)
+
+
+def _is_contradicted(root: Schema, schema: Any, value: object) -> bool:
+    """This member of a union cannot be the one that is meant."""
+    for _ in range(DEFAULTS_DEPTH_MAX):
+        if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
+            break
+        schema = resolve_reference(root, schema["$ref"])
+    if not isinstance(schema, dict) or value is ANY_VALUE:
+        return False
+    if _is_excluded(schema, value):
+        return True
+    if not isinstance(value, dict):
+        return False
+    required = schema.get("required")
+    if isinstance(required, list) and any(isinstance(name, str) and name not in value for name in required):
+        return True
+    properties = schema.get("properties")
+    known = properties.items() if isinstance(properties, dict) else ()
+    return any(
+        isinstance(each, dict) and name in value and _is_excluded(each, value[name]) for name, each in known
+    )
+
+
+def _is_excluded(schema: Schema, value: object) -> bool:
+    kinds = schema.get("type")
+    kinds = [kinds] if isinstance(kinds, str) else kinds if isinstance(kinds, list) else []
+    if kinds and not any(isinstance(value, JSON_TYPES.get(kind, (object,))) for kind in kinds):
+        return True
+    if "const" in schema:
+        return bool(schema["const"] != value)
+    return isinstance(schema.get("enum"), list) and value not in schema["enum"]
+
+
+def _matches_property_pattern(pattern: object, name: str) -> bool:
+    try:
+        return re.search(str(pattern), name) is not None
+    except re.error:
+        return True  # an expression of another dialect may match anything
+
+
+def _as_tuple(several: Any) -> tuple[Any, ...]:
+    if isinstance(several, dict):
+        return tuple(several.values())
+    return tuple(several) if isinstance(several, list) else ()

@@ -1,0 +1,187 @@
+"""Close a JSON Schema: a field that the schema does not declare is refused.
+
+JSON Schema lets an object have fields beside those it lists, so a misspelled argument of a tool would
+pass the check and be lost.  Here an object that lists `properties` takes no others, unless its author
+says otherwise: `additionalProperties`, `unevaluatedProperties` or `patternProperties` on it, or on a
+schema that applies to the same object (`allOf`, `anyOf`, `$ref`, …), leave it as it is.  An object that
+lists nothing is free-form and stays open.
+
+The schema is closed for the check only; what is sent to a model is the author's text.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bridle.values.base import Value
+
+Schema = dict[str, Any]
+
+_OPENING_KEYWORDS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
+"""Keywords by which an author has already said what becomes of other fields."""
+_SAME_OBJECT_LISTS = ("allOf", "anyOf", "oneOf")
+_SAME_OBJECT = ("if", "then", "else")
+_SAME_OBJECT_MAPS = ("dependentSchemas",)
+_INNER_KEYWORDS = (
+    "items",
+    "additionalItems",
+    "unevaluatedItems",
+    "additionalProperties",
+    "unevaluatedProperties",
+)
+_INNER_LISTS = ("prefixItems",)
+_INNER_MAPS = ("properties", "patternProperties")
+_DEFINITIONS = ("$defs", "definitions")
+
+
+def close_schema(schema: Schema) -> Schema:
+    """The same schema, with every object that lists its fields closed."""
+    closed: Schema = _SchemaCloser(schema).close(schema)
+    return closed
+
+
+class _SchemaCloser:
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._shared_fields = frozenset(
+            name for schema in _list_objects(root) for name in self._fields_declared_twice(schema)
+        )
+        """Fields that several schemas describe together: they are left as they are inside, because none of
+        these schemas lists all there is."""
+
+    def close(self, schema: Any) -> Any:
+        """A schema that stands for a value of its own: the arguments, a field, an item."""
+        if not isinstance(schema, dict):
+            return schema
+        applied = list(self._applied_schemas(schema, ()))
+        names = {name: None for each in applied for name in _declared_fields(each)}
+        closed = self._descend(schema)
+        lists_fields = any("properties" in each for each in applied)
+        if not lists_fields or any(keyword in each for each in applied for keyword in _OPENING_KEYWORDS):
+            return closed
+        reference = closed.pop("$ref", None)
+        if reference is not None:
+            # Older drafts ignore whatever stands beside a reference.
+            closed["allOf"] = [*closed.get("allOf", ()), {"$ref": reference}]
+        own = closed.get("properties", {})
+        closed["properties"] = {**own, **{name: {} for name in names if name not in own}}
+        closed["additionalProperties"] = False
+        return closed
+
+    def _descend(self, schema: Any) -> Any:
+        """A schema that applies to an object together with others: only what is inside it is closed."""
+        if not isinstance(schema, dict):
+            return schema
+        done = dict(schema)
+        for name in _INNER_KEYWORDS:
+            if isinstance(inner := done.get(name), list):
+                done[name] = [self.close(each) for each in inner]
+            elif isinstance(inner, dict):
+                done[name] = self.close(inner)
+        for name in _INNER_LISTS:
+            if isinstance(inner := done.get(name), list):
+                done[name] = [self.close(each) for each in inner]
+        for name in _INNER_MAPS:
+            if isinstance(inner := done.get(name), dict):
+                done[name] = {
+                    key: value if key in self._shared_fields else self.close(value)
+                    for key, value in inner.items()
+                }
+        for name in _SAME_OBJECT_LISTS:
+            if isinstance(inner := done.get(name), list):
+                done[name] = [self._descend(each) for each in inner]
+        for name in _SAME_OBJECT:
+            if isinstance(inner := done.get(name), dict):
+                done[name] = self._descend(inner)
+        for name in (*_SAME_OBJECT_MAPS, *_DEFINITIONS):
+            if isinstance(inner := done.get(name), dict):
+                done[name] = {key: self._descend(value) for key, value in inner.items()}
+        return done
+
+    def _fields_declared_twice(self, schema: Schema) -> Iterator[str]:
+        counted = Counter(
+            name for each in self._applied_schemas(schema, ()) for name in _declared_fields(each)
+        )
+        return (name for name, count in counted.items() if count > 1)
+
+    def _applied_schemas(self, schema: Any, followed: tuple[str, ...]) -> Iterator[Schema]:
+        """This schema and all others that apply to the same object."""
+        if not isinstance(schema, dict):
+            return
+        yield schema
+        for name in _SAME_OBJECT_LISTS:
+            for each in _as_schemas(schema.get(name)):
+                yield from self._applied_schemas(each, followed)
+        for name in _SAME_OBJECT:
+            yield from self._applied_schemas(schema.get(name), followed)
+        for name in _SAME_OBJECT_MAPS:
+            for each in _as_schemas(schema.get(name)):
+                yield from self._applied_schemas(each, followed)
+        for name in ("$ref", "$dynamicRef"):
+            reference = schema.get(name)
+            if isinstance(reference, str) and reference not in followed:
+                found = self._resolve_reference(reference)
+                # Nobody knows what an unknown reference allows.
+                yield from self._applied_schemas(
+                    {"additionalProperties": True} if found is None else found, (*followed, reference)
+                )
+
+    def _resolve_reference(self, reference: str) -> Schema | None:
+        if not reference.startswith("#"):
+            return None
+        place: Any = self._root
+        for step in reference.removeprefix("#").split("/")[1:]:
+            key = step.replace("~1", "/").replace("~0", "~")
+            place = place.get(key) if isinstance(place, Mapping) else None
+        return place if isinstance(place, dict) else None
+
+
+def _list_objects(data: Any) -> Iterator[Schema]:
+    if isinstance(data, dict):
+        yield data
+    inner = data.values() if isinstance(data, dict) else data if isinstance(data, list) else ()
+    for each in inner:
+        yield from _list_objects(each)
+
+
+def _declared_fields(schema: Schema) -> tuple[str, ...]:
+    return tuple(schema["properties"]) if isinstance(schema.get("properties"), dict) else ()
+
+
+def _as_schemas(several: Any) -> tuple[Any, ...]:
+    """The schemas of a list or of a table; none of anything else."""
+    if isinstance(several, dict):
+        return tuple(several.values())
+    return tuple(several) if isinstance(several, list) else ()
+
+
+# Sentences that report to a model what is wrong with the JSON it wrote, as arguments or as an answer.
+
+
+class ProblemWording(Value):
+    subject: str
+    """Plural: verbs follow it."""
+    mismatch: str
+    mismatch_end: str
+    malformed_end: str
+    truncated: str
+
+
+def argument_wording(name: str) -> ProblemWording:
+    return ProblemWording(
+        subject=f"The arguments of `{name}`",
+        mismatch="are wrong, so nothing was run:",
+        mismatch_end="Correct them and call again.",
+        malformed_end="Nothing was run; send them again.",
+        truncated="were cut off before their end (arguments truncated), so nothing was run. Send the whole"
+        " call again; if the content is long, split it over several calls.",
+    )
+
+
+ANSWER_WORDING = ProblemWording(
+    subject="The contents of the answer",
+    mismatch="do not fit the schema:",
+    mismatch_end="Correct them.",
+    malformed_end="Answer with one JSON object that fits the schema, and nothing else.",
+    truncated="were cut off before their end.",
+)

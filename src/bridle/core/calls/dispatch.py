@@ -1,0 +1,446 @@
+"""From a reply's calls to what is done about each.
+
+A call is numbered and checked once, when its reply comes in.  From then on it is in one of
+these conditions: answered; wrong (it gets an excuse, at no risk); in doubt (started by a
+driver that is gone: its tool's policy decides); denied; waiting for a person; runnable.
+
+A batch must come out as if it had been run in the order the model wrote it.  A call may
+therefore start only when no earlier unfinished call could disturb it (conflicts.py).  A call
+that waits for a person holds back only what is known to touch the same thing: nobody knows
+how long a person takes.
+
+A driver records all that needs no tool before it starts one.  So once a tool was started (`State.sifted`), a
+call that cannot start is passed over at once, and the look ends where no later call could start either, or
+after `LOOK_AHEAD_MAX` calls.  The work for a reply grows with the number of its calls, not with its square.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from hashlib import sha256
+
+from msgspec.structs import replace
+
+from bridle.core.budget.limits import TOOL_CALLS_NOTICE, TOOL_CALLS_RULE, deadline, tool_calls_left
+from bridle.core.context.assemble import visible_tools
+from bridle.core.effects import AwaitApprovals, Effect, EndRun, ProbeTool, RequestApproval, RunTool, SkipCall
+from bridle.core.state import State
+from bridle.values.calls import ResourceClaim
+from bridle.values.events import ApprovalAnswered, ApprovalQuestion
+from bridle.values.message import Part, Reply, Stop, ToolCall, ToolResult
+from bridle.values.request import ToolSpec
+
+from .pending import (
+    SAME_ACTION_NOTICE,
+    SAME_IN_DOUBT_NOTICE,
+    CallConflicts,
+    PendingCall,
+    canonical_arguments,
+    find_receipt,
+    share_doubt,
+)
+from .permission import PermissionDecision, approval_binding, decide_permission
+from .validation import ArgumentProblem, check_arguments, explain_unknown_tool
+
+OUTPUT_ACCEPTED = "Accepted."
+CALLS_FORBIDDEN = "No tool may be called now. Answer without."
+ARGUMENTS_TRUNCATED = (
+    "The arguments were truncated: the reply reached its length limit. Nothing was run; call again."
+)
+CALL_IN_DOUBT = (
+    "This call was started and then interrupted. Whether it took effect is unknown; it was not run again."
+    " Find out before you repeat it."
+)
+CALL_DENIED = "This call is not allowed here ({rule}). It was not run."
+CALL_REJECTED = "A person declined this call. It was not run."
+IN_DOUBT_RULE = "nobody knows whether it took effect"
+APPROVAL_NOT_COUNTED = "the log has an approval that was not given here; it does not count"
+DUPLICATE_NOTICE = "This call came twice in one reply and was run once. Its result:"
+APPROVAL_EXPIRED = "Nobody answered in time whether this call may run. It was not run."
+NOT_RUN_AGAIN = "A person decided that it is not run again."
+TOO_MANY_CALLS = (
+    "the reply asks for {count:,} tool calls and at most {limit:,} may be in one (reply_calls_max);"
+    " none of them was run"
+)
+LOOK_AHEAD_MAX = 256
+NO_ANSWER_IN_TIME = "Nobody answered in time what is to become of it."
+
+
+def number_calls(reply: Reply, turn: int) -> Reply:
+    """The reply with ids of ours on its calls: unique in the session, legal on every wire."""
+    index = 0
+    parts: list[Part] = []
+    for part in reply.parts:
+        if isinstance(part, ToolCall):
+            parts.append(replace(part, id=make_call_id(turn, index)))
+            index += 1
+        else:
+            parts.append(part)
+    return replace(reply, parts=tuple(parts)) if index else reply
+
+
+def make_call_id(turn: int, index: int) -> str:
+    return f"c{turn}_{index}"
+
+
+def open_calls(
+    reply: Reply,
+    state: State,
+    objection: str = "",
+    claims: tuple[ResourceClaim, ...] = (),
+    *,
+    forbidden: bool = False,
+) -> tuple[PendingCall, ...]:
+    """The calls of a reply, each with what is wrong with it.  `forbidden`: none was to be made."""
+    settings = state.settings
+    calls, known = reply.calls, callable_tools(state)
+    claimed = {claim.call_id: claim for claim in claims}
+    answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
+    first: dict[tuple[str, str, str], int] = {}
+    places = [
+        first.setdefault((call.wire_id, call.name, call.arguments), place) for place, call in enumerate(calls)
+    ]
+    return tuple(
+        PendingCall(
+            call=call,
+            duplicate_of=places[place] if call.wire_id and places[place] < place else None,
+            problem=(
+                ARGUMENTS_TRUNCATED
+                if place == len(calls) - 1 and _is_cut_off(reply, call)
+                else find_call_problem(call, known)
+            )
+            or (objection if call.name == answer else CALLS_FORBIDDEN if forbidden else ""),
+            resource_claim=claimed.get(call.id),
+        )
+        for place, call in enumerate(calls)
+    )
+
+
+def callable_tools(state: State) -> dict[str, ToolSpec]:
+    """What the model may call, the output tool included; what the provider runs itself is not called.
+
+    Of a catalogue it may call anything: models remember names, and a name that is right is no mistake.
+    """
+    shown = visible_tools(state.settings, state.revealed_tools)
+    if state.settings.catalogue is not None:
+        shown = (*shown, *state.settings.hidden_tools)
+    return {spec.name: spec for spec in shown if spec.native is None}
+
+
+def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
+    spec = known.get(call.name)
+    if spec is None:
+        return explain_unknown_tool(call.name, tuple(known))
+    checked = check_arguments(spec, call.arguments)
+    return checked.text if isinstance(checked, ArgumentProblem) else ""
+
+
+def choose_call_effects(state: State) -> tuple[Effect, ...]:
+    """What to do now about the calls that have no result yet."""
+    count, limit = len(state.pending_calls), state.settings.reply_calls_max
+    if limit is not None and count > limit:
+        return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
+    batch = _BatchDispatch(state, sifted=state.tools_started)
+    found = batch.effects()
+    if (
+        state.tools_started
+        and not batch.is_running
+        and not any(isinstance(effect, RunTool) for effect in found)
+    ):
+        return _BatchDispatch(state, sifted=False).effects()  # what is left may need no tool after all
+    return found
+
+
+class _BatchDispatch:
+    """One look at the open calls, in their order."""
+
+    def __init__(self, state: State, *, sifted: bool) -> None:
+        """`sifted`: pass over every call that cannot start now."""
+        self._state, self._tools_started = state, sifted
+        self._by_name = {spec.name: spec for spec in state.settings.all_tools}
+        self._effects: list[Effect] = []
+        self._conflicts = CallConflicts()
+        self._waiting: list[PendingCall] = []
+        self._actions: set[tuple[str, bytes]] = set()
+        """Calls that are under way or wait, where equal arguments are the same action."""
+        self._running: Counter[str] = Counter(
+            item.call.name for item in state.pending_calls if item.running and item.result is None
+        )
+        self._running_count = self._running.total()
+        self._calls_left = tool_calls_left(state)
+        self._calls_taken = 0
+        """How many of the calls that are left belong to calls earlier in the reply."""
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._running)
+
+    def effects(self) -> tuple[Effect, ...]:
+        looked = 0
+        for item in self._state.pending_calls:
+            if item.result is None:
+                if self._tools_started and (self._is_blocked() or looked >= LOOK_AHEAD_MAX):
+                    break
+                looked += 1
+                excuse = self._skip_without_tool(item)
+                if excuse is not None:
+                    self._effects.append(excuse)
+                else:
+                    self._consider_call(item, self._by_name[item.call.name])
+        if not self._effects and not self._running and self._waiting:
+            return (AwaitApprovals(calls=tuple(self._waiting)),)
+        return tuple(self._effects)
+
+    def _skip_without_tool(self, item: PendingCall) -> SkipCall | None:
+        """An answer for a call that needs no tool."""
+        call, output = item.call, self._state.settings.output
+        if item.problem:
+            return SkipCall(call=call, outcome="invalid", why=item.problem)
+        if output is not None and output.mode == "tool" and call.name == output.name:
+            return SkipCall(call=call, outcome="ok", why=OUTPUT_ACCEPTED)
+        if call.name not in self._by_name:
+            # Known when the reply came, gone now: the session was resumed with other tools.
+            if item.in_doubt:
+                return SkipCall(call=call, outcome="unknown", why=CALL_IN_DOUBT)
+            return SkipCall(
+                call=call, outcome="invalid", why=explain_unknown_tool(call.name, tuple(self._by_name))
+            )
+        return None
+
+    def _consider_call(self, item: PendingCall, spec: ToolSpec) -> None:
+        if _is_call_running(item):
+            self._add_unfinished(item, spec)
+            return
+        if self._tools_started and self._must_wait(item, spec):
+            self._conflicts.add_unfinished(item, spec)
+            return
+        twin = self._find_duplicate(item, spec)
+        if twin is not None:
+            if twin.result is not None:
+                told = twin.result.text or twin.result.outcome
+                self._effects.append(
+                    SkipCall(call=item.call, outcome=twin.result.outcome, why=f"{DUPLICATE_NOTICE} {told}")
+                )
+            return
+        decision = decide_permission(self._state, item, spec)
+        if item.in_doubt and spec.on_unknown != "retry":
+            self._resolve_in_doubt(item, spec, decision)
+        elif decision.is_default and decision.permission == "deny" and self._has_been_asked(item, spec):
+            # A person was asked about this very call: the answer counts, and until there is one it waits.
+            self._ask_person(item, spec, decision.rule)
+        elif decision.permission == "deny":
+            why = CALL_DENIED.format(rule=decision.rule)
+            self._effects.append(SkipCall(call=item.call, outcome="denied", why=why, rule=decision.rule))
+        elif self._answer_from_receipt(item, spec, decision):
+            return
+        elif decision.permission == "ask":
+            self._ask_person(item, spec, decision.rule)
+        elif item.answer is not None and item.answer.answer == "reject":
+            # Rules that would let it through by now have not heard the person who said no.
+            self._follow_answer(item, spec, item.answer)
+        else:
+            self._start_call(item, spec, decision.rule)
+
+    def _has_been_asked(self, item: PendingCall, spec: ToolSpec) -> bool:
+        if item.approvals_discarded:
+            return True
+        bound = approval_binding(self._state.settings.policy, item, spec, "run")
+        return item.question is not None and item.question.binding == bound
+
+    def _find_duplicate(self, item: PendingCall, spec: ToolSpec) -> PendingCall | None:
+        """The same call earlier in the reply, id and all: said twice, not wanted twice."""
+        if spec.effect == "read" or item.duplicate_of is None:
+            return None
+        return self._state.pending_calls[item.duplicate_of]
+
+    def _is_blocked(self) -> bool:
+        """No later call can start, whatever it is."""
+        return self._conflicts.blocks_all or self._running_count >= self._state.settings.tools_at_once_max
+
+    def _must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
+        """A call that nothing but the calls before it holds back."""
+        if item.in_doubt or item.question is not None or self._calls_left is not None:
+            return False
+        return self._is_at_capacity(spec) or self._conflicts.must_wait(item, spec)
+
+    def _is_at_capacity(self, spec: ToolSpec) -> bool:
+        return self._running_count >= self._state.settings.tools_at_once_max or (
+            spec.at_once_max is not None and self._running[spec.name] >= spec.at_once_max
+        )
+
+    def _add_unfinished(self, item: PendingCall, spec: ToolSpec) -> None:
+        self._conflicts.add_unfinished(item, spec)
+        self._add_action(item, spec)
+
+    def _add_action(self, item: PendingCall, spec: ToolSpec) -> None:
+        if spec.once_per is not None:
+            self._actions.add((spec.name, canonical_arguments(item.arguments, spec)))
+
+    def _answer_from_receipt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> bool:
+        """Answer a call that equals one that is done, let it wait for one that is under way, and resolve it
+        as one in doubt if the earlier one is."""
+        if spec.once_per is None or item.attempt:
+            return False
+        state = self._state
+        receipt = find_receipt(state.receipts, item, spec, run=len(state.prompt_ids), now=state.now)
+        if receipt is not None:
+            why = SAME_ACTION_NOTICE.format(call_id=receipt.result.call_id)
+            self._effects.append(
+                SkipCall(call=item.call, outcome="ok", why=why, source="receipt", receipt=receipt)
+            )
+            return True
+        if (spec.name, canonical_arguments(item.arguments, spec)) in self._actions:
+            return True
+        shared = share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
+        if not shared.in_doubt or spec.on_unknown == "retry":
+            return False
+        self._resolve_in_doubt(shared, spec, decision)
+        return True
+
+    def _resolve_in_doubt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> None:
+        """What to do about a call that was started by a driver that is gone."""
+        if spec.on_unknown == "probe":
+            self._effects.append(
+                ProbeTool(
+                    call=replace(item.call, arguments=item.arguments),
+                    key=self._call_key(item),
+                    attempt=item.attempt,
+                    timeout_seconds=spec.timeout_seconds,
+                    deadline=deadline(self._state),
+                    unknown_notice=_doubt_notice(item),
+                )
+            )
+            self._add_unfinished(item, spec)
+        elif spec.on_unknown == "ask":
+            forbidden = decision.rule if decision.permission == "deny" else None
+            self._ask_person(item, spec, IN_DOUBT_RULE, "in_doubt", forbidden)
+        else:
+            self._effects.append(SkipCall(call=item.call, outcome="unknown", why=_doubt_notice(item)))
+            self._add_action(item, spec)
+
+    def _ask_person(
+        self,
+        item: PendingCall,
+        spec: ToolSpec,
+        rule: str,
+        question: ApprovalQuestion = "run",
+        forbidden: str | None = None,
+    ) -> None:
+        """`forbidden` names the rule against which no person can let it run."""
+        bound = approval_binding(self._state.settings.policy, item, spec, question)
+        asked = item.question if item.question is not None and item.question.binding == bound else None
+        if item.answer is not None and item.answer.binding == bound:
+            self._follow_answer(item, spec, item.answer, forbidden)
+        elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
+            self._effects.append(skip_expired(item))
+        else:
+            self._waiting.append(item)
+            self._conflicts.add_waiting(item, spec)
+            self._add_action(item, spec)
+            self._calls_taken += item.attempt == 0  # a person's yes must be worth something
+            if asked is None:
+                told = f"{rule}; {APPROVAL_NOT_COUNTED}" if item.approvals_discarded else rule
+                self._effects.append(
+                    RequestApproval(
+                        call=item.call,
+                        binding=bound,
+                        rule=told,
+                        question=question,
+                        expires_at=self._approval_expiry(),
+                    )
+                )
+
+    def _follow_answer(
+        self, item: PendingCall, spec: ToolSpec, answer: ApprovalAnswered, forbidden: str | None = None
+    ) -> None:
+        """A person has spoken."""
+        by = f" by {answer.by}" if answer.by else ""
+        if answer.answer == "approve" and forbidden is not None:
+            why = f"{_doubt_notice(item)} Running it again is not allowed here ({forbidden})."
+            self._effects.append(SkipCall(call=item.call, outcome="unknown", why=why, rule=forbidden))
+        elif answer.answer == "approve":
+            self._start_call(item, spec, f"approved{by}")
+        elif answer.answer == "done":
+            self._effects.append(SkipCall(call=item.call, outcome="ok", why=answer.reason, source="person"))
+        else:
+            self._effects.append(
+                _skip_unwanted(item, CALL_REJECTED, NOT_RUN_AGAIN, answer.reason, f"rejected{by}")
+            )
+
+    def _start_call(self, item: PendingCall, spec: ToolSpec, rule: str) -> None:
+        disturbed = self._conflicts.must_wait(item, spec)
+        self._add_unfinished(item, spec)
+        if item.attempt == 0 and self._calls_left is not None:
+            if self._calls_taken >= self._calls_left[0]:
+                self._refuse_over_limit(item, self._calls_left[1])
+                return
+            self._calls_taken += 1
+        if disturbed or self._is_at_capacity(spec):
+            return
+        self._running[spec.name] += 1
+        self._running_count += 1
+        self._effects.append(
+            RunTool(
+                call=replace(item.call, arguments=item.arguments),
+                key=self._call_key(item),
+                attempt=item.attempt + 1,
+                timeout_seconds=spec.timeout_seconds,
+                deadline=deadline(self._state),
+                rule=rule,
+            )
+        )
+
+    def _refuse_over_limit(self, item: PendingCall, used: str) -> None:
+        """One call too many; but where a person may yet say no to an earlier one, it waits."""
+        if not self._waiting:
+            why = TOOL_CALLS_NOTICE.format(used=used)
+            self._effects.append(SkipCall(call=item.call, outcome="cancelled", why=why, rule=TOOL_CALLS_RULE))
+
+    def _call_key(self, item: PendingCall) -> str:
+        """What the call runs under: the key it was started with, or that of the action it repeats."""
+        state, spec = self._state, self._by_name[item.call.name]
+        shared = share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
+        return shared.key or make_call_key(state.request_hash, item.call.id)
+
+    def _approval_expiry(self) -> float | None:
+        seconds = self._state.settings.approval_seconds
+        return None if seconds is None else self._state.now + seconds
+
+
+def skip_expired(item: PendingCall) -> SkipCall:
+    """The answer to a call about which nobody said anything in time."""
+    return _skip_unwanted(item, APPROVAL_EXPIRED, NO_ANSWER_IN_TIME, "", "expired")
+
+
+def make_call_key(proof: str, call_id: str) -> str:
+    """The same for every attempt at a call, in every fork that inherited it; of no other call ever."""
+    return sha256(f"{proof}:{call_id}".encode()).hexdigest()[:32]
+
+
+def pair_results(calls: tuple[PendingCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
+    """Calls with their results, in the order the model asked, whatever order they finished in."""
+    return tuple((item.call, item.result) for item in calls if item.result is not None)
+
+
+def _skip_unwanted(item: PendingCall, never: str, again: str, reason: str, rule: str) -> SkipCall:
+    """A call that is not run; of one in doubt nobody may say that it was not."""
+    why = f"{_doubt_notice(item)} {again}" if item.in_doubt else never
+    why = f"{why} Reason: {reason}" if reason else why
+    return SkipCall(call=item.call, outcome="unknown" if item.in_doubt else "denied", why=why, rule=rule)
+
+
+def _doubt_notice(item: PendingCall) -> str:
+    return (
+        SAME_IN_DOUBT_NOTICE.format(call_id=item.repeated_call_id) if item.repeated_call_id else CALL_IN_DOUBT
+    )
+
+
+def _is_call_running(item: PendingCall) -> bool:
+    return item.running and item.result is None
+
+
+def _is_cut_off(reply: Reply, last: ToolCall) -> bool:
+    """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
+    given = last.arguments.strip()
+    if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
+        return given in ("", "{}")
+    return not given and reply.stop not in (Stop.DONE, Stop.TOOLS)

@@ -1,0 +1,338 @@
+"""A call that the model asked for, from the reply it came with to its result.
+
+A state holds the calls of the latest batch; whatever is known about one of them is here, and nothing
+about when it may run (dispatch.py) or whether (permission.py).
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.values.base import Value
+from bridle.values.calls import ResourceClaim, StoredResult
+from bridle.values.events import ApprovalAnswered, ApprovalAsked, ResultSource
+from bridle.values.message import ToolCall, ToolResult
+from bridle.values.request import ToolSpec
+from bridle.values.text import parse_json
+
+from .argument_matching import fill_defaults, read_schema
+
+INDEX_DIGITS_MAX = 10
+SEARCHED_MAX = 8
+"""So few calls are searched faster than an id is read."""
+
+
+class PendingCall(Value):
+    """One call of the batch the model asked for last."""
+
+    call: ToolCall
+    problem: str = ""
+    """Why it must not run, found when the reply came in; empty when it may."""
+    duplicate_of: int | None = None
+    """Place in the reply of an earlier call with the same provider's id, name and arguments."""
+    attempt: int = 0
+    """How often it was started; 0 is never."""
+    key: str = ""
+    """What every attempt at it was started under."""
+    repeated_call_id: str = ""
+    """Id of an earlier call in doubt that is the same action (receipts.py); set while effects are decided."""
+    running: bool = False
+    """Started by the driver that writes this log now."""
+    in_doubt: bool = False
+    """Started by a driver that is gone."""
+    result: ToolResult | None = None
+    resource_claim: ResourceClaim | None = None
+    question: ApprovalAsked | None = None
+    """The latest question to a person about it."""
+    asked_at: float = 0.0
+    answer: ApprovalAnswered | None = None
+    approvals_discarded: int = 0
+    """Approvals of it in the log that did not count, because they were given elsewhere."""
+
+    @property
+    def unanswered_question(self) -> ApprovalAsked | None:
+        """The question that nobody has answered yet."""
+        asked, answer = self.question, self.answer
+        if (
+            asked is None
+            or self.result is not None
+            or (answer is not None and answer.binding == asked.binding)
+        ):
+            return None
+        return asked
+
+    @property
+    def arguments(self) -> str:
+        """What it runs with: the model's, unless a person wrote others."""
+        edited = self.answer.arguments if self.answer is not None else None
+        return self.call.arguments if edited is None else edited
+
+
+def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:
+    """The place of a call in its batch.  An id that we gave ends in it: a long batch is not searched."""
+    if len(calls) > SEARCHED_MAX:
+        digits = call_id.rpartition("_")[2]
+        given = digits.isascii() and digits.isdigit() and len(digits) < INDEX_DIGITS_MAX
+        place = int(digits) if given else -1
+        if 0 <= place < len(calls) and calls[place].call.id == call_id:
+            return place
+    for at, item in enumerate(calls):
+        if item.call.id == call_id:
+            return at
+    return None
+
+
+# Receipts of calls whose tool says that equal arguments are the same action (`ToolSpec.once_per`).
+#
+# A model that repeats such a call gets the earlier result, and the tool does not run again: within the run,
+# within the session, or for a stated time after the first call was done.  Only a call that was done counts.
+# One that failed, timed out or was cancelled may be tried again, and one that was undone is no longer done.
+#
+# A call that was started and interrupted leaves a doubt.  An equal call of the same span is then in doubt as
+# well: the tool's `on_unknown` decides about it, and it runs, if at all, under the key of the first one.
+#
+# Receipts and doubts are folded from the log, so a resumed session and a fork know them too.
+
+
+SAME_ACTION_NOTICE = (
+    "This call equals an earlier one ({call_id}) that is done, so it was not run again. Its result:"
+)
+SAME_IN_DOUBT_NOTICE = (
+    "This call equals an earlier one ({call_id}) that was started and then interrupted. Whether that one took"
+    " effect is unknown, so this one was not run. Find out in another way."
+)
+LOOKED_UP_SOURCES = ("probe", "person")
+"""How the result of a call in doubt is known without running it."""
+
+
+class Receipt(Value):
+    """A call that was done, and what it brought."""
+
+    tool: str
+    arguments: bytes
+    """In canonical form, defaults filled in."""
+    result: ToolResult
+    stored_result: StoredResult | None = None
+    at: float = 0.0
+    run_number: int = 0
+    """Which run of the session it was done in."""
+
+
+class CallInDoubt(Value):
+    """A call that was started and interrupted, so that nobody knows whether it took effect."""
+
+    call_id: str
+    tool: str
+    arguments: str
+    """As the call was started with them."""
+    key: str
+    """What it was started under."""
+    at: float = 0.0
+    run_number: int = 0
+
+
+def find_receipt(
+    receipts: tuple[Receipt, ...], item: PendingCall, spec: ToolSpec, *, run: int, now: float
+) -> Receipt | None:
+    """The newest receipt that answers this call; None when it has to run."""
+    if spec.once_per is None or not receipts:
+        return None
+    wanted = canonical_arguments(item.arguments, spec)
+    for receipt in reversed(receipts):
+        if (receipt.tool, receipt.arguments) == (spec.name, wanted):
+            return receipt if _is_in_span(receipt, spec, run, now) else None
+    return None
+
+
+def share_doubt(
+    doubts: tuple[CallInDoubt, ...], item: PendingCall, spec: ToolSpec, *, run: int, now: float
+) -> PendingCall:
+    """The call as one in doubt, under the earlier key, if it was never started and equals one that was."""
+    if not doubts or item.attempt or item.key:
+        return item
+    same = _same_doubts(doubts, item, spec)
+    if not same or not _is_in_span(same[-1], spec, run, now):
+        return item
+    return replace(item, in_doubt=True, key=same[-1].key, repeated_call_id=same[-1].call_id)
+
+
+def add_doubt(
+    doubts: tuple[CallInDoubt, ...], item: PendingCall, *, run: int, at: float
+) -> tuple[CallInDoubt, ...]:
+    """The doubts with this call's, if it was started.
+
+    Its tool may be missing now, so whether equal arguments are the same action is decided later.
+    """
+    if item.attempt == 0:
+        return doubts
+    new = CallInDoubt(
+        call_id=item.call.id,
+        tool=item.call.name,
+        arguments=item.arguments,
+        key=item.key,
+        at=at,
+        run_number=run,
+    )
+    kept = (old for old in doubts if (old.key, old.tool, old.arguments) != (new.key, new.tool, new.arguments))
+    return (*kept, new)
+
+
+def settle_doubts(
+    doubts: tuple[CallInDoubt, ...], item: PendingCall, spec: ToolSpec
+) -> tuple[CallInDoubt, ...]:
+    """The doubts without those of the action of this call, of which it is known now what became."""
+    same = _same_doubts(doubts, item, spec)
+    return tuple(doubt for doubt in doubts if doubt not in same) if same else doubts
+
+
+def drop_doubt(doubts: tuple[CallInDoubt, ...], call_id: str) -> tuple[CallInDoubt, ...]:
+    """The doubts without that of a call which was undone."""
+    return tuple(doubt for doubt in doubts if doubt.call_id != call_id)
+
+
+def is_still_unknown(item: PendingCall, how: ResultSource) -> bool:
+    """Whether a call has a result that does not say what became of it."""
+    result = item.result
+    # A call in doubt that was neither run again nor looked up was refused: that answers nothing.
+    return result is not None and (
+        result.outcome == "unknown" or (item.in_doubt and how not in LOOKED_UP_SOURCES)
+    )
+
+
+def add_receipt(
+    receipts: tuple[Receipt, ...],
+    item: PendingCall,
+    spec: ToolSpec,
+    whole: StoredResult | None,
+    *,
+    run: int,
+    at: float,
+) -> tuple[Receipt, ...]:
+    """The receipts with that of a call that was run or looked up, if it is done; expired ones are dropped."""
+    result = item.result
+    if spec.once_per is None or result is None or result.outcome != "ok":
+        return receipts
+    arguments = canonical_arguments(item.arguments, spec)
+    new = Receipt(
+        tool=spec.name, arguments=arguments, result=result, stored_result=whole, at=at, run_number=run
+    )
+    kept = (old for old in receipts if old.tool != spec.name or _is_in_span(old, spec, run, at))
+    return (*kept, new)
+
+
+def drop_receipt(receipts: tuple[Receipt, ...], call_id: str) -> tuple[Receipt, ...]:
+    """The receipts without that of a call which is being undone."""
+    return tuple(receipt for receipt in receipts if receipt.result.call_id != call_id)
+
+
+def canonical_arguments(arguments: str, spec: ToolSpec) -> bytes:
+    """Equal for equal arguments: in any order, with defaults written or left out, 5 written as 5.0."""
+    try:
+        given = parse_json(arguments.strip() or "{}")
+    except ValueError:
+        return arguments.encode()
+    filled = fill_defaults(read_schema(spec.parameters), given)
+    return msgspec.json.encode(_unify_numbers(filled), order="sorted")
+
+
+def _unify_numbers(value: object) -> object:
+    """The value with every whole number as an integer, as JSON Schema compares them."""
+    match value:
+        case dict():
+            return {name: _unify_numbers(member) for name, member in value.items()}
+        case list():
+            return [_unify_numbers(member) for member in value]
+        case float() if value.is_integer():
+            return int(value)
+    return value
+
+
+def _same_doubts(doubts: tuple[CallInDoubt, ...], item: PendingCall, spec: ToolSpec) -> list[CallInDoubt]:
+    found = [doubt for doubt in doubts if doubt.tool == spec.name] if spec.once_per is not None else []
+    if not found:
+        return []
+    wanted = canonical_arguments(item.arguments, spec)
+    return [doubt for doubt in found if canonical_arguments(doubt.arguments, spec) == wanted]
+
+
+def _is_in_span(receipt: Receipt | CallInDoubt, spec: ToolSpec, run: int, now: float) -> bool:
+    match spec.once_per:
+        case "session":
+            return True
+        case "run":
+            return receipt.run_number == run
+        case float(seconds):
+            return now - receipt.at < seconds
+    return False
+
+
+# Which calls of one reply may run beside each other.
+#
+# A batch must come out as if it had been run in the order the model wrote it.  `Conflicts` holds what is known
+# of the earlier calls in sums, so that a look at a later call costs the same however many there are.
+
+
+RESOURCE_EFFECTS = ("read", "write")
+"""Effects that only conflict on one resource; every other effect conflicts with everything."""
+
+
+class CallConflicts:
+    """The calls before the one that is looked at: unfinished ones, and those that wait for a person."""
+
+    def __init__(self) -> None:
+        self._unfinished = self._waiting = False
+        self.blocks_all = False
+        """An unfinished call conflicts with every later one, whatever it is."""
+        self._exclusive_waits = False
+        self._touched: dict[str, set[str | None]] = {"read": set(), "write": set()}
+        """Resources of the unfinished calls; None for a call that names none."""
+        self._awaited: set[tuple[str | None, bool]] = set()
+        """Resources of the waiting calls, and whether the call only reads."""
+
+    def add_unfinished(self, item: PendingCall, spec: ToolSpec) -> None:
+        self._unfinished = True
+        resource = call_resource(item)
+        if spec.effect not in RESOURCE_EFFECTS or (spec.effect == "write" and resource is None):
+            self.blocks_all = True
+        else:
+            self._touched[spec.effect].add(resource)
+
+    def add_waiting(self, item: PendingCall, spec: ToolSpec) -> None:
+        self._waiting = True
+        self._exclusive_waits = self._exclusive_waits or spec.effect == "exclusive"
+        self._awaited.add((call_resource(item), spec.effect == "read"))
+
+    def must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
+        """Whether a call must not start yet."""
+        return self._conflicts_with_unfinished(item, spec) or self._conflicts_with_waiting(item, spec)
+
+    def _conflicts_with_unfinished(self, item: PendingCall, spec: ToolSpec) -> bool:
+        """Whether running it beside an unfinished call could come out otherwise than in order."""
+        if self.blocks_all or not self._unfinished:
+            return self.blocks_all
+        if spec.effect not in RESOURCE_EFFECTS:
+            return True
+        resource, writes = call_resource(item), self._touched["write"]
+        if spec.effect == "read":
+            return bool(writes) and (resource is None or resource in writes)
+        reads = self._touched["read"]
+        return resource is None or resource in writes or resource in reads or None in reads
+
+    def _conflicts_with_waiting(self, item: PendingCall, spec: ToolSpec) -> bool:
+        """Whether it is *known* to conflict with a waiting call: exclusive, or on one resource."""
+        if not self._waiting:
+            return False
+        if self._exclusive_waits or spec.effect == "exclusive":
+            return True
+        resource = call_resource(item)
+        if resource is None:
+            return False
+        return (resource, False) in self._awaited or (
+            spec.effect != "read" and (resource, True) in self._awaited
+        )
+
+
+def call_resource(item: PendingCall) -> str | None:
+    """The resource a call works on.  Arguments that a person changed have a claim of their own."""
+    if item.answer is not None and item.answer.arguments is not None:
+        return item.answer.resource_claim.resource if item.answer.resource_claim else None
+    return item.resource_claim.resource if item.resource_claim else None

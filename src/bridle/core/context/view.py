@@ -1,0 +1,352 @@
+"""Make a conversation fit for whoever is to read it next.
+
+The log keeps what was said.  What goes to a model is a *view* of it, and the view may
+have to differ: a conversation from elsewhere may be illegal, a picture may be larger than
+anybody accepts, a hundred screenshots cost more than they tell.
+
+    legal(messages)     a conversation held elsewhere, with what was wrong put right
+    wanted(state)       changes of the view that are due now, with their reason
+    fitted(messages)    messages of no session, with words for what a model cannot take
+    viewed(state)       the view after the changes recorded so far, as the current model is to have it
+
+Rule 1: a change is decided once, recorded, and never taken back: a view that wavers is a
+        cache that never hits, and newer models refuse reasoning whose past was edited.
+Rule 2: what one model cannot take is changed for that model alone.  Another one, or the same one asked
+        again later, gets what was said: its reasoning may be bound to the very picture.
+Rule 3: a call and its result are never parted.
+Rule 4: nothing here knows a provider; what an endpoint wants is in its abilities.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec.structs import replace
+
+from bridle.core.state import State
+from bridle.values.errors import Failure
+from bridle.values.events import Compacted, PartRef, ViewChange, ViewChanged
+from bridle.values.message import Media, Message, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.model import Model
+
+from .excerpt import LONG_CHARACTERS, shorten_long_text
+from .media import find_unsupported_media
+from .summary_view import replace_summarized_turns
+
+PICTURES_KEPT = 3
+"""How many of the newest screenshots stay."""
+PICTURES_SLACK = 3
+"""How many more may gather before the old ones go: every change moves the cached prefix."""
+REPAIRS_MAX = 3
+"""How often in a run something may be left out because it was refused."""
+WIRE_ID_CHARACTERS = 40
+"""A longer id of a call holds more than a name, such as a signature."""
+REFUSED_PART = "[this was left out: it could not be processed]"
+PICTURE_REMOVED = "[an older picture was here]"
+NO_RESULT = "No result of this call is known."
+CONVERSATION_OPENING = "(The conversation begins here.)"
+
+
+def find_due_view_change(state: State) -> ViewChanged | None:
+    """The changes of the view that are due, and why; None when there are none."""
+    seat = state.settings.model.model_key
+    if state.unsupported_parts:
+        whys = dict.fromkeys(unfit.why for unfit in state.unsupported_parts)
+        changes = tuple(unfit.change for unfit in state.unsupported_parts)
+        return ViewChanged(changes=changes, why="; ".join(whys), model_key=seat)
+    if state.run.rejected_parts:
+        changes = tuple(
+            ViewChange(message=m, part=p, inner=i, text=_replacement_text(state, (m, p, i)))
+            for m, p, i in state.run.rejected_parts
+        )
+        said = state.run.failure.message if state.run.failure else ""
+        return ViewChanged(changes=changes, why=f"the provider refused it: {said}", model_key=seat)
+    if state.run.reply_echo == "refused":
+        said = state.run.failure.message if state.run.failure else ""
+        why = f"the provider refused its own last reply as it came: {said}"
+        return ViewChanged(changes=strip_last_reply(state), why=why, model_key=seat)
+    if state.run.reasoning_status == "refused":
+        changes = tuple(drop_reasoning(state, state.transcript.messages))
+        return ViewChanged(changes=changes, why="earlier reasoning was not taken back", model_key=seat)
+    kept = state.settings.compaction.pictures if state.settings.compaction else PICTURES_KEPT
+    if state.picture_count > kept + PICTURES_SLACK:
+        pictures = tuple(find_pictures(state))
+        old = pictures[: len(pictures) - kept]
+        return ViewChanged(changes=old, why=f"only the newest {kept} pictures from tools are sent on")
+    return None
+
+
+def rebuild_view(state: State) -> State:
+    """The state with the view as its model is to have it, and with what that model cannot take."""
+    model, messages = state.settings.model, state.transcript.messages
+    view, changed, hidden = view_for_model(messages, state.view_changes, model)
+    sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in state.prompt_ids)
+    unfit = (unfit for message in sent for unfit in find_unsupported_media(message, model))
+    return replace(
+        state,
+        view=view,
+        summarized_count=hidden,
+        changed_parts=changed,
+        picture_count=sum(map(count_pictures, view)),
+        unsupported_parts=tuple(each for each in unfit if part_ref(each.change) not in changed),
+    )
+
+
+def view_for_model(
+    messages: Iterable[Message], recorded: Iterable[ViewChanged | Compacted], model: Model
+) -> tuple[tuple[Message, ...], frozenset[PartRef], int]:
+    """Messages as this model sees them, the places in them that were changed, and how many of them
+    a summary stands for."""
+    by_message: dict[str, dict[PartRef, ViewChange]] = {}
+    recorded = tuple(recorded)
+    for event in recorded:
+        if event.model_key in ("", model.model_key):
+            for change in event.changes:
+                by_message.setdefault(change.message, {})[part_ref(change)] = change
+    each = [
+        _apply_changes(message, by_message[message.id].values()) if message.id in by_message else message
+        for message in messages
+    ]
+    view, hidden = replace_summarized_turns(each, recorded, model)
+    return view, frozenset().union(*by_message.values()), hidden
+
+
+def find_removable_parts(state: State, spots: Iterable[PartRef]) -> tuple[PartRef, ...]:
+    """Places in the view as places in what was said; those that were changed already are no use to blame."""
+    if state.run.part_removals >= REPAIRS_MAX:
+        return ()
+    found = (_original_part_ref(state, spot) for spot in spots)
+    return tuple(spot for spot in found if spot is not None and spot not in state.changed_parts)
+
+
+def _replacement_text(state: State, spot: PartRef) -> str:
+    """What stands in for a part that is left out: of a long text its beginning and its end."""
+    name, at, inner = spot
+    message = next(each for each in state.transcript.messages if each.id == name)
+    part: Part = message.parts[at]
+    if isinstance(part, ToolResult) and inner >= 0:
+        part = part.parts[inner]
+    return (
+        shorten_long_text(part.text)
+        if isinstance(part, Text) and len(part.text) > LONG_CHARACTERS
+        else REFUSED_PART
+    )
+
+
+def _original_part_ref(state: State, spot: PartRef) -> PartRef | None:
+    message, index, inner = spot
+    original = next((each for each in state.transcript.messages if each.id == message), None)
+    if original is None:
+        return _quoted_prompt_ref(state, message, index)
+    recorded = [
+        event for event in state.view_changes if event.model_key in ("", state.settings.model.model_key)
+    ]
+    gone = {
+        change.part
+        for event in recorded
+        for change in event.changes
+        if change.message == message and change.inner < 0 and not change.text and not change.strip_native
+    }
+    kept = [at for at in range(len(original.parts)) if at not in gone]
+    return (message, kept[index], inner) if index < len(kept) else None
+
+
+def _quoted_prompt_ref(state: State, message: str, index: int) -> PartRef | None:
+    """What people said stands on in the message that stands for old turns, part for part."""
+    if not state.summarized_count or message != state.view[0].id or index >= len(state.view[0].parts):
+        return None
+    quoted = state.view[0].parts[index]
+    for each in state.transcript.messages[: state.summarized_count]:
+        if each.id in state.prompt_ids and quoted in each.parts:
+            return each.id, each.parts.index(quoted), -1
+    return None
+
+
+def part_ref(change: ViewChange) -> PartRef:
+    return change.message, change.part, change.inner
+
+
+def replace_unsupported_media(messages: Iterable[Message], model: Model) -> tuple[Message, ...]:
+    """Messages that belong to no session, with words in place of what the model cannot take."""
+    return tuple(
+        _apply_changes(message, (unfit.change for unfit in find_unsupported_media(message, model)))
+        for message in messages
+    )
+
+
+def count_pictures(message: Message) -> int:
+    """How many pictures tools brought with this message."""
+    return sum(isinstance(part, Media) for result in message.results for part in result.parts)
+
+
+def make_legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
+    """The same conversation with every call answered once, in order and at its place; and what was repaired.
+
+    Idempotent: a legal conversation comes out as it went in, with nothing repaired.
+    """
+    given = tuple(messages)
+    repairs: list[str] = []
+    results = _first_results(given, repairs)
+    origins = {result.call_id: message.origin for message in given for result in message.results}
+    told: list[Message] = []
+    for message in given:
+        parts = _drop_blank_parts(part for part in message.parts if not isinstance(part, ToolResult))
+        if not message.parts:
+            repairs.append(f"{message.id or 'a message'} of the {message.role} is empty and was left out")
+        elif len(parts) < len(message.parts) - len(message.results):
+            repairs.append(f"{_describe_unsent(message)} in {message.id or 'a message'} was left out")
+        if not parts:
+            continue
+        if not told and message.role == "assistant":
+            told.append(Message(role="user", parts=(Text(text=CONVERSATION_OPENING),)))
+            repairs.append("the conversation began with the model; an opening was put before it")
+        told.append(replace(message, role="user" if message.role == "tool" else message.role, parts=parts))
+        if message.calls:
+            answers = tuple(_result_or_unknown(call, results, repairs) for call in message.calls)
+            owner = next((origins[call.id] for call in message.calls if call.id in origins), None)
+            told.append(Message(role="tool", parts=answers, at=message.at, origin=owner))
+    return tuple(told), tuple(repairs)
+
+
+def rename_imported_calls(messages: Iterable[Message]) -> tuple[Message, ...]:
+    """The same messages with call ids that no later reply of the session can get.
+
+    Replies number their calls `c1_0`, `c2_0`, …, and a history from another session does so too.
+    """
+    names: dict[str, str] = {}
+    renamed = []
+    for number, message in enumerate(messages, start=1):
+        parts: list[Part] = []
+        for at, part in enumerate(message.parts):
+            if isinstance(part, ToolCall):
+                names[part.id] = f"i{number}_{at}"
+                parts.append(replace(part, id=names[part.id]))
+            elif isinstance(part, ToolResult):
+                parts.append(replace(part, call_id=names.get(part.call_id, part.call_id)))
+            else:
+                parts.append(part)
+        renamed.append(replace(message, parts=tuple(parts)))
+    return tuple(renamed)
+
+
+def _first_results(messages: tuple[Message, ...], repairs: list[str]) -> Mapping[str, ToolResult]:
+    """The first result of every call that was made before it."""
+    asked: set[str] = set()
+    found: dict[str, ToolResult] = {}
+    for message in messages:
+        asked.update(call.id for call in message.calls)
+        for result in message.results:
+            if result.call_id not in asked:
+                repairs.append(f"a result for {result.call_id!r}, which nobody called, was left out")
+            elif result.call_id in found:
+                repairs.append(f"a second result for {result.call_id!r} was left out")
+            else:
+                found[result.call_id] = result
+    return found
+
+
+def _result_or_unknown(call: ToolCall, results: Mapping[str, ToolResult], repairs: list[str]) -> ToolResult:
+    if call.id in results:
+        return results[call.id]
+    repairs.append(f"the call {call.id!r} of {call.name} had no result; it was answered as unknown")
+    return ToolResult(call_id=call.id, parts=(Text(text=NO_RESULT),), outcome="unknown")
+
+
+def _describe_unsent(message: Message) -> str:
+    """What of a message is not worth sending, in words."""
+    has_blank = any(isinstance(part, Text) and not part.text.strip() for part in message.parts)
+    has_reasoning = any(isinstance(part, Reasoning) for part in message.parts)
+    if has_reasoning and not _drop_blank_parts(message.parts):
+        return (
+            "blank text and reasoning that led to nothing" if has_blank else "reasoning that led to nothing"
+        )
+    return "blank text"
+
+
+def _drop_blank_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
+    # A blank text may be the carrier of a signature: what a provider put beside it is worth its place.
+    kept = tuple(part for part in parts if not isinstance(part, Text) or part.text.strip() or part.native)
+    return kept if any(not isinstance(part, Reasoning) for part in kept) else ()
+
+
+def find_pictures(state: State) -> Iterator[ViewChange]:
+    for message in state.transcript.messages[state.summarized_count :]:
+        for at, part in enumerate(message.parts):
+            if isinstance(part, ToolResult):
+                for inner, media in enumerate(part.parts):
+                    if isinstance(media, Media) and (message.id, at, inner) not in state.changed_parts:
+                        yield ViewChange(message=message.id, part=at, inner=inner, text=PICTURE_REMOVED)
+
+
+def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewChange]:
+    """All reasoning at once: what is left of a chain of proofs proves nothing.
+
+    Words and calls stay.  What their provider put beside them goes, because it may be a proof too, or
+    name one that is gone.
+    """
+    for message in messages:
+        if message.role != "assistant":
+            continue
+        for at, part in enumerate(message.parts):
+            if (message.id, at, -1) in state.changed_parts:
+                continue
+            if isinstance(part, Reasoning):
+                yield ViewChange(message=message.id, part=at)
+            elif isinstance(part, Text | ToolCall) and part.native is not None:
+                yield ViewChange(message=message.id, part=at, strip_native=True)
+
+
+def is_echo_refused(state: State, failure: Failure) -> bool:
+    """Whether a refusal that names nothing may be about the model's last reply as it was sent back."""
+    named = failure.kind != "invalid" or failure.refused_parameter
+    return not named and bool(strip_last_reply(state))
+
+
+def strip_last_reply(state: State) -> tuple[ViewChange, ...]:
+    """Changes that leave words and calls of the model's last reply, and nothing that only its provider reads.
+
+    A reply goes back as it came, also what we do not interpret.  Of every reply but the last it is known that
+    the provider takes it back, because another one came after it.
+    """
+    if state.run.part_removals >= REPAIRS_MAX:
+        return ()
+    messages = reversed(state.transcript.messages)
+    last = next((message for message in messages if message.role == "assistant"), None)
+    home = state.settings.model.endpoint.endpoint_id
+    if last is None or last.origin is None or last.origin.endpoint != home:
+        return ()
+    has_words = any(isinstance(part, Text | ToolCall) for part in last.parts)
+    return tuple(
+        ViewChange(message=last.id, part=at, strip_native=isinstance(part, Text | ToolCall),
+               text="" if has_words else REFUSED_PART)
+        for at, part in enumerate(last.parts)
+        if (last.id, at, -1) not in state.changed_parts and _is_echoed(part)
+    )  # fmt: skip
+
+
+def _strip_native(part: Part | None) -> Part | None:
+    if isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS:
+        return replace(part, native=None, wire_id="")
+    return replace(part, native=None) if isinstance(part, Text | ToolCall) else part
+
+
+def _is_echoed(part: Part) -> bool:
+    """Whether more of a part goes back to its provider than our view of it."""
+    long_id = isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS
+    return isinstance(part, Reasoning) or part.native is not None or long_id
+
+
+def _apply_changes(message: Message, changes: Iterable[ViewChange]) -> Message:
+    parts: list[Part | None] = list(message.parts)
+    for change in changes:
+        part = parts[change.part]
+        if change.strip_native:
+            parts[change.part] = _strip_native(part)
+        elif change.inner < 0:
+            parts[change.part] = Text(text=change.text) if change.text else None
+        elif isinstance(part, ToolResult):
+            inner = [
+                Text(text=change.text) if at == change.inner else each for at, each in enumerate(part.parts)
+            ]
+            parts[change.part] = replace(part, parts=tuple(inner), native=None)
+    kept = [at for at, part in enumerate(parts) if part is not None]
+    added = tuple(place for place, at in enumerate(kept) if at in message.added_parts)
+    return replace(message, parts=tuple(part for part in parts if part is not None), added_parts=added)

@@ -1,0 +1,159 @@
+"""Two sessions beside each other: how far they are alike, and what each did after that.
+
+Records are alike when they are the same records, which is what a fork shares.  Messages are alike when they
+say the same: ids, times and reasoning are not compared, because two runs never think alike to the letter.
+"""
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.core.json_differences import list_differences
+from bridle.core.recovery.log_repair import LogReader
+from bridle.core.state import State
+from bridle.values.budget import Spending
+from bridle.values.events import ModelReplied
+from bridle.values.lineage import ComparedSession, Comparison, Pair
+from bridle.values.message import Media, Message, Text, ToolCall, ToolResult
+from bridle.values.record import Record
+from bridle.values.settings import Settings
+
+NAMED_SETTINGS = ("model", "models", "instructions", "tools", "hidden_tools")
+"""Settings that are told in words of their own."""
+
+
+def compare_logs(a: str, ours: Sequence[Record], b: str, theirs: Sequence[Record]) -> Comparison:
+    shared = _count_shared(ours, theirs)
+    reading = LogReader()
+    for record in ours[:shared]:
+        reading.apply_record(record)
+    # What was spent before they parted was spent once, and is nobody's.
+    reading.state = replace(reading.state, total_spent=Spending())
+    one, other = _fold_records(reading.copy(), ours[shared:]), _fold_records(reading, theirs[shared:])
+    alike = _count_equal_messages(one.transcript.messages, other.transcript.messages)
+    return Comparison(
+        a=_make_side(a, one, ours[shared:]),
+        b=_make_side(b, other, theirs[shared:]),
+        records=shared,
+        messages=alike,
+        settings=tuple(_compare_settings(one.settings, other.settings)),
+        pairs=tuple(_pair_messages(one.transcript.messages[alike:], other.transcript.messages[alike:])),
+    )
+
+
+def describe_end(state: State) -> str:
+    """How the last run ended, or that it did not."""
+    return state.run.stop or ("new" if not state.transcript.messages else "unfinished")
+
+
+def _count_shared(ours: Sequence[Record], theirs: Sequence[Record]) -> int:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next((at for at, (a, b) in pairs if a.hash != b.hash), min(len(ours), len(theirs)))
+
+
+def _fold_records(reading: LogReader, records: Sequence[Record]) -> State:
+    for record in records:
+        reading.apply_record(record)
+    return reading.state
+
+
+def _make_side(session: str, state: State, own: Sequence[Record]) -> ComparedSession:
+    return ComparedSession(
+        session=session,
+        model=state.settings.model.name,
+        messages=len(state.transcript.messages),
+        steps=state.total_spent.steps,
+        usage=state.total_spent.usage,
+        usd=state.total_spent.usd,
+        seconds=own[-1].at - own[0].at if own else 0.0,
+        end=describe_end(state),
+        reason=state.run.reason,
+        calls=tuple(Counter(_called_tools(own)).most_common()),
+    )
+
+
+def _called_tools(records: Sequence[Record]) -> Iterator[str]:
+    """Tools that replies in these records asked for, counted over the same records as steps and cost."""
+    for record in records:
+        if isinstance(record.event, ModelReplied):
+            yield from (call.name for call in record.event.reply.calls)
+
+
+def _count_equal_messages(ours: Sequence[Message], theirs: Sequence[Message]) -> int:
+    pairs = enumerate(zip(ours, theirs, strict=False))
+    return next(
+        (at for at, (a, b) in pairs if comparable_message(a) != comparable_message(b)),
+        min(len(ours), len(theirs)),
+    )
+
+
+def comparable_message(message: Message) -> tuple[object, ...]:
+    """A message as far as it is compared."""
+    return message.role, *(told for part in message.parts if (told := _comparable_part(part)) is not None)
+
+
+def _comparable_part(part: object) -> tuple[str, ...] | None:
+    match part:
+        case Text(text=text):
+            return "text", text
+        case ToolCall(name=name, arguments=arguments):
+            return "call", name, arguments
+        case ToolResult(outcome=outcome, parts=parts):
+            inner = (_comparable_part(inner) for inner in parts)
+            return ("result", outcome, *(word for told in inner if told is not None for word in told))
+        case Media(kind=kind, data=data, url=url, file_id=file_id):
+            return "media", kind, data, url, file_id
+    return None
+
+
+def _pair_messages(ours: Sequence[Message], theirs: Sequence[Message]) -> Iterator[Pair]:
+    """In the order of both; what stands at the same place in a stretch that differs is set side by side."""
+    matcher = difflib.SequenceMatcher(
+        None, [*map(comparable_message, ours)], [*map(comparable_message, theirs)], autojunk=False
+    )
+    for tag, a_from, a_to, b_from, b_to in matcher.get_opcodes():
+        left, right = ours[a_from:a_to], theirs[b_from:b_to]
+        for at in range(max(len(left), len(right))):
+            a = left[at] if at < len(left) else None
+            b = right[at] if at < len(right) else None
+            if a is not None and b is not None:
+                yield Pair(kind="same" if tag == "equal" else "changed", a=a, b=b)
+            else:
+                yield Pair(kind="only_b" if a is None else "only_a", a=a, b=b)
+
+
+def _compare_settings(a: Settings, b: Settings) -> Iterator[tuple[str, str, str]]:
+    if a.model != b.model:
+        yield "model", a.model.name, b.model.name
+    if a.models != b.models:
+        yield "chain", _model_names(a), _model_names(b)
+    if a.instructions != b.instructions:
+        yield "instructions", a.instructions, b.instructions
+    ours, theirs = ({spec.name: spec for spec in settings.all_tools} for settings in (a, b))
+    for name in {**ours, **theirs}:
+        if ours.get(name) != theirs.get(name):
+            changed = name in ours and name in theirs
+            there = "described or handled otherwise" if changed else "there"
+            yield (
+                f"tool {name}",
+                there if changed or name in ours else "",
+                there if changed or name in theirs else "",
+            )
+    yield from _compare_other_settings(a, b)
+
+
+def _compare_other_settings(a: Settings, b: Settings) -> Iterator[tuple[str, str, str]]:
+    for name in Settings.__struct_fields__:
+        if name not in NAMED_SETTINGS and getattr(a, name) != getattr(b, name):
+            one, other = (msgspec.to_builtins(getattr(settings, name)) for settings in (a, b))
+            for place in list_differences(one, other, name):
+                where, _, how = place.partition(": ")
+                was, _, became = how.partition(" became ")
+                yield where, was, became
+
+
+def _model_names(settings: Settings) -> str:
+    return ", ".join(model.name for model in settings.models)

@@ -1,0 +1,168 @@
+"""It is the model's turn: ask it, or is it over?
+
+In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, one
+that is to be finished, a failure that no waiting mends (another model of the chain goes on, or the run
+ends), notes to be loaded and things to be looked up, a change of the view that is due, a conversation that
+has become too long; and then the question itself.
+"""
+
+from msgspec.structs import replace
+
+from bridle.core.budget.limits import deadline, find_reached_limit, wrap_up_reprompt
+from bridle.core.cache.prefix import end_if_prefix_moved, stale_reasoning
+from bridle.core.cache.server_state import plan_conversation, plan_stored_prompt, stored_prompt_name
+from bridle.core.calls.catalogue import end_if_adjusted, plan_tool_reveal
+from bridle.core.compaction.plan import SummaryRequest, plan_compaction
+from bridle.core.context.assemble import assemble_request
+from bridle.core.context.view import find_due_view_change
+from bridle.core.recovery.failure_policy import GiveUp, RetryWait, next_attempt
+from bridle.core.recovery.fallback import explain_failure, next_model
+from bridle.values.message import ToolCall
+from bridle.values.result import AttemptRestarted
+
+from .effects import AskModel, ChangeView, Effect, EndRun, Reprompt, SwitchModel
+from .evaluate_reply import (
+    NOTICE_BEFORE_END,
+    REJECTED_ANSWERS_MAX,
+    end_output_rejected,
+    find_cycle,
+    find_last_output_problem,
+    list_calls,
+    repetition_notice,
+)
+from .memory import plan_memory_load, plan_retrieval
+from .state import State
+
+
+def choose_next_effect(state: State) -> Effect:
+    reached = find_reached_limit(state)
+    if reached:
+        return EndRun(stop=reached[0], reason=reached[1])
+    refused = end_if_prefix_moved(state) or end_if_adjusted(state)
+    if refused is not None:
+        return refused
+    circling = _check_repetition(state)
+    if circling is not None:
+        return circling
+    finish = wrap_up_reprompt(state)
+    if finish is not None:
+        return finish
+    if state.run.rejected_answers > REJECTED_ANSWERS_MAX:
+        return end_output_rejected(find_last_output_problem(state))
+    patience = _decide_wait(state)
+    if isinstance(patience, GiveUp):
+        own = _use_own_summarizer(state)
+        if own is None:
+            return _switch_or_end(state, patience.why)
+        state, patience = own, RetryWait(seconds=0.0, source="repair")
+    before = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    if before is not None:
+        return before
+    change = find_due_view_change(state) or stale_reasoning(state)
+    if change:
+        return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
+    tools = plan_tool_reveal(state, deadline(state))
+    if tools is not None:
+        return tools
+    shorter = plan_compaction(state)
+    if isinstance(shorter, EndRun) and (model := next_model(state)):
+        return SwitchModel(model=model, why=shorter.reason)
+    if shorter is not None and not isinstance(shorter, SummaryRequest):
+        return shorter
+    request, notes = (shorter.request, ()) if shorter else assemble_request(state)
+    if shorter is None:
+        conversing = plan_conversation(state)
+        if conversing is not None:
+            return conversing
+        keeping = plan_stored_prompt(state, request)
+        if keeping is not None:
+            return keeping
+        request = replace(request, stored_prompt=stored_prompt_name(state, request))
+    failure = state.run.failure
+    return AskModel(
+        request=request,
+        step=state.run.spent.steps + 1,
+        attempt=state.run.attempt + 1,
+        after_failure=failure.kind if failure else None,
+        wait_seconds=patience.seconds,
+        wait_source=patience.source,
+        deadline=deadline(state),
+        notes=notes,
+        summarizes_until=shorter.summarized_until if shorter else "",
+    )
+
+
+def describe_restart(effect: AskModel, state: State) -> AttemptRestarted:
+    """What is shown before another attempt: why, when, and whether what was shown is void."""
+    failure, left = state.run.failure, state.run.abandoned_models
+    return AttemptRestarted(
+        attempt=effect.attempt,
+        reason=failure.message if failure else left[-1][1] if left else "",
+        after_failure=effect.after_failure,
+        wait_seconds=effect.wait_seconds,
+        wait_source=effect.wait_source,
+        is_text_void=bool(state.run.partial_text),
+    )
+
+
+def _decide_wait(state: State) -> RetryWait | GiveUp:
+    run, until = state.run, deadline(state)
+    refused = run.failure is not None and bool(run.failure.refused_parameter)
+    mended = bool(run.rejected_parts or run.reply_echo or run.compaction.overflow or refused)
+    if run.failure is None or mended:
+        return RetryWait(seconds=0.0, source="repair" if mended else "")
+    if run.failure.kind == "unavailable" and next_model(state) is not None:
+        return GiveUp(why=run.failure.message)  # why wait for one at rest, when another is awake
+    return next_attempt(
+        run.failure,
+        run.model_attempts,
+        chance=run.random_draw,
+        answered=state.reply_count > 0 or run.endpoint_reached,
+        again=run.repair_failures.count(run.failure.kind) > 1,
+        rests=run.breaker_waits,
+        left_seconds=None if until is None else until - state.now,
+        attempts_max=state.settings.attempts_max,
+    )
+
+
+def _use_own_summarizer(state: State) -> State | None:
+    """Where somebody else was to write a summary, or the provider, and cannot, the run's own model does."""
+    wanted = plan_compaction(state)
+    if not isinstance(wanted, SummaryRequest):
+        return None
+    if wanted.request.asks_native_summary:
+        return replace(
+            state, run=replace(state.run, compaction=replace(state.run.compaction, native_disabled=True))
+        )
+    if wanted.request.model.model_key == state.settings.model.model_key:
+        return None
+    return replace(
+        state, run=replace(state.run, compaction=replace(state.run.compaction, use_own_model=True))
+    )
+
+
+def _switch_or_end(state: State, why: str) -> Effect:
+    model = next_model(state)
+    if model is not None:
+        return SwitchModel(model=model, why=why)
+    return EndRun(stop="failed", reason=explain_failure(state, why))
+
+
+def _check_repetition(state: State) -> Effect | None:
+    run, limit = state.run, state.settings.repeats_max
+    cycle = find_cycle(run.batch_signatures)
+    if limit is None or cycle.repeats <= 1:
+        return None
+    calls = _latest_calls(state, cycle.period)
+    if cycle.repeats >= limit:
+        told = f"{list_calls(calls)} called {cycle.repeats} times with the same arguments and result"
+        return EndRun(stop="no_progress", reason=told)
+    due = cycle.complete and cycle.repeats == max(2, limit - NOTICE_BEFORE_END)
+    if due and state.transcript.messages[-1].role == "tool":
+        return Reprompt(why="repeating", message=repetition_notice(cycle.repeats, calls))
+    return None
+
+
+def _latest_calls(state: State, batches: int) -> tuple[ToolCall, ...]:
+    with_calls = [message.calls for message in state.transcript.messages if message.calls]
+    return tuple(call for calls in with_calls[-batches:] for call in calls)

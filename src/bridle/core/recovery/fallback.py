@@ -1,0 +1,85 @@
+"""A chain of models: who goes on when one is of no more use.
+
+Rule 1: a run stays with the model it is with, which holds its cache and its reasoning, until the verdict
+        on a failure of it is used up (retry.py).  It never goes back within a run.
+Rule 2: it goes on with the first model of the chain that it has not done with.  What the conversation must
+        lose on the way is decided as for any other change of models (handoff.py), in the log.
+Rule 3: the next prompt begins with the first model of the chain whose endpoint is well (`begun_with`).
+        A model without a key or an address is skipped, and the settings in the log say so.
+Rule 4: a failure that would follow the request anywhere is not carried round (`elsewhere` in verdicts.py).
+
+Prices, limits, room and the way to ask for a shape are facts of a model and change with it.
+"""
+
+from collections.abc import Callable
+
+from msgspec.structs import replace
+
+from bridle.core.context.token_estimate import model_window_tokens
+from bridle.core.context.view import rebuild_view
+from bridle.core.state import CompactionProgress, State
+from bridle.values.errors import Failure
+from bridle.values.events import ModelSwitched
+from bridle.values.model import Model
+from bridle.values.settings import Settings
+
+from .failure_policy import FAILURE_POLICY
+
+
+def next_model(state: State) -> Model | None:
+    """Who goes on after the failure of the current model; None when nobody does."""
+    failure, current = state.run.failure, state.settings.model
+    if failure is None or not FAILURE_POLICY[failure.kind].can_switch_model:
+        return None
+    done = {
+        current.model_key,
+        *(seat for seat, _ in (*state.run.abandoned_models, *state.settings.skipped_models)),
+    }
+    fresh = (model for model in state.settings.models if model.model_key not in done)
+    return next((model for model in fresh if _can_help(state, model, failure)), None)
+
+
+def apply_model_switched(state: State, event: ModelSwitched, at: float, proof: str) -> State:
+    run = replace(
+        state.run,
+        abandoned_models=(*state.run.abandoned_models, (state.settings.model.model_key, event.why)),
+        model_attempts=0,
+        breaker_waits=0,
+        failure=None,
+        repair_failures=(),
+        rejected_parts=(),
+        server_state_lost=False,
+        reasoning_status="",
+        refused_parameters=(),
+        compaction=CompactionProgress(use_own_model=state.run.compaction.use_own_model),
+    )
+    return rebuild_view(replace(state, settings=set_model(state.settings, event.model), run=run))
+
+
+def set_model(settings: Settings, model: Model) -> Settings:
+    output = settings.output
+    if output is not None:
+        output = replace(output, mode=output.mode_for(model))
+    return replace(settings, model=model, output=output)
+
+
+def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> Settings:
+    """The settings a prompt begins with; where nobody is well, the one that is wanted most is tried."""
+    without_key = {seat for seat, _ in settings.skipped_models}
+    askable = [model for model in settings.models if model.model_key not in without_key] or [settings.model]
+    model = next((model for model in askable if healthy(model)), askable[0])
+    return settings if model == settings.model else set_model(settings, model)
+
+
+def explain_failure(state: State, why: str) -> str:
+    """Why the run failed, with those it tried before the last."""
+    before = [
+        f"{seat}: {reason}" for seat, reason in (*state.settings.skipped_models, *state.run.abandoned_models)
+    ]
+    return "; ".join([*before, f"{state.settings.model.model_key}: {why}"]) if before else why
+
+
+def _can_help(state: State, model: Model, failure: Failure) -> bool:
+    if failure.kind == "context":
+        return model_window_tokens(state, model) > model_window_tokens(state, state.settings.model)
+    return True

@@ -1,0 +1,1 @@
+"""The Anthropic Messages wire, in both directions. `codec.py` is the entry."""

@@ -1,0 +1,102 @@
+"""What Anthropic does not tell apart: requests brought to one form, to be compared.
+
+Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
+provider, taken from its documentation:
+
+  - a string as content is one text block; a result without content has an empty one
+  - neighbouring messages of one role are one message
+  - null, `is_error: false`, `stream: false` and empty lists are the same as nothing
+  - the choice `auto` and parallel calls are the default; a choice without tools is none
+  - a tool is `custom` unless it says otherwise; five minutes is how long a mark lasts
+  - a path that names the model or asks for a stream says it as well as the body does
+
+It is used by checks, never on the way to the provider.
+"""
+
+from itertools import groupby
+from typing import Any
+
+from bridle.ports.codec import HttpRequest
+from bridle.providers.wire.json import loads
+
+from .decode_request import parse_path
+from .parts import Block
+
+_EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
+
+
+def canonical_request(request: HttpRequest) -> object:
+    model_in_path, streams = parse_path(request.path)
+    body = _drop_nulls(loads(request.body))
+    body.setdefault("model", model_in_path)
+    body["stream"] = body.get("stream") is True or streams
+    body["system"] = [_canonical_block(block) for block in _canonical_blocks(body.get("system"))]
+    body["tools"] = [_canonical_tool(tool) for tool in body.get("tools", [])]
+    body["messages"] = _canonical_messages(body["messages"])
+    body["tool_choice"] = _canonical_choice(body.get("tool_choice")) if body["tools"] else None
+    if "cache_control" in body:
+        body["cache_control"] = _canonical_breakpoint(body["cache_control"])
+    return {name: value for name, value in body.items() if value not in _EMPTY_VALUES}
+
+
+def _canonical_choice(choice: Any) -> Any:
+    if not isinstance(choice, dict):
+        return choice
+    plain = {"type": "auto", **_drop_nulls(choice)}
+    if plain.get("disable_parallel_tool_use") is False:
+        del plain["disable_parallel_tool_use"]
+    return plain if plain != {"type": "auto"} else None
+
+
+def _canonical_messages(messages: list[Block]) -> list[Block]:
+    plain = [
+        {
+            **_drop_nulls(message),
+            "content": list(map(_canonical_block, _canonical_blocks(message.get("content")))),
+        }
+        for message in messages
+    ]
+    turns = []
+    for beside, group in groupby(plain, lambda message: {**message, "content": None}):
+        content = [block for message in group for block in message["content"]]
+        if content or beside.keys() != {"role", "content"}:
+            turns.append({**beside, "content": content})
+    return turns
+
+
+def _canonical_blocks(content: Any) -> list[Block]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return [content] if isinstance(content, dict) else list(content or ())
+
+
+def _canonical_block(block: Block) -> Block:
+    plain = _drop_nulls(block)
+    if plain.get("citations") == []:
+        del plain["citations"]
+    if plain.get("type") == "thinking" and plain.get("signature") == "":
+        del plain["signature"]
+    if "cache_control" in plain:
+        plain["cache_control"] = _canonical_breakpoint(plain["cache_control"])
+    if plain.get("type") == "tool_result":
+        plain["content"] = [_canonical_block(inner) for inner in _canonical_blocks(plain.get("content"))]
+        if plain.get("is_error") is False:
+            del plain["is_error"]
+    return plain
+
+
+def _canonical_tool(tool: Block) -> Block:
+    plain = _canonical_block(tool)
+    if plain.get("type") == "custom":
+        del plain["type"]
+    if plain.get("description") == "":
+        del plain["description"]
+    return plain
+
+
+def _canonical_breakpoint(control: Any) -> Any:
+    return {"ttl": "5m", **_drop_nulls(control)} if isinstance(control, dict) else control
+
+
+def _drop_nulls(members: Block) -> Block:
+    return {name: value for name, value in members.items() if value is not None}

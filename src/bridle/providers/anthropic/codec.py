@@ -1,0 +1,334 @@
+"""Anthropic Messages, our side and theirs.
+
+The body is joined, never written anew: model, tools and system first, then the messages, each encoded
+once, and behind them everything that may change from one request to the next.  So the bytes of one
+request up to its last message begin the bytes of the following one, whatever changes in between.
+
+The rest of the family, by what it does (each file is `_anthropic_` and this word):
+
+    blocks     parts and content blocks, both ways     failures   what goes wrong, both ways
+    write      messages on their way out               ends       stops and counts, both ways
+    decode     replies, from bytes in any slices       read       requests, as the provider sees them
+    growing    their blocks, while they are said       speak      replies, as the provider gives them
+    meaning    which requests the provider takes for equal
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw
+
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.providers.schema.tool_schema import (
+    compile_for_wire,
+    explain_unsupported_output,
+    list_schema_losses,
+    wrap_decoder,
+)
+from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
+from bridle.providers.wire.decoder import request_headers, require_own_history
+from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.encoded_history import DIGEST_BYTES
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json
+from bridle.providers.wire.message_form import MessageForm
+from bridle.providers.wire.system_messages import place_system_messages
+from bridle.values.base import Value
+from bridle.values.errors import BadTool, Failure, MisuseError
+from bridle.values.message import Reply
+from bridle.values.model import Model
+from bridle.values.request import Breakpoint, Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+
+from .canonical_request import canonical_request
+from .decode import AnthropicDecoder
+from .decode_request import decode_request
+from .encode import AnthropicEncodeOptions, AnthropicHistory
+from .encode_reply import encode_reply
+from .failures import encode_failure
+from .native_summary import (
+    BETA_HEADER,
+    encode_summary_request,
+    has_automatic_compaction,
+    remove_excluded_fields,
+    required_betas,
+)
+from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, Block, encode_instruction
+
+VERSION_DEFAULT = "2023-06-01"
+ANSWER_TOKENS_DEFAULT = 20_000
+"""Room for an answer when nobody said how much; a larger one is mostly a runaway."""
+
+_RESERVED_FIELDS = frozenset({"model", "tools", "system", "messages", "max_tokens", "stream"})
+"""Fields of the body that have a place of their own in a request."""
+_MODEL_PLACEHOLDER = "{model}"
+
+
+class AnthropicDialect(Value):
+    """What differs where other clouds serve this wire."""
+
+    path: str = "/v1/messages"
+    """Where requests go.  With `{model}` in it, the body names no model."""
+    stream_path: str = ""
+    """Where they go when the answer is to be streamed; the body then does not ask for it."""
+    body_version: str = ""
+    """Said in the body as `anthropic_version`."""
+
+
+DEFAULT_DIALECT = AnthropicDialect()
+MESSAGE_FORM = MessageForm(
+    content_types=frozenset(
+        {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
+    )
+)
+"""What only lists of this wire have."""
+
+
+class AnthropicCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    @property
+    def messages_field(self) -> str:
+        return "messages"
+
+    def recognizes_item(self, item: object) -> bool:
+        return MESSAGE_FORM.matches(item)
+
+    def new_history(self) -> AnthropicHistory:
+        return AnthropicHistory()
+
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
+        """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
+        kept = require_own_history(kept, AnthropicHistory, self.new_history)
+        model = request.model
+        dialect = read_dialect(model.endpoint, DEFAULT_DIALECT)
+        request = remove_excluded_fields(request) if request.asks_native_summary else request
+        manner = AnthropicEncodeOptions(
+            prefill=model.abilities.prefill or request.asks_native_summary,
+            deferred=frozenset(spec.name for spec in request.deferred_tools),
+            send_signed_summaries=model.abilities.compaction,
+            send_unsigned_summaries=has_automatic_compaction(request),
+        )
+        kept.configure(model, manner)
+        messages = place_system_messages(request.messages, taken=model.abilities.system_messages)
+        kept.set_head(
+            (
+                model,
+                request.tools,
+                request.deferred_tools,
+                request.system,
+                tools_breakpoint_ttl(request),
+                system_breakpoint_ttls(request),
+            ),
+            lambda: _encode_head(request, dialect),
+        )
+        ending = b',"stream":true}' if request.stream else b"}"
+        tail = _encode_tail(request, dialect)
+        body, digest = kept.build_body(messages, tail, _message_breakpoints(request), ending=ending)
+        if _MODEL_PLACEHOLDER in dialect.path:
+            digest = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest()
+        path = _request_path(model.id, dialect, stream=request.stream)
+        return HttpRequest(path=path, body=body, headers=_request_headers(request), digest=digest)
+
+    def list_losses(self, request: Request) -> tuple[str, ...]:
+        return list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT)
+
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
+        return explain_unsupported_output(output, OUTPUT_DIALECT)
+
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        tools = (*request.tools, *request.deferred_tools)
+        decoder = TOOL_NAMES.wrap_decoder(AnthropicDecoder(request.model, status, headers), tools)
+        return wrap_decoder(decoder, request, TOOL_DIALECT)
+
+    def decode_request(self, request: HttpRequest) -> Request:
+        return decode_request(request)
+
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return encode_reply(reply, stream=stream)
+
+    def encode_failure(self, failure: Failure) -> HttpReply:
+        return encode_failure(failure)
+
+    def canonical_request(self, request: HttpRequest) -> object:
+        """The body with everything removed that the provider does not tell apart."""
+        return canonical_request(request)
+
+
+def _request_path(model_id: str, dialect: AnthropicDialect, *, stream: bool) -> str:
+    path = dialect.stream_path if stream and dialect.stream_path else dialect.path
+    return path.replace(_MODEL_PLACEHOLDER, quote(model_id, safe="@"))
+
+
+def _request_headers(request: Request) -> tuple[tuple[str, str], ...]:
+    headers = dict((("anthropic-version", VERSION_DEFAULT), *request_headers(request)))
+    if wanted := required_betas(request, headers.get(BETA_HEADER, "")):
+        headers[BETA_HEADER] = wanted
+    return tuple(headers.items())
+
+
+def _encode_head(request: Request, dialect: AnthropicDialect) -> bytes:
+    tools = [_encode_tool(spec) for spec in request.tools]
+    if ttl := tools_breakpoint_ttl(request):
+        _add_breakpoint(tools, ttl)
+    tools += [_encode_deferred_tool(spec) for spec in request.deferred_tools]
+    system: list[Block | Raw] = []
+    ttls = system_breakpoint_ttls(request)
+    for at, text in enumerate(request.system):
+        if (block := encode_instruction(text)) is not None:
+            system.append(block)
+        if at in ttls:
+            _add_breakpoint(system, ttls[at])
+    head: Block = {} if _MODEL_PLACEHOLDER in dialect.path else {"model": request.model.id}
+    if tools:
+        head["tools"] = tools
+    if system:
+        head["system"] = system
+    return dumps({**head, "messages": []})[:-2]
+
+
+def _add_breakpoint(blocks: list[Block | Raw], ttl: str) -> None:
+    for at, block in reversed(list(enumerate(blocks))):
+        marked: Block = loads(bytes(block)) if isinstance(block, Raw) else block
+        # A tool that is loaded later is not part of the prefix, so it may not carry the mark.
+        if not marked.get("defer_loading"):
+            blocks[at] = {**marked, "cache_control": _cache_control(ttl)}
+            return
+
+
+def _encode_tool(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw_json(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    tool: Block = {"name": TOOL_NAMES.encode_name(spec.name)}
+    if spec.description:
+        tool["description"] = spec.description
+    tool["input_schema"] = compile_for_wire(spec.parameters, TOOL_DIALECT)
+    return tool
+
+
+def _encode_deferred_tool(spec: ToolSpec) -> Block:
+    """A tool that is no part of the prompt until a result refers to it."""
+    tool = _encode_tool(spec)
+    return {**(loads(bytes(tool)) if isinstance(tool, Raw) else tool), "defer_loading": True}
+
+
+def _encode_tail(request: Request, dialect: AnthropicDialect) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    abilities, sampling = request.model.abilities, request.sampling
+    allowance = request.thinking.budget_tokens if request.thinking else None
+    room = min(abilities.output_tokens, ANSWER_TOKENS_DEFAULT + (allowance or 0))
+    fields: Block = {"max_tokens": room if request.max_tokens is None else request.max_tokens}
+    if sampling.stop_sequences:
+        fields["stop_sequences"] = sampling.stop_sequences
+    if abilities.sampling:
+        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p, "top_k": sampling.top_k}
+        fields.update((name, value) for name, value in chosen.items() if value is not None)
+    if request.tools and (choice := _encode_tool_choice(request.tool_choice)):
+        fields["tool_choice"] = choice
+    if request.thinking and (thinking := _encode_thinking(request.thinking, abilities.thinking)):
+        fields["thinking"] = thinking
+    if output := _encode_output_config(request):
+        fields["output_config"] = output
+    if abilities.automatic_cache and (mark := _find_breakpoint(request, "end")):
+        fields["cache_control"] = _cache_control(mark.ttl)
+    if request.compare_reply_id and all(extra.name != "diagnostics" for extra in request.extras):
+        fields["diagnostics"] = {"previous_message_id": request.compare_reply_id}
+    if request.asks_native_summary:
+        fields["compaction"] = encode_summary_request(request)
+    for extra in request.extras:
+        _add_extra(fields, extra)
+    if dialect.body_version:
+        fields.setdefault("anthropic_version", dialect.body_version)
+    return b"]," + dumps(fields)[1:-1]
+
+
+def _encode_tool_choice(choice: ToolChoice) -> Block | None:
+    wire: Block = {"type": choice.mode}
+    if choice.mode == "tool":
+        wire["name"] = TOOL_NAMES.encode_name(choice.name)
+    if not choice.parallel and choice.mode != "none":
+        wire["disable_parallel_tool_use"] = True
+    return None if wire == {"type": "auto"} else wire
+
+
+def _encode_thinking(thinking: Thinking, modes: tuple[str, ...]) -> Block | None:
+    mode = thinking.mode
+    if not mode and thinking.budget_tokens is not None:
+        mode = "enabled"
+    if not mode and thinking.display and (not modes or "adaptive" in modes):
+        mode = "adaptive"
+    if not mode:
+        return None
+    wire: Block = {"type": mode}
+    if thinking.budget_tokens is not None:
+        wire["budget_tokens"] = thinking.budget_tokens
+    if thinking.display:
+        wire["display"] = thinking.display
+    return wire
+
+
+def _encode_output_config(request: Request) -> Block:
+    wire: Block = {}
+    if request.thinking and request.thinking.effort:
+        wire["effort"] = request.thinking.effort
+    if request.output and request.output.mode == "native":
+        if not is_object(request.output.parameters):
+            raise MisuseError(f"the schema of output {request.output.name!r} is no JSON object: correct it")
+        wire["format"] = {
+            "type": "json_schema",
+            "schema": compile_for_wire(request.output.parameters, OUTPUT_DIALECT),
+        }
+    return wire
+
+
+def _add_extra(fields: Block, extra: Extra) -> None:
+    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
+    if extra.name in _RESERVED_FIELDS:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    try:
+        value: Any = msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    present = fields.get(extra.name)
+    if present is None:
+        fields[extra.name] = raw_json(extra.json)
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[extra.name] = {**value, **present}
+    else:
+        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+
+
+def _find_breakpoint(request: Request, place: str) -> Breakpoint | None:
+    return next((mark for mark in request.breakpoints if mark.position == place), None)
+
+
+def _message_breakpoints(request: Request) -> dict[int, bytes]:
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.breakpoints:
+        if mark.position == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+    abilities = request.model.abilities
+    end = _find_breakpoint(request, "end")
+    if end and count and abilities.cache_marks and not abilities.automatic_cache:
+        # What the provider would do by itself, done by hand where it does not.
+        marks[count - 1] = end.ttl
+    return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
+
+
+def _cache_control(ttl: str) -> Block:
+    return {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}
+
+
+CODEC = AnthropicCodec()

@@ -1,0 +1,300 @@
+"""Replies of Anthropic, from bytes in any slices: JSON, server-sent events, and the frames another
+cloud puts around the same events.
+
+A stream is a reply only once a `message_delta` has told why it stopped: the last counts come with that,
+and nothing is said after it.  Before that it is cut, however much was said.  The JSON of an event says
+what it is, not the name in front of it.  Pings, unknown events and unknown members are passed over;
+unknown blocks and their deltas are kept.  An event that cannot be read at all is an error, because it may
+have been part of what was said.
+
+Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything
+else is rare and goes through `_happened`, which looks before it touches.
+"""
+
+from base64 import b64decode
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, CompletedCalls, leave_open
+from bridle.providers.wire.eventstream import EventStreamReader
+from bridle.providers.wire.failures import find_error_object
+from bridle.providers.wire.json import loads, parse_integer, repair_surrogates, split_object
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.message import Part, Reply, ToolCall
+from bridle.values.model import Model
+from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.usage import Usage
+
+from .failures import classify_error, decode_failure
+from .partial_reply import (
+    DELTA_MEMBERS,
+    EMPTY_INPUT,
+    PartialAnthropicBlock,
+    check_block_types,
+    decode_whole_block,
+    disarm_declined_calls,
+    find_delta_type,
+    make_delta,
+    split_blocks,
+)
+from .parts import FALLBACK, Block, decode_part
+from .usage import LENGTH_STOP, build_reply, decode_usage
+
+_TEXT_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking"}
+"""Where a delta, and the beginning of a block, have what is said; input comes in deltas only."""
+_EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
+
+
+class _AnthropicDelta(msgspec.Struct, gc=False):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+
+
+class _AnthropicEvent(msgspec.Struct, gc=False):
+    type: str = ""
+    index: int = -1
+    delta: _AnthropicDelta | None = None
+
+
+_decode_event = msgspec.json.Decoder(_AnthropicEvent).decode
+_EMPTY_EVENT = _AnthropicEvent()
+"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+
+
+class AnthropicDecoder(BaseDecoder):
+    expected_content = "message of this provider"
+    end_marker = "stop reason"
+
+    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(status, headers)
+        self._model = model
+        if not self._sniffed and headers.get("content-type", "").startswith(_EVENTSTREAM_TYPE):
+            self._reader, self._sniffed = EventStreamReader(), True
+        self._meta: dict[str, Any] = {}
+        self._usage: dict[str, Any] = {}
+        self._blocks: list[PartialAnthropicBlock] = []
+        self._open: dict[int, PartialAnthropicBlock] = {}
+        self._given: list[Part] = []
+        self._started = self._reasoned = self._stopped = False
+        self._ready = CompletedCalls()
+
+    @property
+    def partial_text(self) -> str:
+        said = (block.pieces for block in self._blocks if block.delta_type == "text_delta")
+        return repair_surrogates("".join(chain.from_iterable(said)))
+
+    @property
+    def partial_usage(self) -> Usage:
+        return replace(decode_usage(self._usage), incomplete=True)
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._stopped or self._reasoned
+
+    def _build_reply(self) -> Reply:
+        if not self._started:
+            raise self._make_error("garbled", "the provider ended a reply that it never began")
+        return build_reply(self._build_parts(), self._meta, self._usage, self._model)
+
+    def _decode_error(self, body: bytes) -> Failure:
+        return decode_failure(self._status, self._headers, body)
+
+    def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, data in events:
+            try:
+                event = _decode_event(data)
+            except (ValueError, RecursionError):
+                event = _EMPTY_EVENT
+            block, delta = self._open.get(event.index), event.delta
+            if (
+                block is None
+                or delta is None
+                or delta.type != block.delta_type
+                or event.type != "content_block_delta"
+            ):
+                self._process_event(name, data, deltas)
+            elif delta.type == "text_delta":
+                if said := delta.text:
+                    block.pieces.append(said)
+                    deltas.append(TextDelta(text=said))
+            elif delta.type == "thinking_delta":
+                if said := delta.thinking:
+                    block.pieces.append(said)
+                    deltas.append(ReasoningDelta(reasoning=said))
+            elif said := delta.partial_json:
+                block.pieces.append(said)
+                if block.is_call:
+                    deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=said))
+            else:
+                self._process_event(name, data, deltas)
+        return deltas
+
+    def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        if data.strip() == DONE_EVENT:
+            return
+        try:
+            event = loads(data)
+            if isinstance(event, dict) and "bytes" in event and "type" not in event:
+                data = b64decode(event["bytes"])
+                event = loads(data)
+            if isinstance(event, dict) and not self._stopped:
+                kind = event.get("type")
+                kind = kind if isinstance(kind, str) else name.decode("utf-8", "replace")
+                self._apply_event(kind, event, data, deltas)
+        except (ValueError, TypeError) as error:
+            raise self._make_error(
+                "garbled", f"the provider sent an event that cannot be read ({error})"
+            ) from None
+
+    def _apply_event(self, kind: str, event: dict[str, Any], data: bytes, deltas: list[Delta]) -> None:
+        match kind:
+            case "message_start" if isinstance(event.get("message"), dict):
+                # A gateway that tries again begins again: two attempts are never one reply.
+                self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
+                self._ready = CompletedCalls()
+                self._started, self._reasoned = True, False
+                self._update_metadata(event["message"])
+                blocks = split_blocks(split_object(split_object(data)["message"]).get("content", b"[]"))
+                self._given = [decode_whole_block(block) for block in blocks or ()]
+            case "content_block_start" if isinstance(event.get("content_block"), dict):
+                stub = event["content_block"]
+                if stub.get("type") == FALLBACK:
+                    # The calls before it are not to be run: those after it are the first ones of the reply.
+                    self._ready = CompletedCalls()
+                deltas += self._ready.release_held()
+                check_block_types([stub])
+                given = (
+                    split_object(split_object(data)["content_block"])["input"].decode("utf-8", "replace")
+                    if stub.get("input")
+                    else EMPTY_INPUT
+                )
+                block = self._start_block(parse_integer(event.get("index")), stub, given)
+                self._append_text(block, stub.get(_TEXT_MEMBERS.get(block.delta_type or "", "")), deltas)
+            case "content_block_delta":
+                if not isinstance(event.get("delta"), dict):
+                    raise ValueError("a content_block_delta has no delta")
+                self._apply_delta(parse_integer(event.get("index")), event["delta"], deltas)
+            case "content_block_stop" if (index := parse_integer(event.get("index"))) is not None:
+                self._end_block(self._open.get(index), deltas)
+            case "message_delta":
+                if isinstance(event.get("delta"), dict):
+                    self._update_metadata(event["delta"])
+                    self._reasoned = self._reasoned or bool(event["delta"].get("stop_reason"))
+                self._update_metadata({"usage": event.get("usage")})
+            case "message_stop":
+                self._stopped = True
+                self._open.clear()
+            case "error":
+                raise ProviderError(classify_error(find_error_object(event) or {}, self._status))
+            case _ if kind.lower().endswith("exception"):
+                raise ProviderError(classify_error({"type": kind, **event}, self._status))
+
+    def _start_block(self, index: int | None, stub: Block, input_text: str) -> PartialAnthropicBlock:
+        block = PartialAnthropicBlock(stub, len(self._blocks), input_text)
+        if block.is_call:
+            block.call = self._ready.start_call()
+        self._blocks.append(block)
+        if index is not None:
+            self._open[index] = block
+        return block
+
+    def _end_block(self, block: PartialAnthropicBlock | None, deltas: list[Delta]) -> None:
+        if block is None or block.call < 0:
+            return
+        index, block.call = block.call, -1
+        part = block.build_part(last_and_cut=False)
+        if isinstance(part, ToolCall):
+            deltas += self._ready.end_call(
+                index, part, sure=bool(block.pieces) or block.input_text != EMPTY_INPUT
+            )
+
+    def _apply_delta(self, index: int | None, delta: dict[str, Any], deltas: list[Delta]) -> None:
+        """A delta off the short road: a rare type, a value of the wrong type, half a character."""
+        if index is None:
+            raise self._make_error("garbled", "the provider continued a block without saying which")
+        block, said_as = self._open.get(index), find_delta_type(delta)
+        if block is None:
+            # Some compatible servers do not announce plain words; nothing else can be understood unannounced.
+            kind = _TEXT_MEMBERS.get(said_as)
+            if kind is None:
+                raise self._make_error(
+                    "garbled", f"the provider continued block {index}, which it never began"
+                )
+            block = self._start_block(index, {"type": kind, kind: ""}, EMPTY_INPUT)
+        if said_as in DELTA_MEMBERS and block.delta_type is None:
+            block.delta_type = said_as
+        match said_as:
+            case block.delta_type if block.delta_type:
+                inside = DELTA_MEMBERS[block.delta_type or ""]
+                said = delta.get(inside)
+                if block.is_call and (inside not in delta or not isinstance(said, str | None)):
+                    raise ValueError("a piece of a call's arguments has no text")
+                self._append_text(block, said, deltas)
+            case "input_json_delta":
+                raise ValueError(f"arguments were sent for a block of type {block.stub.get('type')!r}")
+            case "text_delta" | "thinking_delta" if block.is_call:
+                raise ValueError(f"words were sent for the call of {block.name!r}; they may be its arguments")
+            case "citations_delta" if "citation" in delta:
+                had = block.stub.get("citations")
+                block.stub["citations"] = [*(had if isinstance(had, list) else ()), delta["citation"]]
+            case str():
+                for name, value in delta.items():
+                    had = block.stub.get(name)
+                    if name != "type" and isinstance(value, str):
+                        block.stub[name] = had + value if isinstance(had, str) else value
+
+    def _append_text(self, block: PartialAnthropicBlock, said: object, deltas: list[Delta]) -> None:
+        if isinstance(said, str) and said:
+            block.pieces.append(said)
+            if (seen := make_delta(block, repair_surrogates(said))) is not None:
+                deltas.append(seen)
+
+    def _update_metadata(self, said: dict[str, Any]) -> None:
+        """Later words replace earlier ones, and null takes nothing back: counts are totals so far."""
+        usage = said.get("usage")
+        if isinstance(usage, dict):
+            self._usage.update((name, value) for name, value in usage.items() if value is not None)
+        self._meta.update((name, value) for name, value in said.items() if value is not None)
+
+    def _build_parts(self) -> tuple[Part, ...]:
+        cut = self._meta.get("stop_reason") == LENGTH_STOP
+        last = len(self._blocks) - 1
+        try:
+            grown = [block.build_part(last_and_cut=cut and block.place == last) for block in self._blocks]
+            return disarm_declined_calls(grown or self._given)
+        except ValueError as error:
+            raise self._make_error(
+                "garbled", f"the provider sent a block that cannot be read ({error})"
+            ) from None
+
+    def _decode_body(self, body: bytes) -> Reply:
+        try:
+            top = split_object(body)
+            self._update_metadata({name: loads(value) for name, value in top.items() if name != "content"})
+            failed = self._meta.get("type") == "error" or "error" in self._meta
+            content = split_blocks(top["content"]) if "content" in top and not failed else None
+            if content is not None:
+                cut = self._meta.get("stop_reason") == LENGTH_STOP
+                parts = disarm_declined_calls(
+                    leave_open([decode_whole_block(block) for block in content], cut=cut)
+                )
+                return build_reply(parts, self._meta, self._usage, self._model)
+            # How the same models spoke before there were messages; one cloud still does.
+            if isinstance(said := self._meta.get("completion"), str):
+                text = decode_part({"type": "text", "text": said})
+                return build_reply((text,), self._meta, self._usage, self._model)
+        except ValueError as error:
+            raise self._explain_missing_message(body) from error
+        raise self._explain_missing_message(body)
+
+    def _explain_missing_message(self, body: bytes) -> ProviderError:
+        if (error := find_error_object(self._parse_body(body))) is not None:
+            return ProviderError(classify_error(error, self._status))
+        return self._unrecognised_reply(body)

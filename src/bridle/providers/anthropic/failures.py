@@ -1,0 +1,118 @@
+"""What goes wrong at Anthropic, both ways: their status, headers and error body, and our `Failure`.
+
+The type in the error body decides, because an error inside a stream has no status of its own; then
+the status; then, for what callers must tell apart and the wire does not, the wording (`_REWORDED`).
+A body that is not theirs (a proxy's page, another cloud's envelope) still gives one readable line.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bridle.ports.codec import HttpReply
+from bridle.providers.wire.failures import (
+    KINDS_BY_STATUS,
+    KindsByWording,
+    decode_error_response,
+    encode_error_response,
+    find_error_object,
+    is_context_overflow,
+    is_reasoning_rejection,
+    kind_of_status,
+    refine_kind,
+    text_or_empty,
+    to_one_line,
+)
+from bridle.values.errors import Failure, FailureKind
+
+_KINDS_BY_TYPE: dict[str, FailureKind] = {
+    "invalid_request_error": "invalid",
+    "authentication_error": "unauthorized",
+    "permission_error": "unauthorized",
+    "billing_error": "quota",
+    "not_found_error": "not_found",
+    "request_too_large": "too_large",
+    "rate_limit_error": "rate_limited",
+    "timeout_error": "timeout",
+    "overloaded_error": "overloaded",
+    "api_error": "server",
+    "conflict_error": "server",
+    # The same model behind another cloud, which names its exceptions instead.
+    "throttlingexception": "rate_limited",
+    "servicequotaexceededexception": "quota",
+    "serviceunavailableexception": "overloaded",
+    "modelnotreadyexception": "overloaded",
+    "modeltimeoutexception": "timeout",
+    "modelstreamerrorexception": "server",
+    "modelerrorexception": "server",
+    "internalserverexception": "server",
+    "accessdeniedexception": "unauthorized",
+    "unrecognizedclientexception": "unauthorized",
+    "resourcenotfoundexception": "not_found",
+    "validationexception": "invalid",
+}
+_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
+    "invalid": (400, "invalid_request_error"),
+    "context": (400, "invalid_request_error"),
+    "reasoning_refused": (400, "invalid_request_error"),
+    "unauthorized": (401, "authentication_error"),
+    "quota": (402, "billing_error"),
+    "not_found": (404, "not_found_error"),
+    "too_large": (413, "request_too_large"),
+    "rate_limited": (429, "rate_limit_error"),
+    "server": (500, "api_error"),
+    "timeout": (504, "timeout_error"),
+    "overloaded": (529, "overloaded_error"),
+}
+_WIRE_MESSAGES: dict[FailureKind, str] = {
+    "context": "prompt is too long",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
+_QUOTA_CODES = frozenset({"enforced_spend_limit_reached"})
+_QUOTA_WORDS = re.compile(r"credit balance is too low|api usage limits|spend limit", re.IGNORECASE)
+_KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
+    "invalid": {
+        "quota": _QUOTA_WORDS.search,
+        "reasoning_refused": is_reasoning_rejection,
+        "context": is_context_overflow,
+    },
+    "rate_limited": {"quota": _QUOTA_WORDS.search},
+}
+"""What the wording may make of a failure; where it stands in no line, type and status have said it all."""
+
+
+def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+    """A reply with an error status; another cloud names its exception in a header."""
+    exception = headers.get("x-amzn-errortype", "").partition(":")[0]
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return classify_error({"type": exception, **error} if exception else error, status)
+
+    return decode_error_response(status, headers, body, read_error, find_error_object)
+
+
+def classify_error(error: Mapping[str, Any], status: int) -> Failure:
+    """An error object, from a body or from the middle of a stream."""
+    kind_word = text_or_empty(error.get("type"))
+    details = error.get("details")
+    code = text_or_empty(details.get("error_code")) if isinstance(details, dict) else ""
+    message = to_one_line(text_or_empty(error.get("message"))) or kind_word or f"HTTP {status}"
+    kind = _KINDS_BY_TYPE.get(kind_word.lower())
+    if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
+        kind = kind_of_status(status)
+    kind = "quota" if code in _QUOTA_CODES else refine_kind(kind, _KINDS_BY_WORDING.get(kind, {}), message)
+    return Failure(kind=kind, message=message, status=status, code=code or kind_word)
+
+
+def encode_failure(failure: Failure) -> HttpReply:
+    status, kind_word = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
+    message = failure.message
+    if failure.kind in _WIRE_MESSAGES and not _KINDS_BY_WORDING["invalid"][failure.kind](message):
+        message = f"{_WIRE_MESSAGES[failure.kind]}: {message}"
+    error: dict[str, Any] = {"type": kind_word, "message": message}
+    if failure.code in _KINDS_BY_TYPE:
+        error["type"] = failure.code
+    elif failure.code:
+        error["details"] = {"error_code": failure.code}
+    return encode_error_response(failure, status, {"type": "error", "error": error, "request_id": None})

@@ -1,0 +1,134 @@
+"""Blocks of a reply as they arrive: piece by piece in a stream, or written out in a message.
+
+Both roads end in `part_of`, with the same block in hand: that is why a reply told in pieces equals
+the same reply told whole.  The input of a call is kept as the text it arrived in, never parsed and
+written anew.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from bridle.providers.wire.call_arguments import INVALID_JSON_KEY
+from bridle.providers.wire.json import dumps, loads, repair_surrogates, split_object
+from bridle.values.message import Part, ToolCall
+from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+
+from .parts import Block, decode_part, find_model_switch, make_call_opaque
+
+DELTA_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
+"""Where a delta has its piece of text."""
+EMPTY_INPUT = "{}"
+_decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
+
+
+class PartialAnthropicBlock:
+    """A block of a streamed reply while it is being said."""
+
+    __slots__ = ("call", "delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
+
+    def __init__(self, stub: Block, place: int, input_text: str) -> None:
+        self.stub = stub
+        self.place = place
+        self.input_text = input_text
+        self.pieces: list[str] = []
+        self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
+        self.is_call = stub.get("type") == "tool_use"
+        self.call = -1
+        """Which of the reply's calls this is, until it was told to be complete."""
+        self.delta_type: str | None
+        match stub.get("type"):
+            case "text":
+                self.delta_type = "text_delta"
+            case "thinking":
+                self.delta_type = "thinking_delta"
+            case _:
+                # `input` is left out at the start by some servers, and sent in deltas all the same.
+                self.delta_type = "input_json_delta" if self.is_call or "input" in stub else None
+
+    def build_part(self, *, last_and_cut: bool) -> Part:
+        said = "".join(self.pieces)
+        match self.delta_type:
+            case "text_delta":
+                return decode_part({**self.stub, "text": said})
+            case "thinking_delta":
+                return decode_part({**self.stub, "thinking": said})
+            case "input_json_delta" if self.is_call:
+                self._check_same_arguments(said)
+                # Nothing said is an empty object, unless the reply broke off right here.
+                return decode_part(
+                    self.stub, repair_surrogates(said) or ("" if last_and_cut else self.input_text)
+                )
+            case "input_json_delta" if said:
+                return decode_part({**self.stub, "input": _parse_input(said)})
+        return decode_part(self.stub)
+
+    def _check_same_arguments(self, said: str) -> None:
+        """Raises `ValueError` when the start of a call and its deltas give different arguments."""
+        if said and self.input_text != EMPTY_INPUT and _parse_input(said) != loads(self.input_text):
+            raise ValueError(f"the arguments of {self.name!r} were given twice, and differently")
+
+
+def check_block_types(blocks: Iterable[object]) -> None:
+    """Raises `ValueError` for a block that does not say what it is: it may have been a call."""
+    for block in blocks:
+        if isinstance(block, dict) and not (isinstance(block.get("type"), str) and block["type"]):
+            raise ValueError("a block has no type")
+
+
+def find_delta_type(delta: Block) -> str:
+    """The type of a delta, by its piece where it has no type of its own; raises `ValueError` for neither."""
+    kind = delta.get("type")
+    if isinstance(kind, str) and kind:
+        return kind
+    for kind, inside in DELTA_MEMBERS.items():
+        if isinstance(delta.get(inside), str):
+            return kind
+    raise ValueError("a delta has no type")
+
+
+def decode_whole_block(block: bytes) -> Part:
+    """A block given whole, the arguments of a call as they are written there."""
+    value = loads(block)
+    if not isinstance(value, dict):
+        raise ValueError("a block is no object")
+    check_block_types([value])
+    given = split_object(block)["input"].decode("utf-8", "replace") if value.get("input") else None
+    return decode_part(value, given)
+
+
+def split_blocks(content: bytes) -> list[bytes] | None:
+    """The blocks in a list, each as it is written; None when it is no list."""
+    try:
+        return [bytes(element) for element in _decode_list(content)]
+    except (ValueError, RecursionError):
+        values = loads(content)
+        return [dumps(value) for value in values] if isinstance(values, list) else None
+
+
+def disarm_declined_calls(parts: list[Part]) -> tuple[Part, ...]:
+    """The parts, with no call left in them that a model made before it declined to go on."""
+    switch = find_model_switch(parts)
+    return tuple(
+        make_call_opaque(part) if place < switch and isinstance(part, ToolCall) else part
+        for place, part in enumerate(parts)
+    )
+
+
+def _parse_input(said: str) -> Any:
+    try:
+        return loads(said)
+    except ValueError:
+        return {INVALID_JSON_KEY: said}
+
+
+def make_delta(block: PartialAnthropicBlock, said: str) -> Delta | None:
+    match block.delta_type:
+        case "text_delta":
+            return TextDelta(text=said)
+        case "thinking_delta":
+            return ReasoningDelta(reasoning=said)
+        case "input_json_delta" if block.is_call:
+            return ToolCallDelta(index=block.place, name=block.name, arguments=said)
+    return None

@@ -1,0 +1,304 @@
+"""Anthropic content blocks and our parts, both ways.
+
+`part_of` reads a block, `block_of` writes one; each undoes the other.  Everything that carries
+blocks uses these two: replies in JSON, replies put together from a stream, requests read and
+requests written.  That is why a streamed reply equals the same reply in JSON.
+
+What a block says beyond our view of it (citations, `caller`, fields of next year) is kept as the
+part's `native`: a JSON object of just those members, so that a log holds nothing twice.  Members
+that are null say nothing and are not kept.  Blocks we do not interpret become `Opaque`, whole.
+"""
+
+from base64 import b64decode, b64encode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from msgspec import Raw
+
+from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.tool_names import ToolNameRules
+from bridle.values.errors import MisuseError
+from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+
+FAMILY = "anthropic"
+TOOL_DIALECT, OUTPUT_DIALECT = "plain", "anthropic_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+Block = dict[str, Any]
+
+TOOL_NAMES = ToolNameRules(length_max=128)
+
+_KNOWN_MEMBERS = {
+    "text": {"type", "text"},
+    "tool_use": {"type", "id", "name", "input"},
+    "tool_result": {"type", "tool_use_id", "content", "is_error"},
+    "thinking": {"type", "thinking", "signature"},
+    "redacted_thinking": {"type", "data"},
+    "image": {"type", "source"},
+    "document": {"type", "source", "title"},
+}
+"""The members of each block that our parts carry."""
+KNOWN_BLOCKS = frozenset(_KNOWN_MEMBERS)
+
+_SOURCE_MEMBERS: dict[str, set[str]] = {
+    "base64": {"type", "media_type", "data"},
+    "text": {"type", "media_type", "data"},
+    "url": {"type", "url"},
+    "file": {"type", "file_id"},
+}
+
+
+COMPACTION = "compaction"
+"""The block that stands for what was said before it.  Its summary is in words, for whoever cannot take it."""
+FILE_MADE = "container_upload"
+"""The block of a file that the model made: it may be the whole answer."""
+FALLBACK = "fallback"
+"""The block where the provider fell back to a second model."""
+_UNKNOWN_INSTRUCTION = "block of system"
+"""Where the `native` of a text in the system keeps a block that is no text."""
+
+
+def decode_part(block: Block, arguments: str | None = None) -> Part:
+    """A block as a part.  `arguments` is the text of a call's input as it arrived, where it is at hand.
+
+    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    """
+    kind = _text_or_empty(block.get("type"))
+    native = _extra_members(kind, block)
+    match kind:
+        case "text":
+            return Text(text=_text_or_empty(block.get("text")), native=native)
+        case "tool_use":
+            return _decode_call(block, arguments, native)
+        case "tool_result":
+            return ToolResult(
+                call_id=_text_or_empty(block.get("tool_use_id")),
+                parts=_decode_result_parts(block.get("content")),
+                outcome="error" if block.get("is_error") is True else "ok",
+                native=native,
+            )
+        case "thinking":
+            text, signature = _text_or_empty(block.get("thinking")), _text_or_empty(block.get("signature"))
+            return Reasoning(text=text, signature=signature, native=native)
+        case "redacted_thinking":
+            return Reasoning(signature=_text_or_empty(block.get("data")), redacted=True, native=native)
+        case "image" | "document":
+            return _decode_media(cast("MediaKind", kind), block, native) or _make_opaque(kind, block)
+    return _make_opaque(kind, block)
+
+
+def can_send_back(part: Opaque, *, signed: bool, unsigned: bool) -> bool:
+    """Whether a provider that takes summaries of these kinds takes this item; everything else it does."""
+    if part.kind != COMPACTION:
+        return True
+    return signed if loads(part.native).get("signature") else unsigned
+
+
+def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
+    """A part as a block, or None when it has nothing to say on this wire.
+
+    `own`: the part came from this family, so its native members go out again, and an opaque part
+    does so to the letter.  `sent_id` is the id a call and its result share.
+    """
+    if isinstance(part, Opaque):
+        return _encode_opaque(part) if own else None
+    block = _encode_known_part(part, own=own, sent_id=sent_id)
+    if own and block is not None and part.native is not None:
+        more: Block = loads(part.native)
+        block.update((name, value) for name, value in more.items() if name not in block)
+    return block
+
+
+def decode_instruction(block: Block) -> Text:
+    """A block of the system.  Ours is made of texts: one of next year is carried by a text without words."""
+    part = decode_part(block)
+    if isinstance(part, Text):
+        return part
+    return Text(text="", native=dumps({_UNKNOWN_INSTRUCTION: block}).decode())
+
+
+def encode_instruction(text: Text) -> Block | Raw | None:
+    if text.native is not None and _UNKNOWN_INSTRUCTION in text.native and not text.text:
+        kept: Block = loads(text.native)
+        return cast("Block", kept[_UNKNOWN_INSTRUCTION])
+    return encode_part(text, own=True)
+
+
+def find_model_switch(parts: Sequence[Part]) -> int:
+    """Where the provider last fell back to a second model; 0 when it did not.
+
+    What the first model thought and called before that place must be neither run nor sent back.
+    """
+    places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == FALLBACK]
+    return places[-1] if places else 0
+
+
+def make_call_opaque(call: ToolCall) -> Opaque:
+    """A call that nobody may run, kept as the provider said it."""
+    return Opaque(kind="tool_use", native=dumps(encode_part(call, own=True, sent_id=call.wire_id)).decode())
+
+
+def _encode_known_part(
+    part: Text | Media | ToolCall | ToolResult | Reasoning, *, own: bool, sent_id: str
+) -> Block | None:
+    match part:
+        case Text(text=text):
+            return {"type": "text", "text": repair_surrogates(text)} if text.strip() else None
+        case ToolCall(name=name, arguments=arguments):
+            sent_name = TOOL_NAMES.encode_name(name)
+            return {
+                "type": "tool_use",
+                "id": sent_id,
+                "name": sent_name,
+                "input": encode_arguments(arguments),
+            }
+        case ToolResult():
+            return _encode_result(part, own=own, sent_id=sent_id)
+        case Reasoning(text=text, signature=signature, redacted=redacted):
+            if redacted:
+                return {"type": "redacted_thinking", "data": signature}
+            return {"type": "thinking", "thinking": repair_surrogates(text), "signature": signature}
+        case Media():
+            return _encode_media(part)
+
+
+def _encode_opaque(part: Opaque) -> Raw:
+    if not is_object(part.native):
+        raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    return raw_json(part.native)
+
+
+def _encode_result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
+    block: Block = {"type": "tool_result", "tool_use_id": sent_id}
+    content = [inner for part in result.parts if (inner := encode_part(part, own=own)) is not None]
+    if not content and result.is_error:
+        # An error without words is refused by the provider.
+        content = [{"type": "text", "text": f"The call ended without a word: {result.outcome}."}]
+    only = content[0] if len(content) == 1 else None
+    if isinstance(only, dict) and only.keys() == _KNOWN_MEMBERS["text"]:
+        block["content"] = only["text"]
+    elif content:
+        block["content"] = content
+    if result.is_error:
+        block["is_error"] = True
+    return block
+
+
+def add_tool_references(block: Block | Raw, names: Sequence[str]) -> Block | Raw:
+    """A result that lets tools into the conversation.  One that is an error may hold words only."""
+    if not names or not isinstance(block, dict) or "is_error" in block:
+        return block
+    content = block.get("content", [])
+    told = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    references = [{"type": "tool_reference", "tool_name": TOOL_NAMES.encode_name(name)} for name in names]
+    return {**block, "content": [*told, *references]}
+
+
+def describe_omitted_media(media: Media) -> str:
+    named = f" {media.name}" if media.name else ""
+    return repair_surrogates(f"[{media.kind}{named} left out: it cannot be sent to this model]")
+
+
+def _encode_media(media: Media) -> Block:
+    if media.kind not in ("image", "document"):
+        return {"type": "text", "text": describe_omitted_media(media)}
+    source: Block
+    if media.url:
+        source = {"type": "url", "url": media.url}
+    elif media.file_id:
+        source = {"type": "file", "file_id": media.file_id}
+    elif media.kind == "document" and media.media_type.startswith("text/"):
+        source = {"type": "text", "media_type": "text/plain", "data": _decode_text_document(media)}
+    else:
+        source = {"type": "base64", "media_type": media.media_type, "data": media.data}
+    block: Block = {"type": media.kind, "source": source}
+    if media.kind == "document" and media.name:
+        block["title"] = repair_surrogates(media.name)
+    return block
+
+
+def _decode_text_document(media: Media) -> str:
+    try:
+        return b64decode(media.data, validate=True).decode("utf-8", "replace")
+    except Base64Error:
+        raise MisuseError(
+            f"a document {media.name!r} of type {media.media_type} holds no base64: encode its bytes first"
+        ) from None
+
+
+def _decode_call(block: Block, arguments: str | None, native: str | None) -> ToolCall:
+    if arguments is None:
+        arguments = dumps(block.get("input") or {}).decode()
+    return ToolCall(
+        id="",
+        name=_text_or_empty(block.get("name")),
+        arguments=decode_arguments(arguments),
+        wire_id=_text_or_empty(block.get("id")),
+        native=native,
+    )
+
+
+def _decode_result_parts(content: object) -> tuple[Text | Media | Opaque, ...]:
+    if isinstance(content, str):
+        return (Text(text=content),) if content else ()
+    if isinstance(content, dict):
+        content = [content]
+    if not isinstance(content, list):
+        return ()
+    return tuple(_decode_inner_part(block) for block in content if isinstance(block, dict))
+
+
+def _decode_inner_part(block: Block) -> Text | Media | Opaque:
+    part = decode_part(block)
+    return (
+        part
+        if isinstance(part, Text | Media | Opaque)
+        else _make_opaque(_text_or_empty(block.get("type")), block)
+    )
+
+
+def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
+    """None when the source is of a kind our media cannot hold."""
+    source = block.get("source")
+    if not isinstance(source, dict) or source.keys() != _SOURCE_MEMBERS.get(
+        _text_or_empty(source.get("type"))
+    ):
+        return None
+    if not all(isinstance(value, str) for value in source.values()):
+        return None
+    name = _text_or_empty(block.get("title"))
+    match source["type"]:
+        case "url":
+            return Media.from_wire(kind=kind, url=source["url"], name=name, native=native)
+        case "file":
+            return Media.from_wire(kind=kind, file_id=source["file_id"], name=name, native=native)
+        case "base64" if not source["media_type"].startswith("text/"):
+            data, media_type = source["data"], source["media_type"]
+        case "text" if kind == "document" and source["media_type"] == "text/plain":
+            data, media_type = b64encode(repair_surrogates(source["data"]).encode()).decode(), "text/plain"
+        case _:
+            return None
+    return Media.from_wire(kind=kind, media_type=media_type, data=data, name=name, native=native)
+
+
+def _make_opaque(kind: str, block: Block) -> Opaque:
+    text = _text_or_empty(block.get("content")) if kind == COMPACTION else ""
+    return Opaque(kind=kind, native=dumps(block).decode(), text=text, answers=kind == FILE_MADE)
+
+
+def _extra_members(kind: str, block: Mapping[str, Any]) -> str | None:
+    """The members our view of the block leaves out, as JSON; None when there are none."""
+    shown = _KNOWN_MEMBERS.get(kind)
+    if shown is None or block.keys() == shown:
+        return None
+    more = {
+        name: value
+        for name, value in block.items()
+        if name not in shown and value is not None and not (name == "citations" and value == [])
+    }
+    return dumps(more).decode() if more else None
+
+
+def _text_or_empty(value: object) -> str:
+    return repair_surrogates(value) if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""The Bedrock Converse wire, in both directions. `codec.py` is the entry."""

@@ -1,0 +1,250 @@
+"""Bedrock Converse, our side and theirs: one wire for the models of many makers.
+
+The model and the delivery are in the path, not in the body.  The body is joined, never written anew:
+system first, then the messages, each encoded once, and behind them everything that may change from one
+request to the next.  Tools stand there too, because the choice among them cannot be told apart from them
+on this wire; the provider does not mind the order.  So the bytes of one request up to its last message
+begin the bytes of the following one, whatever changes in between.
+
+The rest of the family, by what it does (each file is `_bedrock_converse_` and this word):
+
+    blocks     parts and content blocks, both ways     failures   what goes wrong, both ways
+    media      pictures, documents, films, sounds      ends       stops and counts, both ways
+    tools      tools and the choice among them         read       requests, as the provider sees them
+    write      messages on their way out               speak      replies, as the provider gives them
+    decode     replies, from bytes in any slices       meaning    which requests it takes for equal
+    growing    their blocks, while they are said       dialect    what differs from model to model
+
+Keys and signatures are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Raw
+
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.providers.schema.tool_schema import (
+    compile_for_wire,
+    explain_unsupported_output,
+    list_schema_losses,
+    wrap_decoder,
+)
+from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
+from bridle.providers.wire.decoder import request_headers, require_own_history
+from bridle.providers.wire.encoded_history import DIGEST_BYTES
+from bridle.providers.wire.json import dumps, is_object, raw_json, repair_surrogates
+from bridle.providers.wire.message_form import MessageForm
+from bridle.providers.wire.system_messages import place_system_messages
+from bridle.providers.wire.tool_names import NAMES_64
+from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.values.errors import Failure, MisuseError
+from bridle.values.message import Reply
+from bridle.values.model import Model
+from bridle.values.request import Extra, OutputSpec, Request, Thinking
+
+from .canonical_request import canonical_request
+from .decode import BedrockDecoder
+from .decode_request import decode_request
+from .dialect import FAMILY, BedrockDialect, dialect_for
+from .encode import BedrockHistory
+from .encode_reply import encode_reply
+from .failures import encode_failure
+from .parts import Block, encode_part
+from .tools import OUTPUT_DIALECT, TOOL_DIALECT, encode_cache_point, encode_tool_config
+
+_RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
+"""Fields of the body that have a place of their own in a request."""
+MESSAGE_FORM = MessageForm(
+    content_members=frozenset(
+        {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"}
+    )
+)
+"""What only lists of this wire have."""
+
+
+class BedrockCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    @property
+    def messages_field(self) -> str:
+        return "messages"
+
+    def recognizes_item(self, item: object) -> bool:
+        return MESSAGE_FORM.matches(item)
+
+    def new_history(self) -> BedrockHistory:
+        return BedrockHistory()
+
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
+        """`digest` covers the model and the body, not how the answer is delivered."""
+        kept = require_own_history(kept, BedrockHistory, self.new_history)
+        model = request.model
+        messages = place_system_messages(request.messages, taken=model.abilities.system_messages)
+        called = kept.encode_messages(model, messages)
+        kept.set_head((request.system, system_breakpoint_ttls(request)), lambda: _encode_head(request))
+        tools = kept.encode_tools_once(request.tools, tools_breakpoint_ttl(request))
+        dialect = dialect_for(model.endpoint)
+        tail = _encode_tail(request, encode_tool_config(request, tools, called), dialect)
+        body, digest = kept.build_body(messages, tail, _message_breakpoints(request))
+        return HttpRequest(
+            path=_request_path(model.id, stream=request.stream),
+            body=body,
+            headers=request_headers(request),
+            digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
+        )
+
+    def list_losses(self, request: Request) -> tuple[str, ...]:
+        dialect = dialect_for(request.model.endpoint)
+        carries = SupportedSettings(
+            top_k=bool(dialect.top_k_at),
+            parallel=False,
+            no_calls=bool(dialect.no_calls),
+            mode=bool(dialect.mode_at),
+            budget=bool(dialect.budget_at),
+            effort=bool(dialect.effort_at),
+        )
+        return (
+            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
+            *list_unsent_settings(request, carries),
+        )
+
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
+        return explain_unsupported_output(output, OUTPUT_DIALECT)
+
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        decoder = NAMES_64.wrap_decoder(BedrockDecoder(request.model, status, headers), request.tools)
+        return wrap_decoder(decoder, request, TOOL_DIALECT)
+
+    def decode_request(self, request: HttpRequest) -> Request:
+        return decode_request(request)
+
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return encode_reply(reply, stream=stream)
+
+    def encode_failure(self, failure: Failure) -> HttpReply:
+        return encode_failure(failure)
+
+    def canonical_request(self, request: HttpRequest) -> object:
+        """The body with everything removed that the provider does not tell apart."""
+        return canonical_request(request)
+
+
+def _request_path(model_id: str, *, stream: bool) -> str:
+    # A colon is legal in a path and stays: clients undo its quoting, and a signature covers what is sent.
+    return f"/model/{quote(model_id, safe=':')}/converse{'-stream' if stream else ''}"
+
+
+def _encode_head(request: Request) -> bytes:
+    system: list[Block | Raw] = []
+    ttls = system_breakpoint_ttls(request)
+    for at, text in enumerate(request.system):
+        if (block := encode_part(text, own=True)) is not None:
+            system.append(block)
+        if at in ttls and system:
+            system.append(encode_cache_point(ttls[at]))
+    if not system:
+        return b'{"messages":['
+    return b'{"system":%b,"messages":[' % dumps(system)
+
+
+def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    sampling = request.sampling
+    fields: Block = {}
+    if tools is not None:
+        fields["toolConfig"] = tools
+    _set_at_path(fields, "inferenceConfig.maxTokens", request.max_tokens)
+    _set_at_path(fields, "inferenceConfig.stopSequences", sampling.stop_sequences or None)
+    if request.model.abilities.sampling:
+        _set_at_path(fields, "inferenceConfig.temperature", sampling.temperature)
+        _set_at_path(fields, "inferenceConfig.topP", sampling.top_p)
+        _set_at_path(fields, dialect.top_k_at, sampling.top_k)
+    if request.thinking:
+        _add_thinking(fields, request.thinking, dialect, request.model.abilities.thinking)
+    if request.output and request.output.mode == "native":
+        _set_at_path(fields, "outputConfig.textFormat", _encode_output_format(request.output))
+    if request.tools and request.tool_choice.mode == "none" and dialect.no_calls:
+        fields = _merge_objects(fields, msgspec.json.decode(dialect.no_calls))
+    for extra in request.extras:
+        _add_extra(fields, extra)
+    return b"]," + dumps(fields)[1:] if fields else b"]}"
+
+
+def _add_thinking(fields: Block, thinking: Thinking, dialect: BedrockDialect, modes: tuple[str, ...]) -> None:
+    mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
+    if not mode and thinking.display and "adaptive" in modes:
+        mode = "adaptive"  # a display can only be said beside a mode
+    _set_at_path(fields, dialect.mode_at, mode or None)
+    _set_at_path(fields, dialect.budget_at, thinking.budget_tokens)
+    _set_at_path(fields, dialect.display_at if mode else "", thinking.display or None)
+    _set_at_path(fields, dialect.effort_at, thinking.effort or None)
+
+
+def _encode_output_format(output: OutputSpec) -> Block:
+    if not is_object(output.parameters):
+        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+    shape = {"schema": repair_surrogates(bytes(compile_for_wire(output.parameters, OUTPUT_DIALECT)).decode())}
+    if output.name:
+        shape["name"] = output.name
+    if output.description:
+        shape["description"] = output.description
+    return {"type": "json_schema", "structure": {"jsonSchema": shape}}
+
+
+def _set_at_path(fields: Block, place: str, value: object) -> None:
+    if value is None or not place:
+        return
+    *above, last = place.split(".")
+    for name in above:
+        fields = fields.setdefault(name, {})
+    fields[last] = value
+
+
+def _add_extra(fields: Block, extra: Extra) -> None:
+    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
+    if extra.name in _RESERVED_FIELDS:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    try:
+        value: Any = msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    present = fields.get(extra.name)
+    if present is None:
+        fields[extra.name] = raw_json(extra.json)
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[extra.name] = _merge_objects(value, present)
+    else:
+        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+
+
+def _merge_objects(below: Block, above: Block) -> Block:
+    """Both, member by member, objects within as well; where they differ, what is above counts."""
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        within = isinstance(value, dict) and isinstance(under, dict)
+        merged[name] = _merge_objects(under or {}, value) if within else value
+    return merged
+
+
+def _message_breakpoints(request: Request) -> dict[int, bytes]:
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.breakpoints:
+        if mark.position == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+        elif mark.position == "end" and count and request.model.abilities.cache_marks:
+            # What other providers do by themselves is done by hand here.
+            marks[count - 1] = mark.ttl
+    return {index: b"," + dumps(encode_cache_point(ttl)) for index, ttl in marks.items()}
+
+
+CODEC = BedrockCodec()

@@ -1,0 +1,288 @@
+"""Replies of Bedrock Converse, from bytes in any slices: JSON, or frames of events.
+
+A stream is a reply only once `messageStop` has arrived; before that it is cut, however much was said.
+The counts come after it, or never.  The name of an event says what it is; exceptions come as messages of
+their own kind and end the stream.  Unknown events and members, and the padding the provider puts into
+every event, are passed over; unknown blocks and their deltas are kept.  An event that cannot be read at
+all is an error, because it may have been part of what was said.
+
+Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything else is
+rare and goes through `_happened`, which looks before it touches.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.providers.wire.decoder import CompletedCalls, leave_open
+from bridle.providers.wire.eventstream import MESSAGE_BYTES_MAX, EventFrame, EventStreamReader
+from bridle.providers.wire.failures import find_error_object, unrecognised_reply
+from bridle.providers.wire.json import loads, parse_integer, repair_surrogates, split_array, split_object
+from bridle.values.errors import Failure, FailureKind, ProviderError
+from bridle.values.message import Part, Reply, ToolCall
+from bridle.values.model import Model
+from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.usage import Usage
+
+from .failures import classify_error, decode_failure
+from .partial_reply import CALL, REASONING, STARTED_BLOCKS, TEXT, PartialBedrockBlock, decode_whole_block
+from .parts import Block
+from .usage import LENGTH_STOP, build_reply, decode_usage
+
+BODY_BYTES_MAX = 64 * 1024 * 1024
+"""As for one message of a stream: nothing real comes near it."""
+ERROR_BYTES_MAX = 1024 * 1024
+"""What is read of an error page; the rest would tell nobody more."""
+
+ID_HEADER = "x-amzn-requestid"
+_DELTA_EVENT = b"contentBlockDelta"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_LEADING_BLANKS = b" \t\r\n" + _BYTE_ORDER_MARK
+_LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
+"""A frame begins with its length, which has an upper limit.  No text begins with so small a byte."""
+_STARTS_BLOCK = {"text": TEXT, "citation": TEXT}
+"""The kind of the block a delta begins, when nothing announced it and it is not the delta's own."""
+_KNOWN_PIECES = {*_STARTS_BLOCK, *STARTED_BLOCKS, REASONING}
+"""What blocks are made of, as far as anybody knows."""
+
+
+class _BedrockText(msgspec.Struct, gc=False):
+    input: str = ""
+    text: str = ""
+
+
+class _BedrockDelta(msgspec.Struct, gc=False, rename="camel"):
+    text: str = ""
+    tool_use: _BedrockText | None = None
+    reasoning_content: _BedrockText | None = None
+
+
+class _BedrockEvent(msgspec.Struct, gc=False, rename="camel"):
+    content_block_index: int = -1
+    delta: _BedrockDelta | None = None
+
+
+_decode_event = msgspec.json.Decoder(_BedrockEvent).decode
+
+
+class BedrockDecoder:
+    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+        self._model, self._status, self._headers = model, status, headers
+        self._reader: EventStreamReader | None = None
+        self._sniffed = not 200 <= status < 300
+        self._body: list[bytes] = []
+        self._body_size = 0
+        self._meta: dict[str, Any] = {}
+        self._blocks: list[PartialBedrockBlock] = []
+        self._open: dict[int, PartialBedrockBlock] = {}
+        self._ready = CompletedCalls()
+        self._stopped = False
+        self._failure: Failure | None = None
+
+    @property
+    def partial_text(self) -> str:
+        said = (block.pieces for block in self._blocks if block.kind == TEXT)
+        return repair_surrogates("".join(chain.from_iterable(said)))
+
+    @property
+    def partial_usage(self) -> Usage:
+        return replace(decode_usage(self._meta.get("usage")), incomplete=True)
+
+    def feed(self, data: bytes) -> list[Delta]:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        try:
+            if data and not self._sniffed:
+                # What the headers claim may be wrong or missing, the first byte is not.
+                self._reader = EventStreamReader() if data[0] < _LENGTH_MAX else None
+                self._sniffed = True
+            if self._reader is None:
+                self._buffer_body(data)
+                return []
+            return self._process_events(self._reader.frames(data))
+        except ProviderError as error:
+            self._failure = error.failure
+            raise
+
+    def close(self) -> Reply:
+        if self._failure is not None:
+            raise ProviderError(self._failure)
+        if not 200 <= self._status < 300:
+            raise ProviderError(decode_failure(self._status, self._headers, b"".join(self._body)))
+        if self._reader is None:
+            return self._decode_body(b"".join(self._body))
+        if not self._stopped:
+            raise self._make_error("cut", "the stream ended before the reply did: no messageStop arrived")
+        return self._build_reply(self._build_parts())
+
+    def _buffer_body(self, data: bytes) -> None:
+        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
+        if self._body_size + len(data) <= limit:
+            self._body.append(data)
+            self._body_size += len(data)
+        elif limit == BODY_BYTES_MAX:
+            raise self._make_error("garbled", f"the provider sent a reply of more than {limit} bytes")
+
+    def _process_events(self, frames: list[EventFrame]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for frame in frames:
+            if frame.name != _DELTA_EVENT or not self._process_fast(frame.data, deltas):
+                self._process_event(frame, deltas)
+        return deltas
+
+    def _process_fast(self, data: bytes, deltas: list[Delta]) -> bool:
+        """The short road; whether it could be taken."""
+        try:
+            event = _decode_event(data)
+        except (ValueError, RecursionError):
+            return False
+        block, delta = self._open.get(event.content_block_index), event.delta
+        if block is None or delta is None:
+            return False
+        kind = block.kind
+        if kind == TEXT and (said := delta.text):
+            block.pieces.append(said)
+            deltas.append(TextDelta(text=said))
+        elif kind == REASONING and delta.reasoning_content and (said := delta.reasoning_content.text):
+            block.pieces.append(said)
+            deltas.append(ReasoningDelta(reasoning=said))
+        elif kind == CALL and delta.tool_use and (said := delta.tool_use.input):
+            block.pieces.append(said)
+            if block.is_call:
+                deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=said))
+        else:
+            return False
+        return True
+
+    def _process_event(self, frame: EventFrame, deltas: list[Delta]) -> None:
+        name = frame.name.decode("utf-8", "replace")
+        if self._stopped and name != "metadata":
+            return
+        try:
+            event = loads(frame.data) if frame.data.strip() else {}
+            if not isinstance(event, dict):
+                raise ValueError("it is no object")
+        except ValueError as error:
+            if self._stopped:
+                return  # everything was said; only the counts are lost
+            raise self._make_error(
+                "garbled", f"the provider sent an event that cannot be read ({error})"
+            ) from None
+        if frame.failed:
+            raise ProviderError(
+                classify_error(name, {**event, **(find_error_object(event) or {})}, self._status)
+            )
+        self._apply_event(name, event, deltas)
+
+    def _apply_event(self, name: str, event: dict[str, Any], deltas: list[Delta]) -> None:
+        match name:
+            case "metadata":
+                self._update_metadata(event)
+            case "messageStart":
+                # A gateway that tries again begins again: two attempts are never one reply.
+                self._blocks, self._open, self._meta, self._ready = [], {}, {}, CompletedCalls()
+            case "contentBlockStart" if isinstance(event.get("start"), dict):
+                deltas += self._ready.release_held()
+                for kind, stub in event["start"].items():
+                    if kind in STARTED_BLOCKS and isinstance(stub, dict):
+                        self._start_block(parse_integer(event.get("contentBlockIndex")), kind, stub)
+            case "contentBlockDelta":
+                self._apply_delta(parse_integer(event.get("contentBlockIndex")), event.get("delta"), deltas)
+            case "contentBlockStop" if (index := parse_integer(event.get("contentBlockIndex"))) is not None:
+                block = self._open.pop(index, None)
+                if block is not None and block.is_call:
+                    part = block.build_part(last_and_cut=False)
+                    if isinstance(part, ToolCall):
+                        sure = bool(block.pieces or block.stub.get("input"))
+                        deltas += self._ready.end_call(block.call, part, sure=sure)
+            case "messageStop":
+                self._update_metadata(event)
+                self._stopped = True
+                self._open.clear()
+
+    def _start_block(self, index: int | None, kind: str, stub: Block) -> PartialBedrockBlock:
+        if index is None:
+            raise self._make_error("garbled", "the provider began a block without saying which")
+        block = self._open[index] = PartialBedrockBlock(kind, stub, len(self._blocks))
+        self._blocks.append(block)
+        if block.is_call:
+            block.call = self._ready.start_call()
+        return block
+
+    def _apply_delta(self, index: int | None, said: object, deltas: list[Delta]) -> None:
+        pieces = (
+            {kind: piece for kind, piece in said.items() if piece is not None}
+            if isinstance(said, dict)
+            else {}
+        )
+        block = self._open.get(index) if index is not None else None
+        if block is not None and block.is_call and not isinstance(pieces.get(CALL), dict):
+            # A piece that is not there may have been part of the arguments.
+            raise self._make_error("garbled", f"the provider continued call {index!r} with nothing of a call")
+        # What is known begins a block before what is not: a member of next year must not hide it.
+        for kind in sorted(pieces, key=lambda kind: kind not in _KNOWN_PIECES):
+            self._append_piece(index, kind, pieces[kind], deltas)
+
+    def _append_piece(self, index: int | None, kind: str, value: Any, deltas: list[Delta]) -> None:
+        """A delta off the short road: the first of its block, a rare kind, half a character."""
+        block = self._open.get(index) if index is not None else None
+        if block is None:
+            if kind == CALL:
+                raise self._make_error(
+                    "garbled", f"the provider continued call {index!r}, which it never began"
+                )
+            block = self._start_block(index, _STARTS_BLOCK.get(kind, kind), {})
+        if (said := block.append(kind, value)) and (
+            seen := block.make_delta(repair_surrogates(said))
+        ) is not None:
+            deltas.append(seen)
+
+    def _update_metadata(self, said: dict[str, Any]) -> None:
+        self._meta.update((name, value) for name, value in said.items() if value is not None)
+
+    def _build_parts(self) -> list[Part]:
+        cut = self._meta.get("stopReason") == LENGTH_STOP
+        last = len(self._blocks) - 1
+        try:
+            return [block.build_part(last_and_cut=cut and block.place == last) for block in self._blocks]
+        except (ValueError, TypeError) as error:
+            raise self._make_error(
+                "garbled", f"the provider sent a block that cannot be read ({error})"
+            ) from None
+
+    def _build_reply(self, parts: list[Part]) -> Reply:
+        return build_reply(parts, self._meta, self._model, self._headers.get(ID_HEADER, ""))
+
+    def _decode_body(self, body: bytes) -> Reply:
+        try:
+            top = split_object(body.removeprefix(_BYTE_ORDER_MARK))
+            self._update_metadata({name: loads(value) for name, value in top.items() if name != "output"})
+            if "output" in top:
+                content = split_array(split_object(split_object(top["output"])["message"])["content"])
+                cut = self._meta.get("stopReason") == LENGTH_STOP
+                return self._build_reply(
+                    leave_open([decode_whole_block(block) for block in content], cut=cut)
+                )
+        except (ValueError, KeyError):
+            if not body.strip():
+                raise self._make_error("cut", "the provider's reply was empty") from None
+        raise ProviderError(self._explain_missing_message(body))
+
+    def _explain_missing_message(self, body: bytes) -> Failure:
+        try:
+            envelope = loads(body)
+        except ValueError:
+            if body.lstrip(_LEADING_BLANKS)[:1] in (b"{", b"["):
+                return self._make_error("cut", "the reply ended before it was complete").failure
+            envelope = None
+        if (error := find_error_object(envelope)) is not None:
+            exception = envelope.get("__type") if isinstance(envelope, dict) else ""
+            named = exception if isinstance(exception, str) else ""
+            return classify_error(named, error, self._status)
+        return unrecognised_reply(self._status, "message of this provider", body)
+
+    def _make_error(self, kind: FailureKind, message: str) -> ProviderError:
+        return ProviderError(Failure(kind=kind, message=message, status=self._status))

@@ -1,0 +1,271 @@
+"""Requests as Bedrock Converse understands them: the other end of `encode`, for simulating and importing.
+
+Reading is tolerant: what our values have no place for is kept as native members, opaque parts or extras,
+so that the request can be written again and still mean the same.  Only what is not a request at all is
+refused, with the failure the provider would give.
+
+A wire message that holds results and words becomes a tool message and a user message; writing joins
+them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find
+their calls by the provider's id, repeated ids in order.  A cache point at the end of something becomes
+a mark, and so does one behind a text of the system; one in the middle of a message is a part of its own.
+"""
+
+import re
+from collections import defaultdict, deque
+from collections.abc import Sequence
+from typing import Any, cast
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpRequest
+from bridle.providers.schema.tool_schema import is_sent_unchanged
+from bridle.providers.wire.json import dumps, loads
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.message import Message, Opaque, Part, Role, Text, ToolCall, ToolResult
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.request import Breakpoint, Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice
+
+from .dialect import DEFAULT_DIALECT, FAMILY
+from .parts import CACHE_POINT, Block, decode_part
+from .tools import OUTPUT_DIALECT, cache_point_ttl, decode_tool_choice, decode_tools
+
+ABILITIES = Abilities(system_messages=True, cache_marks=4)
+"""A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
+
+_PATH = re.compile(r".*/model/(?P<model>.+)/converse(?P<streams>-stream)?")
+_ROLES = ("user", "assistant", "system")
+_NO_CACHE_POINT_AFTER = ("document", "video")
+_KNOWN_FIELDS = frozenset({"modelId", "messages", "system"})
+"""Fields our request has a place for, whole; of others what is left becomes an extra."""
+
+
+def decode_request(request: HttpRequest) -> Request:
+    model_id, streams = parse_path(request.path)
+    try:
+        body = loads(request.body)
+    except ValueError as error:
+        raise _rejection(f"The request body is not valid JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise _rejection("The request body is no JSON object")
+    body = {name: value for name, value in body.items() if value is not None}
+    line = _BedrockMessageReader(model_id)
+    for index, message in enumerate(_list_or_empty(body, "messages")):
+        line.add_message(index, message)
+    marks: list[Breakpoint] = []
+    rest = _UnreadFields({name: value for name, value in body.items() if name not in _KNOWN_FIELDS})
+    config = {"tools": rest.take("toolConfig.tools"), "toolChoice": rest.take("toolConfig.toolChoice")}
+    tools = decode_tools(config, marks)
+    choice = decode_tool_choice(config["toolChoice"])
+    if choice is None:
+        rest.put_back("toolConfig", {"toolChoice": config["toolChoice"]})
+    system = _decode_system(_list_or_empty(body, "system"), marks)
+    return Request(
+        model=Model(id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY), abilities=ABILITIES),
+        system=system,
+        tools=tools,
+        messages=tuple(line.messages),
+        tool_choice=choice or ToolChoice(),
+        max_tokens=rest.take("inferenceConfig.maxTokens", int),
+        output=_decode_output(rest),
+        thinking=_decode_thinking(rest),
+        sampling=_decode_sampling(rest),
+        breakpoints=(*marks, *line.marks),
+        stream=streams,
+        extras=tuple(Extra(name=name, json=dumps(value).decode()) for name, value in rest.remaining()),
+    )
+
+
+def parse_path(path: str) -> tuple[str, bool]:
+    """The model a path names, and whether it asks for a stream."""
+    found = _PATH.fullmatch(path.partition("?")[0].rstrip("/"))
+    if found is None:
+        failure = Failure(
+            kind="not_found", message=f"No conversation is held at {path}", status=404,
+            code="UnknownOperationException",
+        )  # fmt: skip
+        raise ProviderError(failure)
+    return unquote(found["model"]), bool(found["streams"])
+
+
+class _BedrockMessageReader:
+    """The messages read so far, and the calls that wait for a result."""
+
+    def __init__(self, model_id: str) -> None:
+        self.messages: list[Message] = []
+        self.marks: list[Breakpoint] = []
+        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
+        self._waiting: dict[str, deque[str]] = defaultdict(deque)
+        self._known: dict[str, str] = {}
+
+    def add_message(self, index: int, message: object) -> None:
+        if not isinstance(message, dict) or message.get("role") not in _ROLES:
+            raise _rejection(f"Value at 'messages.{index}.role' must be one of {', '.join(_ROLES)}")
+        blocks = message.get("content") or []
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            raise _rejection(f"Value at 'messages.{index}.content' must be a list of objects")
+        bare, ttl = _split_cache_point(blocks)
+        role: Role = message["role"]
+        answers, words = _split_results(bare) if role == "user" else ([], bare)
+        if answers:
+            self._append_message("tool", answers)
+        if words or not answers:
+            self._append_message(role, words)
+        if ttl is not None:
+            self.marks.append(
+                Breakpoint(position="message", message=len(self.messages) - 1, ttl=cast("Any", ttl))
+            )
+
+    def _append_message(self, role: Role, blocks: Sequence[Block]) -> None:
+        place, number = len(self.messages), len(self.messages) + 1
+        parts: list[Part] = []
+        calls = 0
+        for at, block in enumerate(blocks):
+            part = decode_part(block, of_model=role == "assistant")
+            if _is_cache_point_spacer(blocks[max(at - 1, 0) : at + 2]):
+                part = Opaque(kind="text", native=dumps(block).decode())
+            if isinstance(part, ToolCall):
+                part = replace(part, id=f"c{number}_{calls}")
+                calls += 1
+                self._waiting[part.wire_id].append(part.id)
+                self._known[part.wire_id] = part.id
+            elif isinstance(part, ToolResult):
+                waiting = self._waiting[part.call_id]
+                answered = waiting.popleft() if waiting else self._known.get(part.call_id, part.call_id)
+                part = replace(part, call_id=answered)
+            parts.append(part)
+        self.messages.append(
+            Message(
+                role=role,
+                parts=tuple(parts),
+                id=f"m{number}",
+                parent=f"m{place}" if place else "",
+                origin=self._origin,
+            )
+        )
+
+
+class _UnreadFields:
+    """The fields of a body that nobody has taken yet."""
+
+    def __init__(self, fields: Block) -> None:
+        self._fields = fields
+
+    def take(self, place: str, *types: type) -> Any:
+        """The value at a place, which is gone then; None when there is none, or none of these types."""
+        *above, last = place.split(".")
+        holders: list[Any] = [self._fields]
+        for name in above:
+            holders.append(holders[-1].get(name) if isinstance(holders[-1], dict) else None)
+        value = holders[-1].get(last) if isinstance(holders[-1], dict) else None
+        if value is None or (types and (not isinstance(value, types) or isinstance(value, bool))):
+            return None
+        del holders[-1][last]
+        for holder, name, inner in reversed(list(zip(holders, above, holders[1:], strict=False))):
+            if inner == {}:
+                del holder[name]  # it held nothing else
+        return value
+
+    def put_back(self, name: str, value: Block) -> None:
+        self._fields[name] = {**self._fields.get(name, {}), **value}
+
+    def remaining(self) -> list[tuple[str, Any]]:
+        """What holds something still: an object that holds nothing says nothing here."""
+        return [(name, value) for name, value in self._fields.items() if value != {}]
+
+
+def _split_cache_point(blocks: list[Block]) -> tuple[list[Block], str | None]:
+    """The blocks without the cache point at their end, and how long that lasts."""
+    if len(blocks) < 2 or next(iter(blocks[-2]), "") in (*_NO_CACHE_POINT_AFTER, CACHE_POINT):
+        return blocks, None
+    ttl = cache_point_ttl(blocks[-1])
+    return (blocks if ttl is None else blocks[:-1]), ttl
+
+
+def _is_cache_point_spacer(around: Sequence[Block]) -> bool:
+    """Whether the middle one is blank and only there because no cache point may follow a document."""
+    kinds = [next(iter(block), "") for block in around]
+    spaced = kinds in ([kind, "text", CACHE_POINT] for kind in _NO_CACHE_POINT_AFTER)
+    return spaced and not str(around[1]["text"]).strip()
+
+
+def _split_results(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
+    """Results, with the cache points among them, and everything else."""
+    last = max((at for at, block in enumerate(blocks) if "toolResult" in block), default=-1)
+    if all("toolResult" in block or CACHE_POINT in block for block in blocks[: last + 1]):
+        return blocks[: last + 1], blocks[last + 1 :]
+    answers = [block for block in blocks if "toolResult" in block]
+    return answers, [block for block in blocks if "toolResult" not in block]
+
+
+def _decode_system(blocks: list[Any], marks: list[Breakpoint]) -> tuple[Text, ...]:
+    if not all(isinstance(block, dict) for block in blocks):
+        raise _rejection("Value at 'system' must be a list of objects")
+    bare: list[Block] = []
+    for at, block in enumerate(blocks):
+        markable = bool(at) and next(iter(blocks[at - 1]), "") not in (*_NO_CACHE_POINT_AFTER, CACHE_POINT)
+        ttl = cache_point_ttl(block) if markable else None
+        if ttl is None:
+            bare.append(block)
+            continue
+        place = -1 if at == len(blocks) - 1 else len(bare) - 1
+        marks.append(Breakpoint(position="system", block=place, ttl=cast("Any", ttl)))
+    parts = (decode_part(block, of_model=False) for block in bare)
+    # Our system is made of texts; what has no words is carried by one that has none either.
+    return tuple(
+        part if isinstance(part, Text) else Text(text="", native=dumps(block).decode())
+        for part, block in zip(parts, bare, strict=True)
+    )
+
+
+def _decode_thinking(rest: _UnreadFields) -> Thinking | None:
+    thinking = Thinking(
+        mode=rest.take(DEFAULT_DIALECT.mode_at, str) or "",
+        budget_tokens=rest.take(DEFAULT_DIALECT.budget_at, int),
+        display=rest.take(DEFAULT_DIALECT.display_at, str) or "",
+        effort=rest.take(DEFAULT_DIALECT.effort_at, str) or "",
+    )
+    return thinking if thinking != Thinking() else None
+
+
+def _decode_output(rest: _UnreadFields) -> OutputSpec | None:
+    wanted = rest.take("outputConfig.textFormat")
+    match wanted:
+        case {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(schema), **named}}}:
+            name, description = named.pop("name", None) or "", named.pop("description", None) or ""
+            plain = not named and len(wanted) == 2 and len(wanted["structure"]) == 1
+            plain = plain and _is_json_object(schema) and is_sent_unchanged(schema, OUTPUT_DIALECT)
+            if plain and isinstance(name, str) and isinstance(description, str):
+                return OutputSpec(name=name, parameters=schema, description=description)
+    if wanted is not None:
+        rest.put_back("outputConfig", {"textFormat": wanted})
+    return None
+
+
+def _is_json_object(schema: str) -> bool:
+    try:
+        return isinstance(loads(schema), dict)
+    except ValueError:
+        return False
+
+
+def _decode_sampling(rest: _UnreadFields) -> Sampling:
+    stops = rest.take("inferenceConfig.stopSequences")
+    temperature = rest.take("inferenceConfig.temperature", int, float)
+    top_p = rest.take("inferenceConfig.topP", int, float)
+    return Sampling(
+        temperature=None if temperature is None else float(temperature),
+        top_p=None if top_p is None else float(top_p),
+        stop_sequences=tuple(map(str, stops)) if isinstance(stops, list) else (),
+    )
+
+
+def _list_or_empty(body: Block, name: str) -> list[Any]:
+    value = body.get(name, [])
+    if not isinstance(value, list):
+        raise _rejection(f"Value at '{name}' must be a list")
+    return value
+
+
+def _rejection(message: str) -> ProviderError:
+    return ProviderError(Failure(kind="invalid", message=message, status=400, code="ValidationException"))

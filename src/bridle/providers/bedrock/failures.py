@@ -1,0 +1,138 @@
+"""What goes wrong at Bedrock Converse, both ways: exceptions by name, and our `Failure`.
+
+The name of the exception decides; it comes in a header (with an address behind it), in the body, or as
+the type of a message inside a stream.  Then the status; then, for what callers must tell apart and one
+name covers, the wording.  The same name, for one, says that a prompt is too long and that a field is
+wrong.  Being throttled for too many tokens is no matter of length: it is never taken for one.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bridle.ports.codec import HttpReply
+from bridle.providers.wire.failures import (
+    KINDS_BY_STATUS,
+    KindsByWording,
+    decode_error_response,
+    encode_error_response,
+    find_error_object,
+    is_context_overflow,
+    is_reasoning_rejection,
+    kind_of_status,
+    refine_kind,
+    text_or_empty,
+    to_one_line,
+)
+from bridle.values.errors import Failure, FailureKind
+
+_KINDS_BY_EXCEPTION: dict[str, FailureKind] = {
+    "validation": "invalid",
+    "serialization": "invalid",
+    "throttling": "rate_limited",
+    "toomanyrequests": "rate_limited",
+    "servicequotaexceeded": "quota",
+    "modelnotready": "overloaded",
+    "serviceunavailable": "overloaded",
+    "modeltimeout": "timeout",
+    "requesttimeout": "timeout",
+    "modelerror": "server",
+    "modelstreamerror": "server",
+    "internalserver": "server",
+    "internalfailure": "server",
+    "resourcenotfound": "not_found",
+    "unknownoperation": "not_found",
+    "requestentitytoolarge": "too_large",
+    "accessdenied": "unauthorized",
+    "unrecognizedclient": "unauthorized",
+    "expiredtoken": "unauthorized",
+    "invalidsignature": "unauthorized",
+    "incompletesignature": "unauthorized",
+    "signaturedoesnotmatch": "unauthorized",
+    "missingauthenticationtoken": "unauthorized",
+    "invalidclienttokenid": "unauthorized",
+    "optinrequired": "unauthorized",
+}
+"""By name, without case and without the word exception at its end."""
+_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
+    "invalid": (400, "ValidationException"),
+    "context": (400, "ValidationException"),
+    "reasoning_refused": (400, "ValidationException"),
+    "quota": (400, "ServiceQuotaExceededException"),
+    "unauthorized": (403, "AccessDeniedException"),
+    "not_found": (404, "ResourceNotFoundException"),
+    "timeout": (408, "ModelTimeoutException"),
+    "too_large": (413, "RequestEntityTooLargeException"),
+    "rate_limited": (429, "ThrottlingException"),
+    "server": (500, "InternalServerException"),
+    "overloaded": (503, "ServiceUnavailableException"),
+}
+TYPE_HEADER = "x-amzn-errortype"
+_OVERFLOW_WORDS = re.compile(r"input tokens exceeded|too many input tokens", re.IGNORECASE)
+_UNKNOWN_MODEL_WORDS = re.compile(r"model identifier is invalid", re.IGNORECASE)
+_THROTTLE_WORDS = re.compile(r"please wait before trying again", re.IGNORECASE)
+_DAILY_LIMIT_WORDS = re.compile(r"per day", re.IGNORECASE)
+_WIRE_MESSAGES: dict[FailureKind, str] = {
+    "context": "Input is too long for requested model",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
+
+
+def _is_overflow(message: str) -> bool:
+    return is_context_overflow(message) or bool(_OVERFLOW_WORDS.search(message))
+
+
+_KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
+    "invalid": {
+        "rate_limited": _THROTTLE_WORDS.search,
+        "reasoning_refused": is_reasoning_rejection,
+        "context": _is_overflow,
+        "not_found": _UNKNOWN_MODEL_WORDS.search,
+    },
+    # It does recover, but not within any run.
+    "rate_limited": {"quota": _DAILY_LIMIT_WORDS.search},
+}
+"""What the wording may make of a failure; where it stands in no line, name and status have said it all."""
+
+
+def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
+    """A reply with an error status."""
+
+    def read_error(error: Mapping[str, Any], status: int) -> Failure:
+        return classify_error(headers.get(TYPE_HEADER) or text_or_empty(error.get("__type")), error, status)
+
+    return decode_error_response(status, headers, body, read_error, _find_error)
+
+
+def _find_error(envelope: object) -> dict[str, Any] | None:
+    error = find_error_object(envelope)
+    return {**envelope, **error} if error is not None and isinstance(envelope, dict) else error
+
+
+def classify_error(exception: str, error: Mapping[str, Any], status: int) -> Failure:
+    """An exception, from a reply or from the middle of a stream."""
+    # `Name:http://address/` in the header, `maker.package#Name` in a body.
+    exception = exception.partition(":")[0].rpartition("#")[2].strip()
+    message = to_one_line(text_or_empty(error.get("message"))) or exception or f"HTTP {status}"
+    original = to_one_line(text_or_empty(error.get("originalMessage")))
+    if original and original not in message:
+        message = f"{message} ({original})"
+    kind = _KINDS_BY_EXCEPTION.get(exception.lower().removesuffix("exception"))
+    if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
+        kind = kind_of_status(status)
+    for named in ("invalid", "rate_limited"):
+        if kind == named:
+            kind = refine_kind(kind, _KINDS_BY_WORDING[kind], message)
+    return Failure(kind=kind, message=message, status=status, code=exception)
+
+
+def encode_failure(failure: Failure) -> HttpReply:
+    status, exception = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
+    message = failure.message
+    if failure.kind in _WIRE_MESSAGES and not _KINDS_BY_WORDING["invalid"][failure.kind](message):
+        message = f"{_WIRE_MESSAGES[failure.kind]}: {message}"
+    if _KINDS_BY_EXCEPTION.get(failure.code.lower().removesuffix("exception")) == failure.kind:
+        exception = failure.code
+    named = ("content-type", "application/json"), (TYPE_HEADER, exception)
+    return encode_error_response(failure, status, {"message": message}, *named)

@@ -1,0 +1,159 @@
+"""Blocks of a reply as they arrive: piece by piece in a stream, or written out in a message.
+
+Both roads end in `part_of`, with the same block in hand: that is why a reply told in pieces equals the
+same reply told whole.  The provider writes the members of its objects in the order of the alphabet, so
+blocks put together here do too.  The input of a call is kept as the text it arrived in.
+
+Only calls, the results of the provider's own tools, and pictures are announced; words and thoughts begin
+with their first piece.  A citation makes plain words cited ones, wherever it comes among them.
+"""
+
+from base64 import b64decode, b64encode
+from typing import Any
+
+from bridle.providers.wire.call_arguments import INVALID_JSON_KEY
+from bridle.providers.wire.json import dumps, loads, repair_surrogates, split_object
+from bridle.values.message import Part
+from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
+
+from .parts import Block, decode_part
+
+TEXT, REASONING, CALL = "text", "reasoningContent", "toolUse"
+STARTED_BLOCKS = (CALL, "toolResult", "image")
+
+
+class PartialBedrockBlock:
+    """A block of a streamed reply while it is being said."""
+
+    __slots__ = ("call", "is_call", "kind", "name", "packed", "pieces", "place", "stub")
+
+    def __init__(self, kind: str, stub: Block, place: int) -> None:
+        self.kind = kind
+        self.stub: Any = stub
+        self.place = place
+        self.pieces: list[str] = []
+        self.packed: list[str] = []
+        self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
+        self.is_call = kind == CALL and stub.get("type") in (None, "tool_use")
+        self.call = -1
+        """Which of the reply's calls this is."""
+
+    def append(self, kind: str, value: Any) -> str:
+        """Take a piece of this block; what it says, if it says something."""
+        said = ""
+        match self.kind, kind, value:
+            case "text", "text", str(said):
+                pass
+            case "text", "citation", _:
+                self.stub.setdefault("citations", []).append(value)
+            case "toolUse", "toolUse", {"input": str(said)}:
+                pass
+            case "toolResult", "toolResult", list(content):
+                self.stub = _merge_values(self.stub, {"content": content})
+            case "reasoningContent", "reasoningContent", {"redactedContent": str(packed)}:
+                self.packed.append(packed)
+            case "reasoningContent", "reasoningContent", {**beside}:
+                text = beside.pop("text", "")
+                said = text if isinstance(text, str) else ""
+                self.stub = _merge_values(self.stub, beside)
+            case "image", "image", {"source": {"bytes": str(packed)}}:
+                self.packed.append(packed)
+            case "text" | "toolUse" | "toolResult" | "reasoningContent", _, _:
+                pass  # nothing a block of this kind is made of
+            case _ if kind == self.kind:
+                self.stub = _merge_values(self.stub, value)
+        if said:
+            self.pieces.append(said)
+        return said
+
+    def build_part(self, *, last_and_cut: bool) -> Part:
+        said = "".join(self.pieces)
+        match self.kind:
+            case "text":
+                return decode_part(_text_block(said, self.stub.get("citations")), of_model=True)
+            case "reasoningContent":
+                return decode_part({REASONING: self._build_reasoning(said)}, of_model=True)
+            case "image" if self.packed:
+                source = {"bytes": _join_base64(self.packed)}
+                return decode_part({"image": _sort_members({**self.stub, "source": source})}, of_model=True)
+            case "toolUse" if self.is_call:
+                # Nothing said is an empty object, unless the reply broke off right here.
+                whole = dumps(self.stub.get("input") or {}).decode()
+                given = repair_surrogates(said) or ("" if last_and_cut else whole)
+                return decode_part({CALL: self.stub}, given, of_model=True)
+            case "toolUse":
+                return decode_part(
+                    {CALL: _sort_members({**self.stub, "input": _parse_input(said)})}, of_model=True
+                )
+            case "toolResult":
+                # A result without content has no delta, and goes back with its content all the same.
+                return decode_part({self.kind: _sort_members({"content": [], **self.stub})}, of_model=True)
+        return decode_part({self.kind: _sort_members(self.stub)}, of_model=True)
+
+    def make_delta(self, said: str) -> Delta | None:
+        match self.kind:
+            case "text":
+                return TextDelta(text=said)
+            case "reasoningContent":
+                return ReasoningDelta(reasoning=said)
+            case "toolUse" if self.is_call:
+                return ToolCallDelta(index=self.place, name=self.name, arguments=said)
+        return None
+
+    def _build_reasoning(self, said: str) -> Block:
+        sealed = {"redactedContent": _join_base64(self.packed)} if self.packed else {}
+        if sealed and not said and not self.stub:
+            return sealed
+        return {**sealed, "reasoningText": {**self.stub, "text": said}}
+
+
+def decode_whole_block(block: bytes) -> Part:
+    """A block given whole, the arguments of a call as they are written there."""
+    value = loads(block)
+    if not isinstance(value, dict):
+        raise ValueError("a block is no object")
+    used = value.get(CALL)
+    given = None
+    if isinstance(used, dict) and used.get("input"):
+        given = split_object(split_object(block)[CALL])["input"].decode("utf-8", "replace")
+    return decode_part(value, given, of_model=True)
+
+
+def _text_block(said: str, citations: list[Any] | None) -> Block:
+    if citations is None:
+        return {TEXT: said}
+    cited: Block = {"citations": citations}
+    if said:
+        cited["content"] = [{"text": said}]
+    return {"citationsContent": cited}
+
+
+def _join_base64(pieces: list[str]) -> str:
+    """Bytes come in base64, each piece on its own: put together they are not the pieces in a row."""
+    return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
+
+
+def _parse_input(said: str) -> Any:
+    if not said:
+        return {}
+    try:
+        return loads(said)
+    except ValueError:
+        return {INVALID_JSON_KEY: said}
+
+
+def _merge_values(had: Any, more: Any) -> Any:
+    """What there was and what came: text goes on, lists and objects gain, anything else is replaced."""
+    if isinstance(had, str) and isinstance(more, str):
+        return had + more
+    if isinstance(had, list) and isinstance(more, list):
+        had.extend(more)
+        return had
+    if isinstance(had, dict) and isinstance(more, dict):
+        had.update((name, _merge_values(had.get(name), value)) for name, value in more.items())
+        return had
+    return more
+
+
+def _sort_members(block: Any) -> Any:
+    return dict(sorted(block.items())) if isinstance(block, dict) else block

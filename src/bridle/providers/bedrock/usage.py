@@ -1,0 +1,132 @@
+"""How a reply of Bedrock Converse ends: why it stopped and what it used, both ways.
+
+The four counts never overlap on this wire: what was read from the cache or written to it is not part
+of the input.  Every count comes twice, under two names; one is enough.  In a stream they come after the
+end of the reply, so a reply can be complete and its counts lost; it then says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bridle.providers.wire.json import parse_integer, repair_surrogates
+from bridle.providers.wire.usage import decode_service_terms
+from bridle.values.message import Part, Reply, Stop
+from bridle.values.model import Model, Origin
+from bridle.values.usage import Usage
+
+from .dialect import FAMILY
+
+LENGTH_STOP = "max_tokens"
+_STOP_SEQUENCE, _GUARDRAIL = "stop_sequence", "guardrail_intervened"
+STOPS = {
+    "end_turn": Stop.DONE,
+    _STOP_SEQUENCE: Stop.DONE,
+    "tool_use": Stop.TOOLS,
+    LENGTH_STOP: Stop.LENGTH,
+    "model_context_window_exceeded": Stop.CONTEXT,
+    # What a model's maker refuses to have said; what the account's own rules caught is another thing.
+    "content_filtered": Stop.REFUSED,
+    "refusal": Stop.REFUSED,
+    _GUARDRAIL: Stop.FILTERED,
+    "malformed_model_output": Stop.MALFORMED,
+    "malformed_tool_use": Stop.MALFORMED,
+}
+_WIRE_STOPS = {
+    Stop.DONE: "end_turn",
+    Stop.TOOLS: "tool_use",
+    Stop.LENGTH: LENGTH_STOP,
+    Stop.PAUSED: "end_turn",
+    Stop.REFUSED: "content_filtered",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: _GUARDRAIL,
+    Stop.MALFORMED: "malformed_model_output",
+    Stop.OTHER: "end_turn",
+}
+_LONG_TTL = "1h"
+
+
+def build_reply(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply_id: str) -> Reply:
+    word = _text_or_empty(meta.get("stopReason"))
+    why = _stop_explanation(word, meta)
+    return Reply(
+        parts=tuple(parts),
+        stop=STOPS.get(word, Stop.OTHER),
+        origin=Origin(family=FAMILY, endpoint=model.endpoint.endpoint_id, model=model.id),
+        usage=replace(decode_usage(meta.get("usage")), terms=_decode_terms(meta.get("serviceTier"))),
+        id=reply_id,
+        stop_detail=f"{word}: {why}" if why else word,
+    )
+
+
+def decode_usage(counts: object) -> Usage:
+    if not isinstance(counts, dict):
+        return Usage(incomplete=True)
+    listed = counts.get("cacheDetails")
+    details = [
+        (_first_count(detail.get("inputTokens")), detail.get("ttl"))
+        for detail in (listed if isinstance(listed, list) else ())
+        if isinstance(detail, dict)
+    ]
+    written_long = sum(count for count, ttl in details if ttl == _LONG_TTL)
+    written = _first_count(counts.get("cacheWriteInputTokens"), counts.get("cacheWriteInputTokenCount"))
+    written = written or sum(count for count, _ in details)
+    return Usage(
+        input=_first_count(counts.get("inputTokens")),
+        cache_read=_first_count(counts.get("cacheReadInputTokens"), counts.get("cacheReadInputTokenCount")),
+        cache_write=written,
+        output=_first_count(counts.get("outputTokens")),
+        cache_write_1h=min(written_long, written),
+    )
+
+
+def _decode_terms(tier: object) -> tuple[str, ...]:
+    return decode_service_terms(tier.get("type")) if isinstance(tier, dict) else ()
+
+
+def encode_usage(usage: Usage) -> dict[str, Any]:
+    counts: dict[str, Any] = {
+        "cacheReadInputTokenCount": usage.cache_read,
+        "cacheReadInputTokens": usage.cache_read,
+        "cacheWriteInputTokenCount": usage.cache_write,
+        "cacheWriteInputTokens": usage.cache_write,
+        "inputTokens": usage.input,
+        "outputTokens": usage.output,
+        "serverToolUsage": {},
+        "totalTokens": usage.total,
+    }
+    if usage.cache_write:
+        split = {_LONG_TTL: usage.cache_write_1h, "5m": usage.cache_write - usage.cache_write_1h}
+        counts["cacheDetails"] = [{"inputTokens": count, "ttl": ttl} for ttl, count in split.items() if count]
+    return counts
+
+
+def encode_stop(reply: Reply) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The word for the stop, what the model's maker says of it, and what the trace says.
+
+    They come from the detail kept when the reply came from this wire.
+    """
+    word, _, why = reply.stop_detail.partition(": ")
+    if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:
+        word, why = _WIRE_STOPS[reply.stop], ""
+    more = {_STOP_SEQUENCE: why} if why and word == _STOP_SEQUENCE else {}
+    trace = {"guardrail": {"actionReason": why}} if why and word == _GUARDRAIL else {}
+    return word, more, trace
+
+
+def _stop_explanation(word: str, meta: Mapping[str, Any]) -> str:
+    match word, meta.get("additionalModelResponseFields"), meta.get("trace"):
+        case "stop_sequence", {"stop_sequence": str(found)} | {"delta": {"stop_sequence": str(found)}}, _:
+            return repair_surrogates(found)
+        case "guardrail_intervened", _, {"guardrail": {"actionReason": str(found)}}:
+            return repair_surrogates(found)
+    return ""
+
+
+def _first_count(*values: object) -> int:
+    return next((count for value in values if (count := parse_integer(value) or 0) > 0), 0)
+
+
+def _text_or_empty(value: object) -> str:
+    return repair_surrogates(value) if isinstance(value, str) else ""

@@ -1,0 +1,1 @@
+"""The Gemini wire, in both directions. `codec.py` is the entry."""

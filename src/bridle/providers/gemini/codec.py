@@ -1,0 +1,264 @@
+"""Gemini generateContent, our side and theirs.
+
+The body is joined, never written anew: system and tools first, then the contents, each encoded once,
+and behind them everything that may change from one request to the next.  So the bytes of one request
+up to its last content begin the bytes of the following one, whatever changes in between.
+
+Two things other wires have in the body are in the path here: the model, and whether the answer is to
+be streamed.  The digest therefore covers the model beside the body, and not the delivery.
+
+The rest of the family, by what it does (each file is `_gemini_` and this word):
+
+    parts      their parts and ours, both ways         failures   what goes wrong, both ways
+    tools      declarations and choices, both ways     ends       stops and counts, both ways
+    write      messages on their way out               read       requests, as the provider sees them
+    decode     replies, from bytes in any slices       speak      replies, as the provider gives them
+    growing    their parts, while they are said        meaning    which requests it takes for equal
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest, StoredPromptInfo
+from bridle.providers.schema.tool_schema import (
+    compile_for_wire,
+    explain_unsupported_output,
+    list_schema_losses,
+    wrap_decoder,
+)
+from bridle.providers.wire.decoder import request_headers, require_own_history
+from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
+from bridle.providers.wire.json import dumps, is_object, raw_json
+from bridle.providers.wire.message_form import MessageForm
+from bridle.providers.wire.origin import match_model_id
+from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.values.errors import Failure, MisuseError
+from bridle.values.message import Reply
+from bridle.values.model import Abilities, Model
+from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
+
+from .canonical_request import canonical_request
+from .decode import GeminiDecoder
+from .decode_request import decode_request
+from .encode import DEFAULT_DIALECT, GeminiMessageEncoder, answer_open_calls, find_continuation
+from .encode_reply import encode_reply
+from .failures import encode_failure
+from .parts import CONTINUATION_TOKEN, FAMILY, Block, encode_instruction
+from .stored_prompts import (
+    decode_stored_prompt,
+    encode_drop_prompt,
+    encode_extend_prompt,
+    encode_store_prompt,
+)
+from .tools import (
+    INCLUDE_HOSTED_CALLS,
+    OUTPUT_DIALECT,
+    TOOL_DIALECT,
+    encode_tool_config,
+    encode_tools,
+    has_both_tool_kinds,
+)
+
+GENERATE, STREAM_GENERATE = ":generateContent", ":streamGenerateContent?alt=sse"
+MODEL_COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
+CACHED_CONTENT = "cachedContent"
+_RESERVED_FIELDS = frozenset({"model", "contents", "systemInstruction", "tools"})
+"""Fields of the body that have a place of their own in a request."""
+BUDGET_MODE = "enabled"
+"""The mode of thinking of models that take an allowance in tokens."""
+_BUDGET_BY_MODE = {"disabled": 0, "adaptive": -1}
+"""Modes of thinking that this wire has a number for."""
+_INCLUDE_THOUGHTS = {"summarized": True, "omitted": False}
+"""Whether the thoughts are to be sent along."""
+MESSAGE_FORM = MessageForm(members=frozenset({"parts"}), roles=frozenset({"model"}))
+"""What only lists of this wire have."""
+
+
+class GeminiCodec:
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    @property
+    def messages_field(self) -> str:
+        return "contents"
+
+    def recognizes_item(self, item: object) -> bool:
+        return MESSAGE_FORM.matches(item)
+
+    def new_history(self) -> EncodedMessagesPerModel:
+        return EncodedMessagesPerModel(GeminiMessageEncoder)
+
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
+        kept = require_own_history(kept, EncodedMessagesPerModel, self.new_history)
+        model = request.model
+        kept.set_model(model)
+        # What is kept in the provider's cache must not be sent again, and is refused when it is.
+        cached = bool(request.stored_prompt) or any(extra.name == CACHED_CONTENT for extra in request.extras)
+        kept.set_head((request.tools, request.system, cached), lambda: _encode_head(request, cached=cached))
+        messages, token = find_continuation(request.messages, model)
+        body, digest = kept.build_body(
+            answer_open_calls(messages), _encode_tail(request, token, cached=cached)
+        )
+        whole = blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES)
+        return HttpRequest(
+            path=_model_path(model.id) + (STREAM_GENERATE if request.stream else GENERATE),
+            body=body,
+            headers=request_headers(request),
+            digest=whole.hexdigest(),
+        )
+
+    def list_losses(self, request: Request) -> tuple[str, ...]:
+        sent = request.thinking and _encode_thinking(request.thinking, request.model.abilities)
+        budget, effort = "thinkingBudget" in (sent or {}), "thinkingLevel" in (sent or {})
+        carries = SupportedSettings(parallel=False, budget=budget, effort=effort)
+        return (
+            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
+            *list_unsent_settings(request, carries),
+        )
+
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
+        return explain_unsupported_output(output, OUTPUT_DIALECT)
+
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        decoder = GeminiDecoder(request.model, request.tools, status, headers)
+        return wrap_decoder(decoder, request, TOOL_DIALECT)
+
+    def decode_request(self, request: HttpRequest) -> Request:
+        return decode_request(request)
+
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return encode_reply(reply, stream=stream)
+
+    def encode_failure(self, failure: Failure) -> HttpReply:
+        return encode_failure(failure)
+
+    def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
+        front = _encode_prompt_head(request)
+        if has_both_tool_kinds(request.tools):
+            front["toolConfig"] = {INCLUDE_HOSTED_CALLS: True}
+        return encode_store_prompt(_model_path(request.model.id)[1:], front, seconds, label)
+
+    def encode_extend_prompt(self, name: str, seconds: float) -> HttpRequest:
+        return encode_extend_prompt(name, seconds)
+
+    def encode_drop_prompt(self, name: str) -> HttpRequest:
+        return encode_drop_prompt(name)
+
+    def decode_stored_prompt(self, status: int, headers: Mapping[str, str], body: bytes) -> StoredPromptInfo:
+        return decode_stored_prompt(status, headers, body)
+
+    def canonical_request(self, request: HttpRequest) -> object:
+        """The request with everything removed that the provider does not tell apart."""
+        return canonical_request(request)
+
+
+def _model_path(model_id: str) -> str:
+    """Where the model answers; an id may name its collection itself."""
+    named = model_id if model_id.startswith(MODEL_COLLECTIONS) else f"models/{model_id}"
+    return "/" + quote(named, safe="/-._~@")
+
+
+def _encode_prompt_head(request: Request) -> Block:
+    """What stands before the conversation."""
+    front: Block = {}
+    system = [block for text in request.system if (block := encode_instruction(text)) is not None]
+    if system:
+        front["systemInstruction"] = {"parts": system}
+    if tools := encode_tools(request.tools):
+        _check_tool_kinds(request.model, request.tools)
+        front["tools"] = tools
+    return front
+
+
+def _encode_head(request: Request, *, cached: bool) -> bytes:
+    head = {} if cached else _encode_prompt_head(request)
+    return dumps(head)[:-1] + (b"," if head else b"") + b'"contents":['
+
+
+def _check_tool_kinds(model: Model, tools: Sequence[ToolSpec]) -> None:
+    if has_both_tool_kinds(tools) and match_model_id(
+        read_dialect(model.endpoint, DEFAULT_DIALECT).hosted_alone, model.id
+    ):
+        raise MisuseError(
+            f"{model.name} takes functions or its provider's own tools, not both in one request:"
+            " leave one kind out, or choose a newer model"
+        )
+
+
+def _encode_tail(request: Request, token: str, *, cached: bool) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    fields: Block = {}
+    if (
+        request.tools
+        and not cached
+        and (tool_config := encode_tool_config(request.tool_choice, request.tools))
+    ):
+        fields["toolConfig"] = tool_config
+    if config := _encode_generation_config(request):
+        fields["generationConfig"] = config
+    if token:
+        fields[CONTINUATION_TOKEN] = token
+    if request.stored_prompt:
+        fields[CACHED_CONTENT] = request.stored_prompt
+    for extra in request.extras:
+        _add_extra(fields, extra)
+    return b"]" + (b"," + dumps(fields)[1:] if fields else b"}")
+
+
+def _encode_generation_config(request: Request) -> Block:
+    abilities, sampling, output = request.model.abilities, request.sampling, request.output
+    config: Block = {"maxOutputTokens": request.max_tokens}
+    if abilities.sampling:
+        config |= {"temperature": sampling.temperature, "topP": sampling.top_p, "topK": sampling.top_k}
+    config["stopSequences"] = sampling.stop_sequences or None
+    config["thinkingConfig"] = _encode_thinking(request.thinking, abilities) if request.thinking else None
+    if output and output.mode == "native":
+        if not is_object(output.parameters):
+            raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+        schema = compile_for_wire(output.parameters, OUTPUT_DIALECT)
+        config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
+    return {name: value for name, value in config.items() if value is not None}
+
+
+def _encode_thinking(thinking: Thinking, abilities: Abilities) -> Block | None:
+    """A level or an allowance, never both: the provider refuses the two together."""
+    modes = abilities.thinking
+    unknown = not modes and not abilities.efforts
+    wire: Block = {}
+    if thinking.effort and (unknown or abilities.takes_effort(thinking.effort)):
+        wire["thinkingLevel"] = thinking.effort.upper()
+    elif thinking.budget_tokens is not None and (unknown or BUDGET_MODE in modes):
+        wire["thinkingBudget"] = thinking.budget_tokens
+    elif thinking.mode in _BUDGET_BY_MODE and (unknown or {thinking.mode, BUDGET_MODE} <= {*modes}):
+        wire["thinkingBudget"] = _BUDGET_BY_MODE[thinking.mode]
+    if thinking.display in _INCLUDE_THOUGHTS:
+        wire["includeThoughts"] = _INCLUDE_THOUGHTS[thinking.display]
+    return wire or None
+
+
+def _add_extra(fields: Block, extra: Extra) -> None:
+    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
+    if extra.name in _RESERVED_FIELDS:
+        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
+    try:
+        value: Any = msgspec.json.decode(extra.json)
+    except ValueError as error:
+        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    present = fields.get(extra.name)
+    if present is None:
+        fields[extra.name] = raw_json(extra.json)
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[extra.name] = {**value, **present}
+    else:
+        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+
+
+CODEC = GeminiCodec()

@@ -1,0 +1,290 @@
+"""Requests as Gemini understands them: the other end of `encode`, for simulating and importing.
+
+Reading is tolerant: names in either spelling, one object where a list of one belongs, and what our
+values have no place for kept as native members, opaque parts or extras, so that the request can be
+written again and still mean the same.  Only what is not a request at all is refused, with the failure
+the provider would give.
+
+A content that holds responses and words becomes a tool message and a user message; writing joins
+them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; a response
+finds its call in the contents before it by its id, then by its name, then by its place.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpRequest
+from bridle.providers.schema.tool_schema import is_sent_unchanged
+from bridle.providers.wire.json import dumps, loads, split_object
+from bridle.values.errors import Failure, FailureKind, ProviderError
+from bridle.values.message import Message, Opaque, Part, Role, Text, ToolCall, ToolResult
+from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
+
+from .parts import FAMILY, Block, decode_instruction, decode_part, text_or_empty, to_camel_case
+from .tools import INCLUDE_HOSTED_CALLS, OUTPUT_DIALECT, decode_tool_choice, decode_tools, has_both_tool_kinds
+
+_PATH = re.compile(r".*?/?(?P<collection>\w+)/(?P<model>[^/:]+):(?P<streams>g|streamG)enerateContent")
+_ROLES = {"user": "user", "function": "user", "tool": "user", "model": "model"}
+_KNOWN_FIELDS = frozenset(
+    {"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
+)
+"""Fields our request has a place for; all others are extras."""
+_JSON_TYPE = "application/json"
+
+
+def decode_request(request: HttpRequest) -> Request:
+    model_id, streams = parse_path(request.path)
+    try:
+        fields = {to_camel_case(name): value for name, value in split_object(request.body).items()}
+        body = {name: loads(value) for name, value in fields.items()}
+    except ValueError as error:
+        raise make_rejection("invalid", f"Invalid JSON payload received. {error}") from None
+    body = {name: value for name, value in body.items() if value is not None}
+    contents = body.get("contents", [])
+    if isinstance(contents, dict):
+        contents = [contents]
+    if not isinstance(contents, list):
+        raise make_rejection("invalid", "Invalid value at 'contents': it is no list")
+    line = _GeminiContentReader(model_id)
+    for index, content in enumerate(contents):
+        line.add_content(index, content)
+    extras = {name: value for name, value in fields.items() if name in body and name not in _KNOWN_FIELDS}
+    kept_as = body.get("cachedContent")
+    if isinstance(kept_as, str):
+        del extras["cachedContent"]
+    config = _GenerationConfigReader(body.get("generationConfig"), fields.get("generationConfig", b"{}"))
+    tools = _decode_tools(body.get("tools", []))
+    choice = _decode_tool_choice(body.get("toolConfig"), tools, extras)
+    request_read = Request(
+        model=Model(id=model_id, endpoint=Endpoint(name=FAMILY, family=FAMILY)),
+        system=_decode_system(body.get("systemInstruction")),
+        tools=tools,
+        messages=tuple(line.messages),
+        tool_choice=choice,
+        max_tokens=config.take_integer("maxOutputTokens"),
+        output=config.take_output(),
+        thinking=config.take_thinking(),
+        sampling=Sampling(
+            temperature=config.take_number("temperature"),
+            top_p=config.take_number("topP"),
+            top_k=config.take_integer("topK"),
+            stop_sequences=config.take_strings("stopSequences"),
+        ),
+        stored_prompt=kept_as if isinstance(kept_as, str) else "",
+        stream=streams,
+    )
+    if config.rest:
+        extras["generationConfig"] = dumps(config.rest)
+    return replace(
+        request_read,
+        extras=tuple(
+            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
+        ),
+    )
+
+
+def parse_path(path: str) -> tuple[str, bool]:
+    """The model a path names, and whether it asks for a stream."""
+    found = _PATH.fullmatch(path.partition("?")[0])
+    if found is None:
+        raise make_rejection("not_found", f"Not found: {path} generates no content")
+    name = unquote(found["model"])
+    model = name if found["collection"] == "models" else f"{found['collection']}/{name}"
+    return model, found["streams"] == "streamG"
+
+
+def make_rejection(kind: FailureKind, message: str) -> ProviderError:
+    status, code = (404, "NOT_FOUND") if kind == "not_found" else (400, "INVALID_ARGUMENT")
+    return ProviderError(Failure(kind=kind, message=message, status=status, code=code))
+
+
+class _WaitingCall(NamedTuple):
+    """A call that has no response yet."""
+
+    wire_id: str
+    name: str
+    id: str
+
+
+class _GeminiContentReader:
+    """The messages read so far, and the calls that wait for a response."""
+
+    def __init__(self, model_id: str) -> None:
+        self.messages: list[Message] = []
+        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
+        self._waiting: list[_WaitingCall] = []
+
+    def add_content(self, index: int, content: object) -> None:
+        if not isinstance(content, dict):
+            raise make_rejection("invalid", f"Invalid value at 'contents[{index}]': it is no object")
+        role = _ROLES.get(text_or_empty(content.get("role") or "user"))
+        if role is None:
+            raise make_rejection("invalid", "Please use a valid role: user, model.")
+        parts = content.get("parts") or []
+        blocks = [parts] if isinstance(parts, dict) else parts
+        if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
+            raise make_rejection(
+                "invalid", f"Invalid value at 'contents[{index}].parts': it is no list of parts"
+            )
+        said = [{to_camel_case(name): value for name, value in block.items()} for block in blocks]
+        if role == "model":
+            self._append_message(
+                "assistant", [self._register_call(decode_part(block), at) for at, block in enumerate(said)]
+            )
+            return
+        results = [
+            self._decode_result(block) for block in said if isinstance(block.get("functionResponse"), dict)
+        ]
+        words = [decode_part(block) for block in said if not isinstance(block.get("functionResponse"), dict)]
+        if results:
+            self._append_message("tool", results)
+        if words or not results:
+            self._append_message("user", words)
+
+    def _append_message(self, role: Role, parts: Sequence[Part]) -> None:
+        place = len(self.messages)
+        parent = f"m{place}" if place else ""
+        self.messages.append(
+            Message(role=role, parts=tuple(parts), id=f"m{place + 1}", parent=parent, origin=self._origin)
+        )
+
+    def _register_call(self, part: Part, at: int) -> Part:
+        if not isinstance(part, ToolCall):
+            return part
+        call = replace(part, id=f"c{len(self.messages) + 1}_{at}")
+        self._waiting.append(_WaitingCall(call.wire_id, call.name, call.id))
+        return call
+
+    def _decode_result(self, block: Block) -> ToolResult:
+        result = decode_part(block)
+        assert isinstance(result, ToolResult)
+        name, wire_id = text_or_empty(block["functionResponse"].get("name")), result.call_id
+        call = self._find_call(wire_id, name)
+        if call is None:
+            return replace(result, call_id=wire_id or name or "unknown")
+        self._waiting.remove(call)
+        # What a response says otherwise than its call did is its own, and goes out again.
+        own = {
+            key: value
+            for key, value in (("id", wire_id), ("name", name))
+            if value != getattr(call, _CALL_FIELDS[key])
+        }
+        if own:
+            native = loads(result.native) if result.native else {}
+            native["functionResponse"] = {**native.get("functionResponse", {}), **own}
+            result = replace(result, native=dumps(native).decode())
+        return replace(result, call_id=call.id)
+
+    def _find_call(self, wire_id: str, name: str) -> _WaitingCall | None:
+        waiting = self._waiting
+        by_id = (call for call in waiting if wire_id and call.wire_id == wire_id)
+        by_name = (call for call in waiting if call.name == name and not (wire_id and call.wire_id))
+        return next(by_id, None) or next(by_name, None) or next(iter(waiting), None)
+
+
+_CALL_FIELDS = {"id": "wire_id", "name": "name"}
+"""What a response calls by one name and a call that waits by another."""
+
+
+class _GenerationConfigReader:
+    """What is asked of the generation; whatever is not taken from it remains in `rest`."""
+
+    def __init__(self, config: object, written: bytes) -> None:
+        given = config if isinstance(config, dict) else {}
+        self.rest = {to_camel_case(name): value for name, value in given.items() if value is not None}
+        self._written = (
+            {to_camel_case(name): value for name, value in split_object(written).items()} if given else {}
+        )
+
+    def take_integer(self, name: str) -> int | None:
+        value = self.rest.get(name)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool):
+            return None
+        del self.rest[name]
+        return value
+
+    def take_number(self, name: str) -> float | None:
+        value = self.rest.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool):
+            return None
+        del self.rest[name]
+        return float(value)
+
+    def take_strings(self, name: str) -> tuple[str, ...]:
+        value = self.rest.get(name)
+        if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+            return ()
+        del self.rest[name]
+        return tuple(value)
+
+    def take_output(self) -> OutputSpec | None:
+        schema = self.rest.get("responseJsonSchema")
+        if self.rest.get("responseMimeType") != _JSON_TYPE or not isinstance(schema, dict):
+            return None
+        written = self._written["responseJsonSchema"].decode()
+        if not is_sent_unchanged(written, OUTPUT_DIALECT):
+            return None
+        del self.rest["responseMimeType"], self.rest["responseJsonSchema"]
+        return OutputSpec(name="output", parameters=written)
+
+    def take_thinking(self) -> Thinking | None:
+        config = self.rest.get("thinkingConfig")
+        if not isinstance(config, dict):
+            return None
+        said = {to_camel_case(name): value for name, value in config.items() if value is not None}
+        level, budget, shown = (said.pop(name, None) for name in _THINKING_FIELDS)
+        both = level is not None and budget is not None
+        if said or both or not isinstance(level, str | None) or not isinstance(budget, int | None):
+            return None
+        del self.rest["thinkingConfig"]
+        display = {True: "summarized", False: "omitted"}.get(shown, "") if isinstance(shown, bool) else ""
+        return Thinking(effort=level.lower() if level else "", budget_tokens=budget, display=display)
+
+
+_THINKING_FIELDS = ("thinkingLevel", "thinkingBudget", "includeThoughts")
+
+
+def _decode_system(system: object) -> tuple[Text, ...]:
+    if system is None:
+        return ()
+    if isinstance(system, str):
+        return (Text(text=system),)
+    parts = system.get("parts", []) if isinstance(system, dict) else None
+    blocks = [parts] if isinstance(parts, dict) else parts
+    if not isinstance(blocks, list):
+        raise make_rejection("invalid", "Invalid value at 'system_instruction': it has no parts")
+    blocks = [block for block in blocks if isinstance(block, dict)]
+    if not all(isinstance(decode_part(block), Text | Opaque) for block in blocks):
+        raise make_rejection("invalid", "system_instruction: only text parts are allowed")
+    return tuple(map(decode_instruction, blocks))
+
+
+def _decode_tools(tools: object) -> tuple[ToolSpec, ...]:
+    try:
+        return decode_tools(
+            [tools] if isinstance(tools, dict) else tools if isinstance(tools, list) else [None]
+        )
+    except ValueError as error:
+        raise make_rejection("invalid", f"Invalid value at 'tools': {error}") from None
+
+
+def _decode_tool_choice(config: object, tools: Sequence[ToolSpec], extras: dict[str, bytes]) -> ToolChoice:
+    """The choice in a tool configuration; whatever else it says, or says otherwise, is an extra."""
+    if not isinstance(config, dict):
+        return ToolChoice()
+    rest: dict[str, Any] = {to_camel_case(name): value for name, value in config.items() if value is not None}
+    choice = decode_tool_choice(rest.get("functionCallingConfig", {}))
+    if choice is not None:
+        rest.pop("functionCallingConfig", None)
+    if rest.get(INCLUDE_HOSTED_CALLS) is True and has_both_tool_kinds(tools):
+        del rest[INCLUDE_HOSTED_CALLS]
+    if rest:
+        extras["toolConfig"] = dumps(rest)
+    return choice or ToolChoice()

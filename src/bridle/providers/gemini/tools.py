@@ -1,0 +1,186 @@
+"""Tools of Gemini, both ways.
+
+Functions are declared together, in one list; each tool the provider runs itself stands on its own.
+Our schemas go out as JSON Schema.  A declaration read from elsewhere may use the provider's older
+dialect, or say more than our tools can: then it is kept whole, as native, and our own schema is only
+what can be made of it.  A native definition in another provider's words is not sent as it is: a
+function is declared anew from what we know of it, anything else is left out.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json
+from bridle.values.errors import BadTool
+from bridle.values.request import ToolChoice, ToolSpec
+
+from .parts import Block, encode_tool_name, text_or_empty, to_camel_case
+
+TOOL_DIALECT, OUTPUT_DIALECT = "gemini_json", "gemini_json_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+
+DECLARATIONS = "functionDeclarations"
+INCLUDE_HOSTED_CALLS = "includeServerSideToolInvocations"
+_DECLARATION_MEMBERS = frozenset(
+    {
+        "name",
+        "description",
+        "parameters",
+        "parametersJsonSchema",
+        "response",
+        "responseJsonSchema",
+        "behavior",
+    }
+)
+_FUNCTION_TYPES = (None, "function", "custom")
+"""What other wires call a function, where they say it at all."""
+_MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
+_SUBSCHEMAS = ("items", "additionalProperties")
+_SUBSCHEMA_LISTS = ("anyOf", "prefixItems")
+
+
+def encode_tools(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
+    declared: list[Block | Raw] = []
+    hosted: list[Block | Raw] = []
+    for spec in specs:
+        native = _native_tool(spec)
+        if native is None:
+            declared.append(_encode_declaration(spec))
+        elif native.keys() <= _DECLARATION_MEMBERS or _is_declaration(native):
+            declared.append(raw_json(spec.native or "{}"))
+        elif "name" not in native and "type" not in native:
+            hosted.append(raw_json(spec.native or "{}"))
+        elif native.get("type") in _FUNCTION_TYPES:
+            declared.append(_encode_declaration(spec))
+    return [*([{DECLARATIONS: declared}] if declared else ()), *hosted]
+
+
+def has_both_tool_kinds(specs: Sequence[ToolSpec]) -> bool:
+    """Whether functions of ours and tools of the provider are offered together."""
+    if all(spec.native is None for spec in specs):
+        return False
+    offered = encode_tools(specs)
+    functions = sum(isinstance(tool, dict) and DECLARATIONS in tool for tool in offered)
+    return 0 < functions < len(offered)
+
+
+def encode_tool_config(choice: ToolChoice, specs: Sequence[ToolSpec]) -> Block:
+    """How tools are to be used; where both kinds are offered, every turn has to ask for hosted calls."""
+    config: Block = {}
+    if wire := encode_tool_choice(choice):
+        config["functionCallingConfig"] = wire
+    if has_both_tool_kinds(specs):
+        config[INCLUDE_HOSTED_CALLS] = True
+    return config
+
+
+def decode_tools(tools: Iterable[Any]) -> tuple[ToolSpec, ...]:
+    """Raises `ValueError` when these are no tools."""
+    specs: list[ToolSpec] = []
+    for tool in tools:
+        if not isinstance(tool, dict):
+            raise ValueError("a tool is an object")
+        for name, value in tool.items():
+            if value is None:
+                continue
+            if to_camel_case(name) == DECLARATIONS:
+                specs += [
+                    _decode_declaration(each) for each in (value if isinstance(value, list) else [value])
+                ]
+            else:
+                native = dumps({to_camel_case(name): value}).decode()
+                specs.append(ToolSpec(name=to_camel_case(name), native=native))
+    return tuple(specs)
+
+
+def encode_tool_choice(choice: ToolChoice) -> Block | None:
+    """A choice as the provider has it; there is no switch for parallel calls."""
+    if choice.mode == "auto":
+        return None
+    wire: Block = {"mode": _MODES[choice.mode]}
+    if choice.mode == "tool":
+        wire["allowedFunctionNames"] = [encode_tool_name(choice.name)]
+    return wire
+
+
+def decode_tool_choice(config: object) -> ToolChoice | None:
+    """A choice as we have it; None when we have no word for it."""
+    if not isinstance(config, dict):
+        return None
+    said = {to_camel_case(name): value for name, value in config.items() if value is not None and value != []}
+    mode, names = text_or_empty(said.pop("mode", "AUTO")).upper(), said.pop("allowedFunctionNames", [])
+    if said or not isinstance(names, list):
+        return None
+    match mode, names:
+        case "AUTO" | "MODE_UNSPECIFIED", []:
+            return ToolChoice()
+        case "ANY", []:
+            return ToolChoice(mode="any")
+        case "ANY", [str(name)]:
+            return ToolChoice(mode="tool", name=name)
+        case "NONE", []:
+            return ToolChoice(mode="none")
+    return None
+
+
+def _native_tool(spec: ToolSpec) -> Block | None:
+    if spec.native is None:
+        return None
+    if not is_object(spec.native):
+        raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+    native: Block = loads(spec.native)
+    return native
+
+
+def _is_declaration(native: Block) -> bool:
+    """Whether it is one of this wire's, with members we do not know: others say a type, or `input_schema`."""
+    return "name" in native and not native.keys() & {"type", "function", "input_schema"}
+
+
+def _encode_declaration(spec: ToolSpec) -> Block:
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    declared: Block = {"name": encode_tool_name(spec.name)}
+    if spec.description:
+        declared["description"] = spec.description
+    declared["parametersJsonSchema"] = compile_for_wire(spec.parameters, TOOL_DIALECT)
+    return declared
+
+
+def _decode_declaration(declared: object) -> ToolSpec:
+    if not isinstance(declared, dict):
+        raise ValueError("a function declaration is an object")
+    said = {to_camel_case(name): value for name, value in declared.items() if value is not None}
+    spec = ToolSpec(name=text_or_empty(said.get("name")), description=text_or_empty(said.get("description")))
+    if isinstance(schema := said.get("parametersJsonSchema"), dict):
+        spec = replace(spec, parameters=dumps(schema).decode())
+        plain = said.keys() <= {"name", "description", "parametersJsonSchema"}
+        if plain and is_sent_unchanged(spec.parameters, TOOL_DIALECT):
+            return spec
+    elif isinstance(schema := said.get("parameters"), dict):
+        spec = replace(spec, parameters=dumps(_convert_old_schema(schema)).decode())
+    return replace(spec, native=dumps(said).decode())
+
+
+def _convert_old_schema(schema: Block) -> Block:
+    """The older dialect as JSON Schema: types in lower case, null among them where it is allowed."""
+    plain = {to_camel_case(name): value for name, value in schema.items() if value is not None}
+    nullable = plain.pop("nullable", False) is True
+    if isinstance(kind := plain.get("type"), str):
+        plain["type"] = [kind.lower(), "null"] if nullable else kind.lower()
+    if isinstance(inner := plain.get("properties"), dict):
+        plain["properties"] = {
+            name: _convert_old_schema(value) if isinstance(value, dict) else value
+            for name, value in inner.items()
+        }
+    for name in _SUBSCHEMAS:
+        if isinstance(plain.get(name), dict):
+            plain[name] = _convert_old_schema(plain[name])
+    for name in _SUBSCHEMA_LISTS:
+        if isinstance(listed := plain.get(name), list):
+            plain[name] = [_convert_old_schema(each) if isinstance(each, dict) else each for each in listed]
+    return plain

@@ -1,0 +1,173 @@
+"""How a reply of Gemini ends: why it stopped and what it used, both ways.
+
+A reply with calls ends with the same word as one without, so the content decides between them.  A
+prompt that was blocked has no content at all, only feedback; it is a refusal like any other.
+
+Counts of a stream are totals so far, so the last ones are the whole.  The provider counts what was
+thought beside what was said, and what its own tools read beside the prompt; what came from its cache
+is part of the prompt.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bridle.providers.wire.json import parse_integer
+from bridle.providers.wire.usage import decode_service_terms
+from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
+from bridle.values.model import Model, Origin
+from bridle.values.usage import Usage
+
+from .parts import CONTINUATION_KIND, FAMILY, text_or_empty
+
+UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
+CONTINUATION_STOP = "CONTINUATION"
+STOPS = {
+    "STOP": Stop.DONE,
+    "MAX_TOKENS": Stop.LENGTH,
+    CONTINUATION_STOP: Stop.PAUSED,
+    "SAFETY": Stop.REFUSED,
+    "PROHIBITED_CONTENT": Stop.REFUSED,
+    "IMAGE_SAFETY": Stop.REFUSED,
+    "IMAGE_PROHIBITED_CONTENT": Stop.REFUSED,
+    "BLOCKLIST": Stop.FILTERED,
+    "SPII": Stop.FILTERED,
+    "RECITATION": Stop.FILTERED,
+    "LANGUAGE": Stop.FILTERED,
+    "MODEL_ARMOR": Stop.FILTERED,
+    "IMAGE_RECITATION": Stop.FILTERED,
+    "IMAGE_OTHER": Stop.FILTERED,
+    "MALFORMED_FUNCTION_CALL": Stop.MALFORMED,
+    "MALFORMED_RESPONSE": Stop.MALFORMED,
+    "UNEXPECTED_TOOL_CALL": Stop.MALFORMED,
+    "MISSING_THOUGHT_SIGNATURE": Stop.MALFORMED,
+    "TOO_MANY_TOOL_CALLS": Stop.OTHER,
+    "NO_IMAGE": Stop.OTHER,
+    "OTHER": Stop.OTHER,
+}
+_STOPS_BY_NUMBER = (UNSPECIFIED, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
+"""Reasons by number, as a client may ask for them; beyond these the provider's two services disagree."""
+_WIRE_STOPS = {
+    Stop.DONE: "STOP",
+    Stop.TOOLS: "STOP",
+    Stop.LENGTH: "MAX_TOKENS",
+    Stop.PAUSED: CONTINUATION_STOP,
+    Stop.REFUSED: "SAFETY",
+    Stop.CONTEXT: "MAX_TOKENS",
+    Stop.FILTERED: "BLOCKLIST",
+    Stop.MALFORMED: "MALFORMED_FUNCTION_CALL",
+    Stop.OTHER: "OTHER",
+}
+_BLOCK_PREFIX = "blockReason "
+_STOP_DETAIL = re.compile(rf"({_BLOCK_PREFIX})?(\w+)(?:: (.*))?", re.DOTALL)
+"""`word`, `word: explanation`, and both of a blocked prompt."""
+
+
+def build_reply(
+    parts: Sequence[Part], meta: Mapping[str, Any], counts: Mapping[str, Any], model: Model
+) -> Reply:
+    """`meta` has the last words of the response and of its candidate, by their names on the wire."""
+    stop, detail = _decode_stop(parts, meta)
+    return Reply(
+        parts=tuple(parts),
+        stop=stop,
+        origin=Origin(
+            family=FAMILY,
+            endpoint=model.endpoint.endpoint_id,
+            model=text_or_empty(meta.get("modelVersion")) or model.id,
+        ),
+        usage=decode_usage(counts),
+        id=text_or_empty(meta.get("responseId")),
+        stop_detail=detail,
+    )
+
+
+def finish_reason(reason: object) -> str:
+    """The provider's word for a stop; empty when it has not said one."""
+    if isinstance(reason, int) and not isinstance(reason, bool):
+        reason = _STOPS_BY_NUMBER[reason] if 0 <= reason < len(_STOPS_BY_NUMBER) else str(reason)
+    said = text_or_empty(reason)
+    return "" if said == UNSPECIFIED else said
+
+
+def is_prompt_blocked(feedback: object) -> bool:
+    """Whether what is said about the prompt is that it was refused."""
+    return isinstance(feedback, dict) and bool(
+        feedback.get("blockReason") or feedback.get("blockReasonMessage")
+    )
+
+
+def decode_usage(counts: Mapping[str, Any]) -> Usage:
+    """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
+    prompt, cached = (
+        _count_or_zero(counts.get("promptTokenCount")),
+        _count_or_zero(counts.get("cachedContentTokenCount")),
+    )
+    thoughts, looked_up = (
+        _count_or_zero(counts.get("thoughtsTokenCount")),
+        _count_or_zero(counts.get("toolUsePromptTokenCount")),
+    )
+    output = _count_or_zero(counts.get("candidatesTokenCount")) + thoughts
+    # A prompt that is a file somewhere else is counted in the sum only.
+    prompt = prompt or max(_count_or_zero(counts.get("totalTokenCount")) - output - looked_up, 0)
+    return Usage(
+        input=max(prompt - cached, 0) + looked_up,
+        cache_read=cached,
+        output=output,
+        reasoning=thoughts,
+        incomplete=parse_integer(counts.get("promptTokenCount")) is None and not prompt,
+        terms=decode_service_terms(counts.get("serviceTier")),
+    )
+
+
+def encode_usage(usage: Usage) -> dict[str, int]:
+    """What the wire has a count for: what was written to a cache is part of the prompt here."""
+    if usage == Usage(incomplete=True):
+        return {}
+    counts = {
+        "promptTokenCount": usage.prompt,
+        "cachedContentTokenCount": usage.cache_read,
+        "candidatesTokenCount": usage.output - usage.reasoning,
+        "thoughtsTokenCount": usage.reasoning,
+        "totalTokenCount": usage.total,
+    }
+    return {name: count for name, count in counts.items() if count or name == "promptTokenCount"}
+
+
+def encode_stop(reply: Reply) -> dict[str, Any]:
+    """`finishReason` and its message, or `promptFeedback`; from the detail, when it came from this wire."""
+    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
+    blocked, reason, message = found.groups() if found else ("", "", None)
+    if blocked and reply.stop is Stop.REFUSED and not reply.parts:
+        feedback = {"blockReason": reason, "blockReasonMessage": message}
+        return {"promptFeedback": {name: value for name, value in feedback.items() if value}}
+    if _choose_stop(reason, reply.parts) is not reply.stop or not reason:
+        reason, message = _WIRE_STOPS[reply.stop], None
+    end = {"finishReason": reason, "finishMessage": message}
+    return {name: value for name, value in end.items() if value}
+
+
+def _decode_stop(parts: Sequence[Part], meta: Mapping[str, Any]) -> tuple[Stop, str]:
+    reason, message = finish_reason(meta.get("finishReason")), text_or_empty(meta.get("finishMessage"))
+    feedback = meta.get("promptFeedback")
+    if not reason and not parts and isinstance(feedback, dict):
+        reason = finish_reason(feedback.get("blockReason")) or "OTHER"
+        message = text_or_empty(feedback.get("blockReasonMessage"))
+        return Stop.REFUSED, _BLOCK_PREFIX + reason + (f": {message}" if message else "")
+    return _choose_stop(reason, parts), reason + (f": {message}" if message else "")
+
+
+def _choose_stop(reason: str, parts: Sequence[Part]) -> Stop:
+    stop = STOPS.get(reason, Stop.OTHER)
+    if stop is Stop.DONE and any(isinstance(part, ToolCall) for part in parts):
+        return Stop.TOOLS
+    if stop is Stop.PAUSED and not any(
+        isinstance(part, Opaque) and part.kind == CONTINUATION_KIND for part in parts
+    ):
+        # There is nothing to go on with; the best that can be said is that it broke off.
+        return Stop.LENGTH
+    return stop
+
+
+def _count_or_zero(value: object) -> int:
+    return max(parse_integer(value) or 0, 0)

@@ -1,0 +1,219 @@
+"""OpenAI Chat Completions, our side and theirs, for every server that speaks it.
+
+The body is joined, never written anew: model, tools and instructions first, then the messages, each
+encoded once, and behind them everything that may change from one request to the next.  So the bytes of
+one request up to its last message begin the bytes of the following one, whatever changes in between.
+
+Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` that comes with
+the endpoint; an endpoint without one gets the protocol as it is documented.
+
+The rest of the family, by what it does (each file is `_openai_chat_` and this word):
+
+    dialect    how servers differ, as data             failures   what goes wrong, both ways
+    content    parts of content, both ways             ends       stops and counts, both ways
+    thoughts   reasoning, wherever it is put           fields     what is asked beside the messages
+    calls      calls of tools, both ways               strict     which shapes may be enforced
+    message    a model's whole message, both ways      read       requests, as a server sees them
+    write      messages on their way out               speak      replies, as a server gives them
+    decode     replies, from bytes in any slices       meaning    which requests a server takes for equal
+    alternate  turns, where a server insists           growing    a message, while it is said
+    growing_calls      its calls, told apart
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.providers.openai.prompt_cache import BREAKPOINT, EXPLICIT_BREAKPOINT, message_breakpoints
+from bridle.providers.schema.tool_schema import explain_unsupported_output, list_schema_losses, wrap_decoder
+from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
+from bridle.providers.wire.decoder import request_headers, require_own_history
+from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.encoded_history import EncodedMessagesPerModel
+from bridle.providers.wire.json import dumps, loads
+from bridle.providers.wire.message_form import MessageForm
+from bridle.providers.wire.tool_names import NAMES_64
+from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.values.errors import Failure, MisuseError
+from bridle.values.message import Reply
+from bridle.values.model import Endpoint, Model
+from bridle.values.request import Breakpoint, OutputSpec, Request
+
+from .canonical_request import DELIBERATE_CHANGES, canonical_request
+from .content import Block, encode_content
+from .decode import ChatDecoder
+from .decode_request import decode_request
+from .dialect import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, ChatDialect
+from .encode import ChatMessageEncoder
+from .encode_reply import encode_reply
+from .failures import encode_failure
+from .parts import kept_members, simplify_content
+from .request_fields import check_tools_allowed, encode_delivery, encode_fields, encode_tool
+
+PATH = "/chat/completions"
+_DEFAULT_DIALECT = ChatDialect()
+MESSAGE_FORM = MessageForm(
+    members=frozenset({"tool_calls", "tool_call_id", "function_call"}),
+    roles=frozenset({"tool", "function"}),
+    content_types=frozenset({"image_url", "input_audio", "file", "video_url"}),
+)
+"""What only lists of this wire have."""
+
+
+class ChatCodec:
+    def __init__(
+        self, dialects: Mapping[str, ChatDialect] | None = None, *, otherwise: ChatDialect = _DEFAULT_DIALECT
+    ) -> None:
+        """`dialects` by the name of an endpoint, before its own, and what is spoken where there is none."""
+        self._dialects = dict(dialects or {})
+        self._otherwise = otherwise
+
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    @property
+    def messages_field(self) -> str:
+        return "messages"
+
+    def recognizes_item(self, item: object) -> bool:
+        return MESSAGE_FORM.matches(item)
+
+    def new_history(self) -> EncodedMessagesPerModel:
+        return EncodedMessagesPerModel(
+            lambda place, name: ChatMessageEncoder(place, name, self._dialect_for(place))
+        )
+
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
+        """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
+        kept = require_own_history(kept, EncodedMessagesPerModel, self.new_history)
+        dialect = self._dialect_for(request.model.endpoint)
+        check_tools_allowed(request, dialect)
+        kept.set_model(request.model)
+        follows = kept.has_content(request.messages)
+        kept.set_head(
+            (
+                request.model.id,
+                request.tools,
+                request.system,
+                tools_breakpoint_ttl(request),
+                system_breakpoint_ttls(request),
+                follows,
+            ),
+            lambda: _encode_head(request, dialect, follows=follows),
+        )
+        fields = dumps(encode_fields(request, dialect))[1:-1]
+        delivery = dumps(encode_delivery(request, dialect))[1:-1]
+        body, digest = kept.build_body(
+            request.messages,
+            b"]" + (b"," + fields if fields else b""),
+            _message_breakpoints(request, dialect),
+            ending=(b"," + delivery if delivery else b"") + b"}",
+        )
+        return HttpRequest(path=PATH, body=body, headers=request_headers(request), digest=digest)
+
+    def list_losses(self, request: Request) -> tuple[str, ...]:
+        dialect = self._dialect_for(request.model.endpoint)
+        carries = SupportedSettings(
+            top_k=dialect.top_k,
+            parallel=dialect.parallel_switch,
+            mode=bool(dialect.mode_at),
+            budget=bool(dialect.budget_at),
+            effort=bool(dialect.effort_at),
+        )
+        return (
+            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
+            *list_unsent_settings(request, carries),
+        )
+
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
+        return explain_unsupported_output(output, OUTPUT_DIALECT)
+
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        dialect = self._dialect_for(request.model.endpoint)
+        decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
+        return wrap_decoder(NAMES_64.wrap_decoder(decoder, request.tools), request, TOOL_DIALECT)
+
+    def decode_request(self, request: HttpRequest) -> Request:
+        return decode_request(request)
+
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return encode_reply(reply, stream=stream)
+
+    def encode_failure(self, failure: Failure) -> HttpReply:
+        return encode_failure(failure)
+
+    def canonical_request(self, request: HttpRequest) -> object:
+        """The body with everything removed that a server does not tell apart."""
+        return canonical_request(request)
+
+    @property
+    def deliberate_changes(self) -> Sequence[tuple[Callable[[Any], Any], str]]:
+        """What is changed on purpose in requests that were read and are written again, and why."""
+        return DELIBERATE_CHANGES
+
+    def _dialect_for(self, endpoint: Endpoint | None) -> ChatDialect:
+        given = self._dialects.get(endpoint.name) if endpoint else None
+        return given or read_dialect(endpoint, self._otherwise)
+
+
+def _encode_head(request: Request, dialect: ChatDialect, *, follows: bool) -> bytes:
+    """Everything up to the first message; the instructions are a message here, and never change."""
+    head: Block = {"model": request.model.id} if request.model.id else {}
+    if request.tools:
+        tools = [encode_tool(spec) for spec in request.tools]
+        if dialect.cache_marks and (ttl := tools_breakpoint_ttl(request)):
+            last = tools[-1]
+            tools[-1] = {
+                **(last if isinstance(last, dict) else loads(bytes(last))),
+                **_encode_breakpoint(ttl, dialect),
+            }
+        head["tools"] = tools
+    written = dumps({**head, "messages": []})[:-2]
+    system: list[Block | Raw] = []
+    ttls = system_breakpoint_ttls(request) if dialect.cache_marks else {}
+    for at, text in enumerate(request.system):
+        if (block := encode_content(text, dialect, own=True)) is not None:
+            system.append(block)
+        if at in ttls and system and isinstance(last := system[-1], dict):
+            system[-1] = {**last, **_encode_breakpoint(ttls[at], dialect)}
+    if not system:
+        return written
+    content = system if dialect.cache_marks else simplify_content(system, dialect)
+    message = {"role": dialect.system_role, "content": content, **kept_members(request.system)}
+    return written + dumps(message) + (b"," if follows else b"")
+
+
+def _message_breakpoints(request: Request, dialect: ChatDialect) -> dict[int, bytes]:
+    if not dialect.cache_marks:
+        return {}
+    if dialect.breakpoints:
+        return message_breakpoints(request)
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.breakpoints:
+        if mark.position == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+    end = _find_breakpoint(request, "end")
+    if end and count:
+        marks[count - 1] = end.ttl
+    return {index: b"," + dumps(_encode_breakpoint(ttl, dialect))[1:-1] for index, ttl in marks.items()}
+
+
+def _find_breakpoint(request: Request, place: str) -> Breakpoint | None:
+    return next((mark for mark in request.breakpoints if mark.position == place), None)
+
+
+def _encode_breakpoint(ttl: str, dialect: ChatDialect) -> Block:
+    if dialect.breakpoints:
+        return {BREAKPOINT: EXPLICIT_BREAKPOINT}
+    return {"cache_control": {"type": "ephemeral"} if ttl == "5m" else {"type": "ephemeral", "ttl": ttl}}
+
+
+CODEC = ChatCodec()

@@ -1,0 +1,227 @@
+"""Content parts of Chat Completions and our parts, both ways.
+
+`part_of` reads one typed part of a message's content, `block_of` writes one.  A string as content is
+one text; whoever holds the message knows that.
+
+What a part says beyond our view of it is kept as `native`, under the member `part`: for words just the
+members we have no place for, for media the whole part without the one long string (the address or the
+data), which our part has already.  So nothing is held twice, and a part goes back as it came.  Parts
+we do not interpret become `Opaque`, whole.
+
+What a dialect cannot carry becomes a few words that say what was left out.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.values.errors import MisuseError
+from bridle.values.message import Media, MediaKind, Opaque, Part, Text
+
+from .dialect import ChatDialect
+
+Block = dict[str, Any]
+
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,", re.ASCII)
+_MEDIA_MEMBERS: dict[str, tuple[MediaKind, str]] = {
+    "image_url": ("image", "url"),
+    "video_url": ("video", "url"),
+    "document_url": ("document", "url"),
+    "file_url": ("document", "url"),
+    "input_audio": ("audio", "data"),
+}
+"""What each type of part is, and which member of it holds the address or the data."""
+_FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+_AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
+_DEFAULT_DIALECT = ChatDialect()
+FILENAME_DEFAULT = "document.pdf"
+"""A file without a name is refused."""
+
+
+def decode_content(block: object) -> Text | Media | Opaque:
+    if not isinstance(block, dict):
+        return Opaque(kind="", native=dumps(block).decode())
+    kind = text_or_empty(block.get("type"))
+    if kind == "text" and isinstance(block.get("text"), str):
+        more = {name: value for name, value in block.items() if name not in ("type", "text")}
+        return Text(text=repair_surrogates(block["text"]), native=encode_native(part=drop_nulls(more)))
+    media = _decode_file(block) if kind == "file" else _decode_media(kind, block)
+    if media is None:
+        return Opaque(kind=kind, native=dumps(block).decode())
+    bare, frame = media
+    if encode_content(bare, _DEFAULT_DIALECT) == drop_nulls(block):
+        return bare
+    return replace(bare, native=encode_native(part=frame))
+
+
+def encode_content(
+    part: Text | Media | Opaque, dialect: ChatDialect, *, own: bool = False
+) -> Block | Raw | None:
+    """A part of content, or None when it has nothing to say here.  `own`: it came from this very server."""
+    if isinstance(part, Opaque):
+        placed = own and part.kind not in UNSENT_KINDS and is_object(part.native)
+        if not own and part.text.strip():
+            return {"type": "text", "text": repair_surrogates(part.text)}
+        return raw_json(part.native) if placed else None
+    kept = decode_native(part).get("part", {}) if own else {}
+    if isinstance(part, Text):
+        return {"type": "text", "text": repair_surrogates(part.text), **kept} if part.text.strip() else None
+    if kept:
+        return _restore_media(part, kept)
+    return _encode_media(part, dialect)
+
+
+UNSENT_KINDS = frozenset({"audio"})
+"""Kinds of opaque parts that stand beside the content and not in it."""
+
+
+def drop_nulls(members: Block) -> Block:
+    """The members that say something: null says nothing."""
+    return {name: value for name, value in members.items() if value is not None}
+
+
+def encode_native(**members: Any) -> str | None:
+    """Members to be kept with a part, in one order: pieces of a stream come in another than a whole."""
+    kept = {name: value for name, value in members.items() if value}
+    return dumps(_sort_members(kept)).decode() if kept else None
+
+
+def _sort_members(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _sort_members(value[name]) for name in sorted(value)}
+    return [_sort_members(inner) for inner in value] if isinstance(value, list) else value
+
+
+def decode_native(part: Part) -> Block:
+    """What only this family can read of a part; nothing when it is not in our own writing."""
+    return {} if part.native is None or isinstance(part, Opaque) else object_or_empty(part.native)
+
+
+def object_or_empty(text: str) -> Block:
+    try:
+        value = loads(text)
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def text_or_empty(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else repair_surrogates(value)
+
+
+def _decode_media(kind: str, block: Block) -> tuple[Media, Block] | None:
+    """The media and the part without its long string; None for what media cannot hold."""
+    if kind not in _MEDIA_MEMBERS:
+        return None
+    media_kind, place = _MEDIA_MEMBERS[kind]
+    inner = block.get(kind)
+    members: Block = inner if isinstance(inner, dict) else {place: inner}
+    value = members.get(place)
+    if not isinstance(value, str) or not value:
+        return None
+    rest = drop_nulls(
+        {**block, kind: drop_nulls({**members, place: None}) if isinstance(inner, dict) else None}
+    )
+    if kind == "input_audio":
+        media_type = _AUDIO_TYPES.get(text_or_empty(members.get("format")), "")
+        return Media.from_wire(kind="audio", media_type=media_type, data=repair_surrogates(value)), rest
+    name = text_or_empty(block.get("document_name"))
+    if found := _DATA_URL.match(value):
+        data = value[found.end() :]
+        return Media.from_wire(kind=media_kind, media_type=found.group(1), data=data, name=name), rest
+    return Media.from_wire(kind=media_kind, url=repair_surrogates(value), name=name), rest
+
+
+def _decode_file(block: Block) -> tuple[Media, Block] | None:
+    file = block.get("file")
+    if not isinstance(file, dict):
+        return None
+    rest = {**block, "file": {n: v for n, v in drop_nulls(file).items() if n not in _FILE_MEMBERS}}
+    file_id, data, name = (
+        text_or_empty(file.get("file_id")),
+        text_or_empty(file.get("file_data")),
+        text_or_empty(file.get("filename")),
+    )
+    if file_id and not data:
+        return Media.from_wire(kind="document", file_id=file_id, name=name), drop_nulls(rest)
+    if not data or file_id:
+        return None
+    found = _DATA_URL.match(data)
+    media_type = found.group(1) if found else ""
+    bare = data[found.end() :] if found else data
+    return Media.from_wire(kind="document", media_type=media_type, data=bare, name=name), drop_nulls(rest)
+
+
+_FILE_MEMBERS = frozenset({"file_id", "file_data", "filename"})
+
+
+def _restore_media(media: Media, frame: Block) -> Block:
+    """The part as it came: its long string put back into its frame."""
+    kind = text_or_empty(frame.get("type"))
+    inner = frame.get(kind)
+    if kind == "file":
+        return {**frame, "file": {**_encode_file(media), **(inner if isinstance(inner, dict) else {})}}
+    place = _MEDIA_MEMBERS[kind][1] if kind in _MEDIA_MEMBERS else "url"
+    value = media.data if kind == "input_audio" else _media_url(media)
+    return {**frame, kind: {**inner, place: value} if isinstance(inner, dict) else value}
+
+
+def _encode_media(media: Media, dialect: ChatDialect) -> Block:
+    match media:
+        case Media(kind="document") if _is_plain_text(media):
+            titled = f"{media.name}\n\n" if media.name else ""
+            return {"type": "text", "text": repair_surrogates(titled + _decode_text_document(media))}
+        case _ if dialect.content == "string":
+            pass
+        case Media(kind="image", file_id=""):
+            return {"type": "image_url", "image_url": {"url": _media_url(media)}}
+        case Media(kind="audio", data=data) if dialect.audio and data and media.media_type in _FORMATS:
+            sound = {"data": data, "format": _FORMATS[media.media_type]}
+            return {"type": "input_audio", "input_audio": sound}
+        case Media(kind="video", file_id="") if dialect.video:
+            return {"type": "video_url", "video_url": {"url": _media_url(media)}}
+        case Media(kind="document", file_id="") if dialect.documents == "document_url":
+            named = {"document_name": media.name} if media.name else {}
+            return {"type": "document_url", "document_url": _media_url(media), **named}
+        case Media(kind="document", url="") if dialect.documents == "file":
+            unnamed = {} if media.file_id or media.name else {"filename": FILENAME_DEFAULT}
+            return {"type": "file", "file": {**unnamed, **_encode_file(media)}}
+    return {"type": "text", "text": describe_omitted_media(media)}
+
+
+def describe_omitted_media(media: Media) -> str:
+    named = " " + (media.name or media.url) if media.name or media.url else ""
+    return repair_surrogates(f"[{media.kind}{named} left out: it cannot be sent to this model]")
+
+
+def _encode_file(media: Media) -> Block:
+    if media.file_id:
+        return drop_nulls({"file_id": media.file_id, "filename": media.name or None})
+    return {**({"filename": media.name} if media.name else {}), "file_data": _media_url(media)}
+
+
+def _media_url(media: Media) -> str:
+    if media.url:
+        return media.url
+    return f"data:{media.media_type};base64,{media.data}" if media.media_type else media.data
+
+
+def _is_plain_text(media: Media) -> bool:
+    """Servers of this wire take such a document as words only; what they call a file is a PDF."""
+    return bool(media.data) and media.media_type.startswith("text/")
+
+
+def _decode_text_document(media: Media) -> str:
+    try:
+        return b64decode(media.data, validate=True).decode("utf-8", "replace")
+    except Base64Error:
+        raise MisuseError(
+            f"a document {media.name!r} of type {media.media_type} holds no base64: encode its bytes first"
+        ) from None

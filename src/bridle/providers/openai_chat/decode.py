@@ -1,0 +1,239 @@
+"""Replies of Chat Completions, from bytes in any slices: JSON or server-sent events, from any server.
+
+A stream is a reply once the model's reason for stopping has arrived, or the sentinel that ends it;
+before that it is cut, however much was said.  Counts may come with the reason, after it, with every
+piece or not at all; the last ones count.  Of several choices the first is read.  Comments, empty
+choices, unknown members and repeated reasons are passed over; an error is an error wherever it stands.
+An event that cannot be read at all is one too, because it may have been part of what was said.
+
+Plain words, thoughts and arguments take a short road of their own: one typed parse, one append, one
+delta.  Everything else goes through `_happened`, which looks before it touches.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
+from bridle.providers.wire.failures import UNRECOGNISED_LENGTH_MAX, to_one_line
+from bridle.providers.wire.json import parse_integer
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.message import Reply, Text
+from bridle.values.model import Model
+from bridle.values.result import Delta
+from bridle.values.usage import Usage
+
+from .content import Block, text_or_empty
+from .dialect import ChatDialect
+from .failures import classify_error, classify_status_code, decode_failure, find_error
+from .partial_reply import PartialChatMessage
+from .parts import decode_content_parts
+from .usage import FAILURE_STOPS, build_reply, decode_total_usage
+
+_CHUNK_MEMBERS = frozenset({"choices", "usage", "id"})
+"""What shows that an event is a piece of a reply, whatever else it holds."""
+
+
+class _CallFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    arguments: str
+    name: None = None
+
+
+class _CallPiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """A further piece of a call's arguments."""
+
+    index: int
+    function: _CallFunction
+    id: Literal[""] | None = None
+    type: str | None = None
+
+
+class _ChatDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    """Everything a delta of plain words, thoughts or arguments may have, and nothing else."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    refusal: None = None
+    tool_calls: tuple[_CallPiece] | None = None
+    function_call: None = None
+
+
+class _ChatChoice(msgspec.Struct, gc=False):
+    delta: _ChatDelta | None = None
+    index: int = 0
+    finish_reason: None = None
+    error: None = None
+
+
+class _ChatChunk(msgspec.Struct, gc=False):
+    choices: tuple[_ChatChoice]
+    usage: None = None
+    error: None = None
+    x_groq: None = None
+    base_resp: None = None
+
+
+_decode_chunk = msgspec.json.Decoder(_ChatChunk).decode
+
+
+class ChatDecoder(BaseDecoder):
+    expected_content = "chat completion"
+    end_marker = "reason to stop"
+
+    def __init__(
+        self, model: Model, dialect: ChatDialect, status: int, headers: Mapping[str, str], *, tools: bool
+    ) -> None:
+        super().__init__(status, headers)
+        self._model, self._dialect, self._tools = model, dialect, tools
+        self._grown = PartialChatMessage(think_tags=dialect.think_tags)
+        self._meta: Block = {}
+        self._choice: int | None = None
+        self._reason = ""
+        self._ended = False
+
+    @property
+    def partial_text(self) -> str:
+        said = decode_content_parts(self._grown.content, self._dialect)
+        return "".join(part.text for part in said if isinstance(part, Text))
+
+    @property
+    def partial_usage(self) -> Usage:
+        return replace(decode_total_usage(self._meta), incomplete=True)
+
+    @property
+    def _is_complete(self) -> bool:
+        # Some servers give no reason, and some proxies end properly what was cut off behind them.
+        return bool(self._reason) or (self._ended and self._grown.is_complete)
+
+    def _build_reply(self) -> Reply:
+        return self._assemble_reply(self._grown.build_message())
+
+    def _decode_error(self, body: bytes) -> Failure:
+        return decode_failure(self._status, self._headers, body)
+
+    def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, data in events:
+            if self._ended:
+                break
+            try:
+                choice = _decode_chunk(data).choices[0]
+            except (ValueError, RecursionError):
+                self._process_event(name, data, deltas)
+                continue
+            if choice.index != self._choice or not self._apply_fast_delta(choice.delta, deltas):
+                self._process_event(name, data, deltas)
+        return deltas
+
+    def _apply_fast_delta(self, delta: _ChatDelta | None, deltas: list[Delta]) -> bool:
+        """Whether this was all there is to say; if not, nothing has been said."""
+        if delta is None:
+            return False
+        if delta.tool_calls:
+            piece = delta.tool_calls[0]
+            if (grown := self._grown.append_arguments(piece.index, piece.function.arguments)) is None:
+                return False
+            deltas.append(grown)
+        if delta.reasoning_content:
+            deltas += self._grown.append_reasoning("reasoning_content", delta.reasoning_content)
+        if delta.reasoning:
+            deltas += self._grown.append_reasoning("reasoning", delta.reasoning)
+        if delta.content:
+            deltas += self._grown.append_text(delta.content)
+        return True
+
+    def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        if self._ended:
+            return
+        if data.strip() == DONE_EVENT:
+            self._ended = True
+            deltas += self._grown.flush()
+            return
+        event = self._parse_event(data)
+        if not isinstance(event, dict):
+            seen = to_one_line(data, UNRECOGNISED_LENGTH_MAX)
+            raise self._make_error("garbled", f"the provider sent an event of no known kind: {seen}")
+        if name == b"error" or not _CHUNK_MEMBERS & event.keys():
+            # Some servers put the bare error where a piece of the reply belongs.
+            error = find_error(event) or ({"message": to_one_line(data)} if name == b"error" else None)
+            if error is not None:
+                raise ProviderError(classify_error(error, self._status))
+        self._apply_event(event, deltas)
+
+    def _apply_event(self, event: Block, deltas: list[Delta]) -> None:
+        self._update_metadata(event)
+        choices = event.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if not isinstance(choice, dict):
+                continue
+            index = parse_integer(choice.get("index")) or 0
+            if self._choice is None:
+                self._choice = index
+            if index != self._choice:
+                continue
+            self._raise_for(choice)
+            said = choice.get("delta")
+            if said is None and self._grown.is_empty:
+                # A few servers stream one whole message; others repeat it at the end, or beside each delta.
+                said = choice.get("message")
+            if isinstance(said, dict):
+                deltas += self._grown.apply_delta(said)
+            if reason := text_or_empty(choice.get("finish_reason")):
+                self._set_finish_reason(reason)
+                self._meta["content_filter_results"] = choice.get("content_filter_results")
+                deltas += self._grown.flush()
+
+    def _update_metadata(self, said: Block) -> None:
+        """What stands beside the choices.  The first id and model count: some servers change them midway."""
+        self._raise_for(said)
+        if isinstance(usage := said.get("usage") or _find_nested_usage(said), dict):
+            self._meta["usage"] = usage
+        for name, value in said.items():
+            if name in ("id", "model"):
+                self._meta[name] = self._meta.get(name) or value
+            elif name not in ("usage", "choices") and value:
+                self._meta[name] = value
+
+    def _raise_for(self, said: Block) -> None:
+        if said.get("error"):
+            raise ProviderError(classify_error(find_error(said) or {"message": said["error"]}, self._status))
+        verdict = said.get("base_resp")
+        if isinstance(verdict, dict) and verdict.get("status_code"):
+            raise ProviderError(classify_status_code(verdict, self._status))
+
+    def _set_finish_reason(self, reason: str) -> None:
+        if (kind := FAILURE_STOPS.get(reason.lower())) is not None:
+            raise self._make_error(kind, f"the provider broke its reply off: {reason}")
+        self._reason = reason
+
+    def _assemble_reply(self, message: Block) -> Reply:
+        return build_reply(message, self._reason, self._meta, self._model, self._dialect, tools=self._tools)
+
+    def _decode_body(self, body: bytes) -> Reply:
+        whole = self._parse_body(body)
+        choices = whole.get("choices") if isinstance(whole, dict) else None
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict):
+            if (error := find_error(whole)) is not None:
+                raise ProviderError(classify_error(error, self._status))
+            if isinstance(whole, dict):
+                self._raise_for(whole)
+            raise self._unrecognised_reply(body)
+        self._update_metadata(whole)
+        self._raise_for(choice)
+        message, reason = choice.get("message"), text_or_empty(choice.get("finish_reason"))
+        if not isinstance(message, dict) and not reason:
+            raise self._unrecognised_reply(body)
+        if reason:
+            self._set_finish_reason(reason)
+        self._meta["content_filter_results"] = choice.get("content_filter_results")
+        return self._assemble_reply(message if isinstance(message, dict) else {})
+
+
+def _find_nested_usage(said: Block) -> Any:
+    beside = said.get("x_groq")
+    return beside.get("usage") if isinstance(beside, dict) else None

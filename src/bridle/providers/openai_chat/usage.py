@@ -1,0 +1,232 @@
+"""How a reply of Chat Completions ends: why it stopped and what it used, both ways.
+
+The reason given is often wrong (`stop` beside calls is common), so the content decides first.  Reasons
+that mean the server gave up are failures and never reach this file's table of stops.
+
+Counts of the prompt include what was cached, counts of the answer include reasoning; ours never
+overlap.  Some servers leave the one or the other out: their sum shows it, and it is believed wherever it
+says more than its parts.  The same number has half a dozen names, tried in order.  No counts at all is
+not the same as having used nothing.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bridle.providers.wire.json import parse_integer
+from bridle.providers.wire.usage import decode_service_terms
+from bridle.values.errors import FailureKind
+from bridle.values.message import Part, Reply, Stop, Text, ToolCall
+from bridle.values.model import Model, Origin
+from bridle.values.usage import Usage
+
+from .calls import is_nameless_call, list_calls
+from .content import Block, text_or_empty
+from .dialect import FAMILY, ChatDialect
+from .parts import decode_parts, is_refusal, keep_members
+
+STOPS = {
+    "stop": Stop.DONE,
+    "eos": Stop.DONE,
+    "end_turn": Stop.DONE,
+    "stop_sequence": Stop.DONE,
+    "tool_calls": Stop.TOOLS,
+    "tool_call": Stop.TOOLS,
+    "tool_use": Stop.TOOLS,
+    "function_call": Stop.TOOLS,
+    "length": Stop.LENGTH,
+    "max_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+    "safety": Stop.FILTERED,
+    "sensitive": Stop.FILTERED,
+    "refusal": Stop.REFUSED,
+    "model_length": Stop.CONTEXT,
+    "model_context_window_exceeded": Stop.CONTEXT,
+}
+FAILURE_STOPS: dict[str, FailureKind] = {
+    "error": "server",
+    "network_error": "server",
+    "insufficient_system_resource": "overloaded",
+    "abort": "cut",
+}
+"""Reasons under which a reply is broken off by the server and not finished by the model."""
+_WIRE_STOPS = {
+    Stop.DONE: "stop",
+    Stop.TOOLS: "tool_calls",
+    Stop.LENGTH: "length",
+    Stop.PAUSED: "stop",
+    Stop.REFUSED: "stop",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: "content_filter",
+    Stop.MALFORMED: "stop",
+    Stop.OTHER: None,
+}
+_LEAKED_CALL = re.compile(
+    r"\s*(?:<tool_call>|<function=|<function_calls>|<\|?tool_calls?_?(?:begin|section_begin)?\|?>"
+    r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\uff5ctool\u2581calls?\u2581begin\uff5c>|<\|channel\|>commentary to=)"
+)
+"""How calls look that a server should have taken out of the text."""
+LEAKED_CALL_DETAIL = "a call was written out as text"
+_RECOUNT_FACTOR_MAX = 1.5
+"""How far two ways of counting the same tokens are apart at most: 1.3 in recorded traffic."""
+_REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
+"""Members of a whole reply that belong to what it says."""
+
+
+def build_reply(
+    message: Block, reason: str, meta: Block, model: Model, dialect: ChatDialect, *, tools: bool
+) -> Reply:
+    """`tools`: some were offered, so a call that is only text is a mistake and no answer.
+
+    Raises `ValueError` for a call that has an id or arguments and no name.
+    """
+    cut = STOPS.get(reason.lower()) is Stop.LENGTH
+    if not cut and any(map(is_nameless_call, list_calls(message))):
+        raise ValueError("a call has no name")
+    parts = decode_parts(message, dialect, cut=cut)
+    parts = keep_members(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
+    refused = is_refusal(message)
+    stop, detail = _choose_stop(parts, reason, refused=refused, tools=tools), reason
+    if refused:
+        detail = f"{reason}: {text_or_empty(message.get('refusal'))}"
+    elif stop is Stop.MALFORMED:
+        detail = f"{reason}: {LEAKED_CALL_DETAIL}"
+    elif stop is Stop.FILTERED and (filtered := _filtered_categories(meta.get("content_filter_results"))):
+        detail = f"{reason}: {filtered}"
+    return Reply(
+        parts=tuple(parts),
+        stop=stop,
+        origin=Origin(
+            family=FAMILY,
+            endpoint=model.endpoint.endpoint_id,
+            model=text_or_empty(meta.get("model")) or model.id,
+        ),
+        usage=decode_total_usage(meta),
+        id=text_or_empty(meta.get("id")),
+        stop_detail=detail,
+    )
+
+
+def encode_stop(reply: Reply) -> str | None:
+    """The server's own word, when the detail kept it and it still leads to this stop; else the usual one."""
+    kept = reply.stop_detail.partition(":")[0]
+    refused = reply.stop is Stop.REFUSED
+    tools = reply.stop is Stop.MALFORMED
+    if kept and _choose_stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
+        return kept
+    return _WIRE_STOPS[reply.stop]
+
+
+def decode_total_usage(meta: Block) -> Usage:
+    counts = meta.get("usage")
+    if not isinstance(counts, dict) or not counts:
+        return Usage(incomplete=True)
+    return replace(decode_usage(counts), terms=decode_service_terms(meta.get("service_tier")))
+
+
+def decode_usage(counts: Mapping[str, Any]) -> Usage:
+    prompt, output = _count_or_zero(counts, "prompt_tokens"), _count_or_zero(counts, "completion_tokens")
+    details, told = (
+        _object_or_empty(counts, "prompt_tokens_details"),
+        _object_or_empty(counts, "completion_tokens_details"),
+    )
+    cached = (
+        _count_or_zero(details, "cached_tokens")
+        or _count_or_zero(counts, "prompt_cache_hit_tokens")
+        or _count_or_zero(counts, "cache_read_input_tokens")
+        or _count_or_zero(details, "cache_read_input_tokens")
+        or _count_or_zero(counts, "cached_tokens")
+        or _count_or_zero(counts, "num_cached_tokens")
+    )
+    written = (
+        _count_or_zero(details, "cache_write_tokens")
+        or _count_or_zero(counts, "cache_creation_input_tokens")
+        or _count_or_zero(details, "cache_creation_input_tokens")
+    )
+    written_1h = _count_or_zero(_object_or_empty(counts, "cache_creation"), "ephemeral_1h_input_tokens")
+    reasoning = _count_or_zero(told, "reasoning_tokens") or _count_or_zero(counts, "reasoning_tokens")
+    total = _count_or_zero(counts, "total_tokens")
+    if (cached or written) and total == prompt + cached + written + output:
+        prompt += cached + written
+    if _is_reasoning_separate(reasoning, output, total - prompt):
+        output += reasoning
+    if total > prompt + output:
+        # What was heard is counted by some servers in the sum only; any other rest was thought in silence.
+        heard = (
+            "prompt_audio_seconds" in counts
+            or _count_or_zero(details, "audio_tokens") == total - prompt - output
+        )
+        prompt, output = (total - output, output) if heard else (prompt, total - prompt)
+    # Prompts nobody sent are cached too, by some servers, and counted there only.
+    cached = min(cached, prompt)
+    written = min(written, prompt - cached)
+    return Usage(
+        input=prompt - cached - written,
+        cache_read=cached,
+        cache_write=written,
+        output=output,
+        reasoning=min(reasoning, output),
+        cache_write_1h=min(written_1h, written),
+    )
+
+
+def encode_usage(usage: Usage) -> Block | None:
+    if usage == Usage(incomplete=True):
+        return None
+    counts: Block = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_write,
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+    if usage.cache_write_1h:
+        counts["cache_creation"] = {"ephemeral_1h_input_tokens": usage.cache_write_1h}
+    return counts
+
+
+def _choose_stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: bool) -> Stop:
+    stop = STOPS.get(reason.lower(), Stop.OTHER)
+    if refused:
+        return Stop.REFUSED
+    if any(isinstance(part, ToolCall) for part in parts):
+        return Stop.TOOLS if stop in (Stop.DONE, Stop.OTHER) else stop
+    if tools and stop in (Stop.DONE, Stop.TOOLS, Stop.OTHER):
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        return Stop.MALFORMED if _LEAKED_CALL.match(text) else stop
+    return stop
+
+
+def _is_reasoning_separate(reasoning: int, output: int, answered: int) -> bool:
+    """Whether reasoning is counted beside the answer, and not in it, as the protocol has it.
+
+    `answered` is what the server's sum leaves for the answer.  Reasoning that is a little more than the
+    whole answer is the same tokens counted by somebody else; much more can only stand beside it.
+    """
+    if answered == output:
+        return reasoning > output * _RECOUNT_FACTOR_MAX
+    return bool(reasoning) and (answered == output + reasoning or reasoning > output)
+
+
+def _filtered_categories(results: object) -> str:
+    if not isinstance(results, dict):
+        return ""
+    return ", ".join(
+        text_or_empty(name)
+        for name, found in results.items()
+        if isinstance(found, dict) and found.get("filtered")
+    )
+
+
+def _object_or_empty(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = counts.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _count_or_zero(counts: Mapping[str, Any], name: str) -> int:
+    return max(parse_integer(counts.get(name)) or 0, 0)

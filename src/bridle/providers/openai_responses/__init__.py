@@ -1,0 +1,1 @@
+"""The OpenAI Responses wire, in both directions. `codec.py` is the entry."""

@@ -1,0 +1,420 @@
+"""OpenAI Responses, our side and theirs.
+
+The body is joined, never written anew: model, instructions and tools first, then the items, each encoded
+once, and behind them everything that may change from one request to the next.  So the bytes of one
+request up to its last item begin the bytes of the following one, whatever changes in between.
+
+Three ways to keep a conversation, one stateless call:
+
+  - Everything is sent every time and nothing is stored (`store: false`); this is the default.  Reasoning
+    travels encrypted, inside the items.
+  - With the extra `previous_response_id` only what came after the reply of that id is sent; the provider
+    holds the rest.  A parent nobody here has heard of (a conversation begun elsewhere) holds all that went
+    before the first message.
+  - With a conversation object (`Request.conversation`, made by `open_conversation`) only what came after the
+    newest reply in it is sent; an empty one is sent everything.  With the extra `conversation`, which names
+    one of the caller's own, only what came after this endpoint's last reply is sent.
+
+A conversation that is to be made short goes to a path of its own, without tools and without anything that
+shapes an answer.  What comes back is a list of items, sent as it came instead of what it was made of.
+
+Without either extra the same messages go out in full again, so falling back when the provider has
+forgotten its part is asking once more without it.
+
+The rest of the family by what it does: `_openai_responses_items` and `_content` (parts and items),
+`_write` (messages out), `_decode` and `_growing` (replies in), `_ends` (stops and counts), `_failures`,
+`_read` and `_speak` (the provider's side), `_strict` (which schemas are), `_meaning` (what the provider
+takes for equal).
+
+Keys are no business of a codec: whoever sends the request adds them.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.providers.openai.prompt_cache import (
+    NO_CACHE_OPTIONS,
+    OPTIONS,
+    cache_fields,
+    message_breakpoints,
+    takes_breakpoints,
+)
+from bridle.providers.schema.compiler import is_strict_ready
+from bridle.providers.schema.tool_schema import (
+    compile_for_wire,
+    explain_unsupported_output,
+    list_schema_losses,
+    wrap_decoder,
+)
+from bridle.providers.wire.breakpoints import system_breakpoint_ttls
+from bridle.providers.wire.decoder import request_headers, require_own_history
+from bridle.providers.wire.dialect import read_dialect
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.message_form import MessageForm
+from bridle.providers.wire.tool_names import NAMES_64
+from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.values.base import Value
+from bridle.values.errors import BadTool, Failure, MisuseError
+from bridle.values.message import Opaque, Reply
+from bridle.values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
+from bridle.values.request import OutputSpec, Request, Thinking, ToolSpec
+
+from .breakpoints import encode_marked_instructions
+from .canonical_request import canonical_request
+from .content import Block
+from .conversations import decode_opened_conversation, encode_open_conversation
+from .decode import ResponsesDecoder
+from .decode_request import MODES, STATEFUL_FIELDS, SUMMARIES, decode_request
+from .encode import ResponsesEncodeOptions, ResponsesHistory
+from .encode_reply import encode_reply
+from .failures import encode_failure
+from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, encode_tool_name
+
+PATH, COMPACT_PATH = "/responses", "/responses/compact"
+COMPACT_FIELDS = (
+    "previous_response_id",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "service_tier",
+    "image",
+)
+"""All that may be said beside a conversation that is to be made short."""
+OUTPUT_TOKENS_MIN = 16
+"""Fewer are refused."""
+
+_RESERVED_FIELDS = frozenset({"model", "input", "instructions", "tools", "stream"})
+"""Fields of the body that have a place of their own in a request."""
+_DELIVERY_FIELD = "stream_options"
+_ENCRYPTED_REASONING = "reasoning.encrypted_content"
+
+
+class ResponsesDialect(Value):
+    """What servers of this wire do differently."""
+
+    with_ids: bool = True
+    """Whether items may come back under the ids they were given; some bind those to one connection."""
+    sealed_by: str = ""
+    """A pattern of ids: sealed items go to models in whose id it finds the same, see `_home`."""
+
+
+DEFAULT_DIALECT = ResponsesDialect()
+MESSAGE_FORM = MessageForm(
+    types=frozenset(
+        {
+            "message",
+            "function_call",
+            "function_call_output",
+            "reasoning",
+            "item_reference",
+            "custom_tool_call",
+            "custom_tool_call_output",
+            "web_search_call",
+            "compaction",
+        }
+    ),
+    content_types=frozenset({"input_text", "output_text", "input_image", "input_file"}),
+)
+"""What only lists of this wire have."""
+
+
+class ResponsesCodec:
+    def __init__(self, dialect: ResponsesDialect = DEFAULT_DIALECT) -> None:
+        self._dialect = dialect
+
+    @property
+    def family(self) -> str:
+        return FAMILY
+
+    @property
+    def messages_field(self) -> str:
+        return "input"
+
+    def recognizes_item(self, item: object) -> bool:
+        return MESSAGE_FORM.matches(item)
+
+    def new_history(self) -> ResponsesHistory:
+        return ResponsesHistory()
+
+    def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
+        """`digest` covers the whole body but its delivery, and costs only what is new to `kept`."""
+        kept = require_own_history(kept, ResponsesHistory, self.new_history)
+        if request.asks_native_summary:
+            request = replace(request, tools=(), breakpoints=(), compare_reply_id="", stream=False)
+        extras = _parse_extras(request)
+        stored = _is_stored(extras)
+        # All of a chain sent again is a chain that was lost: the ids in it name nothing any more.
+        lost = request.keeps_server_state and not (request.server_state_until or _has_conversation(request))
+        held = any(name in extras for name in STATEFUL_FIELDS) and not lost
+        dialect = read_dialect(request.model.endpoint, self._dialect)
+        manner = ResponsesEncodeOptions(
+            reasoning=_reasoning_policy(request.model.endpoint.reasoning, held=stored and not lost),
+            with_ids=dialect.with_ids and not lost,
+            server_holds_history=held,
+            sealed_by=dialect.sealed_by,
+            model_id=request.model.id if dialect.sealed_by else "",
+            has_breakpoints=takes_breakpoints(request.model.abilities),
+        )
+        kept.configure(request.model.endpoint, manner, request.deferred_tools, _encode_tool)
+        # A conversation that the provider holds has its first message already: there it can stand only once.
+        spoken = not (held or request.keeps_server_state) and any(
+            mark.position == "system" for mark in request.breakpoints
+        )
+        follows = kept.has_content(request.messages)
+        kept.set_head(
+            (
+                request.model.id,
+                request.tools,
+                request.system,
+                system_breakpoint_ttls(request),
+                spoken,
+                follows,
+            ),
+            lambda: _encode_head(request, spoken=spoken, follows=follows),
+        )
+        compacts = request.asks_native_summary
+        body, digest = kept.build_body_since(
+            _count_stored_messages(request, extras),
+            request.messages,
+            _encode_compact_tail(request, extras)
+            if compacts
+            else _encode_tail(request, extras, stored=stored),
+            message_breakpoints(request),
+            ending=_encode_ending(request, extras),
+        )
+        path = COMPACT_PATH if compacts else PATH
+        return HttpRequest(path=path, body=body, headers=request_headers(request), digest=digest)
+
+    def list_losses(self, request: Request) -> tuple[str, ...]:
+        return (*list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT), *_list_losses(request))
+
+    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
+        return explain_unsupported_output(output, OUTPUT_DIALECT)
+
+    def encode_open_conversation(self, model: Model) -> HttpRequest:
+        return encode_open_conversation(model)
+
+    def decode_opened_conversation(self, status: int, headers: Mapping[str, str], body: bytes) -> str:
+        return decode_opened_conversation(status, headers, body)
+
+    def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
+        tools = (*request.tools, *request.deferred_tools)
+        decoder = TOOL_NAMES.wrap_decoder(ResponsesDecoder(request.model, status, headers), tools)
+        return wrap_decoder(decoder, request, TOOL_DIALECT)
+
+    def decode_request(self, request: HttpRequest) -> Request:
+        return decode_request(request)
+
+    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
+        return encode_reply(reply, stream=stream)
+
+    def encode_failure(self, failure: Failure) -> HttpReply:
+        return encode_failure(failure)
+
+    def canonical_request(self, request: HttpRequest) -> object:
+        """The body with everything removed that the provider does not tell apart."""
+        return canonical_request(request)
+
+
+def _list_losses(request: Request) -> tuple[str, ...]:
+    thinking, abilities = request.thinking, request.model.abilities
+    reasons = bool(abilities.thinking or abilities.efforts)
+    mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
+    raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
+    note = f"max_tokens {request.max_tokens} became {OUTPUT_TOKENS_MIN}: fewer are refused"
+    carries = SupportedSettings(stop_sequences=False, top_k=False, mode=mode, budget=False)
+    return (*list_unsent_settings(request, carries), *((note,) if raised else ()))
+
+
+def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
+    """`spoken`: the instructions are a message, because only what is in a message can be marked."""
+    # A prompt kept by the provider may name the model itself.
+    head: Block = {"model": request.model.id} if request.model.id else {}
+    instructions = "\n\n".join(repair_surrogates(text.text) for text in request.system if text.text.strip())
+    if instructions and not spoken:
+        head["instructions"] = instructions
+    if request.tools:
+        head["tools"] = [_encode_tool(spec) for spec in request.tools]
+    written = dumps({**head, "input": []})[:-2]
+    if not instructions or not spoken:
+        return written
+    return (
+        written
+        + dumps(encode_marked_instructions(request.system, system_breakpoint_ttls(request)))
+        + (b"," if follows else b"")
+    )
+
+
+def _encode_tool(spec: ToolSpec) -> Block | Raw:
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw_json(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    tool: Block = {"type": "function", "name": encode_tool_name(spec.name)}
+    if spec.description:
+        tool["description"] = spec.description
+    # Said either way: left out, the provider would try to make the schema strict by rewriting it.
+    strict = is_strict_ready(spec.parameters)
+    return {**tool, "parameters": compile_for_wire(spec.parameters, TOOL_DIALECT), "strict": strict}
+
+
+def _parse_extras(request: Request) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    if request.keeps_server_state and not _has_conversation(request):
+        given["store"] = True
+    if request.conversation and not _has_conversation(request):
+        given["conversation"] = request.conversation
+    elif request.keeps_server_state and not _has_conversation(request):
+        given["previous_response_id"] = request.server_state_until or None
+    for extra in request.extras:
+        if extra.name in _RESERVED_FIELDS:
+            raise MisuseError(
+                f"extra {extra.name!r} would replace part of the request: set it on the request"
+            )
+        try:
+            given[extra.name] = loads(extra.json)
+        except ValueError as error:
+            raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _has_conversation(request: Request) -> bool:
+    """Whether the caller names a conversation object, which then goes before one of ours."""
+    return any(extra.name == "conversation" for extra in request.extras)
+
+
+def _is_stored(extras: Mapping[str, Any]) -> bool:
+    """Whether the provider is to keep the reply: only when asked, or when what is asked for needs it."""
+    default = any(extras.get(name) for name in (*STATEFUL_FIELDS, "background"))
+    return bool(extras.get("store", default))
+
+
+def _reasoning_policy(policy: ReasoningPolicy, *, held: bool) -> ReasoningPolicy:
+    """What the provider holds can be named by its id, so it need not carry its proof."""
+    return "may_echo" if policy == "signed" and held else policy
+
+
+def _count_stored_messages(request: Request, extras: Mapping[str, Any]) -> int:
+    """How many of the messages the provider holds by itself."""
+    named = [name for name in STATEFUL_FIELDS if name in extras]
+    if len(named) > 1:
+        raise MisuseError(f"{' and '.join(named)} exclude each other: remove one of these extras")
+    own = bool(request.conversation) and not _has_conversation(request)
+    if not named or (own and not request.server_state_until):
+        return 0
+    parent = request.server_state_until if own else extras.get("previous_response_id")
+    for place in range(len(request.messages) - 1, -1, -1):
+        message = request.messages[place]
+        here = message.origin is not None and message.origin.endpoint == request.model.endpoint.endpoint_id
+        if here and message.reply_id and parent in (None, message.reply_id):
+            return place + 1
+    return 0
+
+
+def _encode_tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes:
+    """What may differ from one request to the next, in a fixed order."""
+    abilities, sampling = request.model.abilities, request.sampling
+    fields: Block = {}
+    if request.max_tokens is not None:
+        fields["max_output_tokens"] = max(request.max_tokens, OUTPUT_TOKENS_MIN)
+    if abilities.sampling:
+        chosen = {"temperature": sampling.temperature, "top_p": sampling.top_p}
+        fields.update((name, value) for name, value in chosen.items() if value is not None)
+    if request.tools and (choice := _encode_tool_choice(request)) != "auto":
+        fields["tool_choice"] = choice
+    if not request.tool_choice.parallel and _has_tools(request):
+        fields["parallel_tool_calls"] = False
+    reasons = bool(abilities.thinking or abilities.efforts)
+    if request.thinking and reasons and (reasoning := _encode_reasoning(request.thinking, abilities)):
+        fields["reasoning"] = reasoning
+    if request.output and request.output.mode == "native":
+        fields["text"] = {"format": _encode_output_format(request.output)}
+    fields["store"] = stored
+    fields |= {name: value for name, value in cache_fields(request).items() if name not in extras}
+    # Models that do not reason refuse to be asked for it, so of a model nobody knows it is not.
+    certain = reasons and ANY_EFFORT not in abilities.efforts
+    if certain and request.model.endpoint.reasoning == "signed":
+        fields["include"] = [_ENCRYPTED_REASONING]
+    for name, value in extras.items():
+        if name not in ("store", _DELIVERY_FIELD):
+            _add_extra(fields, name, value)
+    return b"]," + dumps(fields)[1:-1]
+
+
+def _encode_compact_tail(request: Request, extras: Mapping[str, Any]) -> bytes:
+    """Without its tools nothing of the prompt was kept, and none is asked for again: keeping is not paid."""
+    fields = {OPTIONS: NO_CACHE_OPTIONS} if takes_breakpoints(request.model.abilities) else {}
+    fields |= {name: extras[name] for name in COMPACT_FIELDS if name in extras}
+    return b"]" + (b"," + dumps(fields)[1:-1] if fields else b"")
+
+
+def _encode_ending(request: Request, extras: Mapping[str, Any]) -> bytes:
+    """How the reply is to be delivered: no part of what is asked."""
+    if not request.stream:
+        return b"}"
+    options = {_DELIVERY_FIELD: extras[_DELIVERY_FIELD]} if _DELIVERY_FIELD in extras else {}
+    return b"," + dumps({"stream": True, **options})[1:]
+
+
+def _has_tools(request: Request) -> bool:
+    """Whether there is something to call: at the top, or brought in by an item of the conversation."""
+    return bool(request.tools or request.deferred_tools) or any(
+        isinstance(part, Opaque) and part.kind == "additional_tools"
+        for message in request.messages
+        for part in message.parts
+    )
+
+
+def _encode_tool_choice(request: Request) -> str | Block:
+    choice = request.tool_choice
+    if choice.mode != "tool":
+        return "required" if choice.mode == "any" else choice.mode
+    kind = "function"
+    for spec in request.tools:
+        if spec.name == choice.name and spec.native is not None and is_object(spec.native):
+            kind = loads(spec.native).get("type", kind)
+    named = {"name": encode_tool_name(choice.name)} if kind in ("function", "custom") else {}
+    return {"type": kind, **named}
+
+
+def _encode_reasoning(thinking: Thinking, abilities: Abilities) -> Block:
+    wire: Block = {}
+    if thinking.effort and (not abilities.efforts or abilities.takes_effort(thinking.effort)):
+        wire["effort"] = thinking.effort
+    if summary := SUMMARIES.get(thinking.display):
+        wire["summary"] = summary
+    if thinking.mode in MODES:
+        wire["mode"] = thinking.mode
+    return wire
+
+
+def _encode_output_format(output: OutputSpec) -> Block:
+    if not is_object(output.parameters):
+        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+    wire: Block = {"type": "json_schema", "name": NAMES_64.clean_name(output.name)}
+    if output.description:
+        wire["description"] = output.description
+    strict = is_strict_ready(output.parameters)
+    return {**wire, "schema": compile_for_wire(output.parameters, OUTPUT_DIALECT), "strict": strict}
+
+
+def _add_extra(fields: Block, name: str, value: Any) -> None:
+    """An extra may add to a list or an object, never change what is set."""
+    present = fields.get(name)
+    if present is None:
+        fields[name] = value
+    elif isinstance(present, dict) and isinstance(value, dict):
+        fields[name] = {**value, **present}
+    elif isinstance(present, list) and isinstance(value, list):
+        fields[name] = [*present, *(each for each in value if each not in present)]
+    else:
+        raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
+
+
+CODEC = ResponsesCodec()

@@ -1,0 +1,155 @@
+"""Content of the Responses wire and our parts, both ways: what stands inside a message or a tool's output.
+
+Who speaks decides what words are called (`input_text`, `output_text`, `refusal`); pictures and files can
+only be put in, never said.  `piece_of` reads one piece, `content_of` writes one; members beyond our view
+are the `part` of the native object that `_openai_responses_items` describes.
+
+Writing follows the strictest reader found: some servers insist on members that the provider itself
+leaves optional (`annotations` on what was said, `detail` on a picture, a name for a file).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from bridle.providers.wire.json import dumps, loads, repair_surrogates
+from bridle.values.message import Media, Opaque, Text
+
+Block = dict[str, Any]
+
+OPAQUE_CONTENT_PREFIX = "content."
+"""Begins the kind of an `Opaque` that is a piece of content, not an item."""
+_TEXT_MEMBERS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
+"""Where each kind of words has them."""
+_KNOWN_MEDIA_MEMBERS = {
+    "image_url": {"type", "image_url"},
+    "file_url": {"type", "file_url"},
+    "file_data": {"type", "file_data", "filename"},
+    "file_id": {"type", "file_id"},
+}
+_DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
+
+
+def expand_content(content: object, kind: str) -> list[Block] | None:
+    """Content in its long form: a string is one piece of words.  None when it is no content."""
+    if isinstance(content, str):
+        return [{"type": kind, "text": content}]
+    if content is None:
+        return []
+    if isinstance(content, list) and all(isinstance(piece, dict) for piece in content):
+        return content
+    return None
+
+
+def decode_content(piece: Block, role: str, *, refused: bool = False) -> Text | Media | Opaque:
+    kind = text_or_empty(piece.get("type"))
+    inside = _TEXT_MEMBERS.get(kind)
+    if inside is not None and isinstance(piece.get(inside), str):
+        more = _extra_members({"type", inside}, piece)
+        if kind != _text_type(role, refused=refused):
+            more["type"] = kind
+        return Text(text=text_or_empty(piece[inside]), native=_encode_native(more))
+    if role != "assistant" and (media := _decode_media(kind, piece)) is not None:
+        return media
+    return Opaque(kind=OPAQUE_CONTENT_PREFIX + kind, native=dumps(piece).decode())
+
+
+def encode_content(
+    part: Text | Media, native: Mapping[str, Any], role: str, *, refused: bool = False
+) -> Block:
+    """A piece of content with its native members, where it has any."""
+    if isinstance(part, Media):
+        return {**_encode_media(part, role), **native}
+    kind = native.get("type") or _text_type(role, refused=refused)
+    if kind not in _TEXT_MEMBERS:
+        return dict(native)
+    piece: Block = {"type": kind, _TEXT_MEMBERS.get(kind, "text"): repair_surrogates(part.text)}
+    if kind == "output_text":
+        piece["annotations"] = []
+    return {**piece, **native}
+
+
+def is_blank(part: object, *, own: bool = False) -> bool:
+    """Whether it says nothing.  Where it came from, a text may stand for a piece of a kind we do not know."""
+    return isinstance(part, Text) and not part.text.strip() and not (own and _is_placeholder(part))
+
+
+def _is_placeholder(part: Text) -> bool:
+    piece = loads(part.native).get("part") if part.native is not None else None
+    return isinstance(piece, dict) and text_or_empty(piece.get("type")) not in ("", *_TEXT_MEMBERS)
+
+
+def text_or_empty(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else repair_surrogates(value)
+
+
+def _text_type(role: str, *, refused: bool) -> str:
+    if role != "assistant":
+        return "input_text"
+    return "refusal" if refused else "output_text"
+
+
+def _decode_media(kind: str, piece: Block) -> Media | None:
+    """None when it is not given in a way our media can hold."""
+    given = [name for name in _KNOWN_MEDIA_MEMBERS if isinstance(piece.get(name), str)]
+    if kind not in ("input_image", "input_file") or len(given) != 1:
+        return None
+    how, value = given[0], text_or_empty(piece[given[0]])
+    more = _extra_members(_KNOWN_MEDIA_MEMBERS[how], piece)
+    if more.get("detail") == "auto":
+        del more["detail"]
+    what: Any = "image" if kind == "input_image" else "document"
+    inline = _DATA_URL.fullmatch(value)
+    native = _encode_native(more)
+    if how == "file_id":
+        return Media.from_wire(kind=what, file_id=value, native=native)
+    if how == "file_data" and inline is None:
+        return None
+    if inline is None or how == "file_url":
+        return Media.from_wire(kind=what, url=value, native=native)
+    media_type, name = inline.group(1), text_or_empty(piece.get("filename"))
+    name = "" if name == _default_file_name(media_type) else name
+    return Media.from_wire(kind=what, media_type=media_type, data=inline.group(2), name=name, native=native)
+
+
+def _encode_media(media: Media, role: str) -> Block:
+    if role == "assistant" or media.kind not in ("image", "document"):
+        named = f" {media.name}" if media.name else ""
+        text = f"[{media.kind}{named} left out: it cannot be sent to this model]"
+        return encode_content(Text(text=text), {}, role)
+    kind = "input_image" if media.kind == "image" else "input_file"
+    piece: Block = {"type": kind}
+    if media.file_id:
+        piece["file_id"] = media.file_id
+    elif media.url:
+        piece["image_url" if media.kind == "image" else "file_url"] = media.url
+    else:
+        inline = f"data:{media.media_type or 'application/octet-stream'};base64,{media.data}"
+        if media.kind == "image":
+            piece["image_url"] = inline
+        else:
+            piece["filename"] = repair_surrogates(media.name) or _default_file_name(media.media_type)
+            piece["file_data"] = inline
+    if media.kind == "image":
+        piece["detail"] = "auto"
+    return piece
+
+
+def _default_file_name(media_type: str) -> str:
+    """Files must have a name, and the ending says what they are."""
+    ending = media_type.rpartition("/")[2]
+    return f"file.{'txt' if ending == 'plain' else ending or 'bin'}"
+
+
+def _extra_members(shown: set[str], piece: Mapping[str, Any]) -> Block:
+    return {
+        name: value
+        for name, value in piece.items()
+        if name not in shown and value is not None and not (name == "annotations" and value == [])
+    }
+
+
+def _encode_native(more: Block) -> str | None:
+    return dumps({"part": more}).decode() if more else None

@@ -1,0 +1,238 @@
+"""Replies of the Responses wire, from bytes in any slices: JSON or server-sent events.
+
+A stream is a reply only once `response.completed` or `response.incomplete` has arrived; before that it
+is cut, however much was said.  The JSON of an event says what it is, not the name in front of it; an
+event unlike any known one is passed over, and so are padding, pings and what comes after the end.  An
+event that cannot be read at all is an error, because it may have been part of what was said.
+
+Deltas take a short road of their own: one typed parse, one append, one delta.  Everything else is rare
+and goes through `_happened`, which looks before it touches.
+"""
+
+from collections.abc import Mapping
+from itertools import chain
+
+import msgspec
+
+from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
+from bridle.providers.wire.failures import find_error_object
+from bridle.providers.wire.json import parse_integer, repair_surrogates
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.message import Reply, ToolCall
+from bridle.values.model import Model
+from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta
+from bridle.values.usage import Usage
+
+from .content import Block
+from .failures import classify_error, decode_failure, find_event_error
+from .hosted_calls import HOSTED_CALLS
+from .partial_reply import (
+    CALL_ITEMS,
+    DELTA_EVENTS,
+    WHOLE_TEXT_EVENTS,
+    PartialResponsesItem,
+    has_same_arguments,
+    make_delta,
+    merge_items,
+)
+from .parts import BETWEEN, REASONING, item_type
+from .usage import UNFINISHED_STATUSES, build_reply
+
+_END_EVENTS = {"response.completed": "completed", "response.incomplete": "incomplete"}
+
+
+class _ResponsesEvent(msgspec.Struct, gc=False):
+    type: str = ""
+    output_index: int = -1
+    delta: str = ""
+
+
+_decode_event = msgspec.json.Decoder(_ResponsesEvent).decode
+_EMPTY_EVENT = _ResponsesEvent()
+"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+
+
+class ResponsesDecoder(BaseDecoder):
+    expected_content = "response of this provider"
+    end_marker = "response.completed"
+
+    def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
+        super().__init__(status, headers)
+        self._model = model
+        self._begun: dict[int, PartialResponsesItem] = {}
+        self._said: list[PartialResponsesItem] = []
+        self._done: list[tuple[int, Block]] = []
+        self._places = 0
+        self._hosted = False
+        self._end: Block | None = None
+
+    @property
+    def partial_text(self) -> str:
+        spoken = (item.texts() for item in self._said if item.kind == "message")
+        return repair_surrogates("".join(chain.from_iterable(spoken)))
+
+    @property
+    def partial_usage(self) -> Usage:
+        return Usage(incomplete=True)
+
+    @property
+    def _is_complete(self) -> bool:
+        return self._end is not None
+
+    def _build_reply(self) -> Reply:
+        end = self._end or {}
+        return build_reply(end, merge_items(end.get("output"), self._done, self._begun), self._model)
+
+    def _decode_error(self, body: bytes) -> Failure:
+        return decode_failure(self._status, self._headers, body)
+
+    def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+        deltas: list[Delta] = []
+        for name, data in events:
+            try:
+                event = _decode_event(data)
+            except (ValueError, RecursionError):
+                event = _EMPTY_EVENT
+            kind, item, said = DELTA_EVENTS.get(event.type), self._begun.get(event.output_index), event.delta
+            if item is None or item.kind != kind or not said or self._end is not None:
+                self._process_event(name, data, deltas)
+                continue
+            item.pieces.append(said)
+            if kind == "message":
+                deltas.append(TextDelta(text=said))
+            elif (seen := make_delta(item, said)) is not None:
+                deltas.append(seen)
+        return deltas
+
+    def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
+        if self._end is not None or data.strip() == DONE_EVENT:
+            return
+        event = self._parse_event(data)
+        if isinstance(event, dict):
+            kind = event.get("type")
+            self._apply_event(
+                kind if isinstance(kind, str) else name.decode("utf-8", "replace"), event, deltas
+            )
+
+    def _apply_event(self, kind: str, event: Block, deltas: list[Delta]) -> None:
+        place = parse_integer(event.get("output_index"))
+        index = -1 if place is None else place
+        match kind:
+            case "response.output_item.added" if isinstance(event.get("item"), dict):
+                self._start_item(index, item_type(event["item"]), event["item"])
+            case "response.output_item.done" if isinstance(event.get("item"), dict):
+                self._finish_item(index, event["item"], deltas)
+            case "response.content_part.added" if index in self._begun:
+                part = event.get("part") or {}
+                if not isinstance(part, dict):
+                    raise self._make_error("garbled", f"the provider sent a {kind} whose part is no object")
+                self._next_content(self._begun[index], item_type(part), deltas)
+            case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if (
+                index in self._begun
+            ):
+                if self._begun[index].texts():
+                    deltas.append(ReasoningDelta(reasoning=BETWEEN))
+                self._begun[index].start_next_piece()
+            case _ if kind in DELTA_EVENTS:
+                self._append_piece(index, kind, event.get("delta"), deltas)
+            case _ if kind in WHOLE_TEXT_EVENTS:
+                self._apply_whole_text(index, kind, event, deltas)
+            case "error":
+                raise ProviderError(classify_error(find_event_error(event), self._status))
+            case "response.failed" | "response.completed" | "response.incomplete" | "response.cancelled":
+                self._end_stream(kind, event.get("response"))
+            case "" if "error" in event:
+                raise ProviderError(classify_error(find_error_object(event) or {}, self._status))
+
+    def _next_content(self, item: PartialResponsesItem, kind: str, deltas: list[Delta]) -> None:
+        if item.kind == REASONING and item.texts():
+            deltas.append(ReasoningDelta(reasoning=BETWEEN))
+        item.start_next_piece()
+        item.refuses |= kind == "refusal"
+        self._places += item.kind == "message"
+
+    def _start_item(self, index: int, kind: str, stub: Block) -> PartialResponsesItem:
+        item = PartialResponsesItem(kind, stub, self._places)
+        self._begun[index] = item
+        self._said.append(item)
+        if kind != "message":
+            self._places += 1
+        return item
+
+    def _finish_item(self, index: int, item: Block, deltas: list[Delta]) -> None:
+        if self._done and self._done[-1] == (index, item):
+            return
+        self._done.append((index, item))
+        # Only the whole reply shows which of these are calls, and so which number the next call has.
+        kind = item_type(item)
+        self._hosted = self._hosted or kind in HOSTED_CALLS
+        if kind == "function_call" and item.get("status") in (None, "completed"):
+            name, arguments = item.get("name"), item.get("arguments")
+            agreed = has_same_arguments(item, self._begun.get(index)) and not self._hosted
+            if isinstance(name, str) and isinstance(arguments, str) and agreed:
+                before = sum([open_.kind in CALL_ITEMS for at, open_ in self._begun.items() if at < index])
+                deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
+
+    def _append_piece(self, index: int, kind: str, said: object, deltas: list[Delta]) -> None:
+        """A piece off the short road: of an item never announced, or half a character."""
+        item = self._begun.get(index)
+        if item is None or item.kind != DELTA_EVENTS[kind]:
+            item = self._start_item(index, DELTA_EVENTS[kind], {})
+        if isinstance(said, str) and said:
+            item.refuses = item.refuses or kind == "response.refusal.delta"
+            item.pieces.append(said)
+            if (seen := make_delta(item, repair_surrogates(said))) is not None:
+                deltas.append(seen)
+
+    def _apply_whole_text(self, index: int, kind: str, event: Block, deltas: list[Delta]) -> None:
+        of, inside = WHOLE_TEXT_EVENTS[kind]
+        item = self._begun.get(index)
+        if item is not None and item.kind == of and not item.pieces:
+            item.refuses = item.refuses or inside == "refusal"
+            if isinstance(said := event.get(inside), str) and said:
+                item.pieces.append(said)
+                if (seen := make_delta(item, repair_surrogates(said))) is not None:
+                    deltas.append(seen)
+
+    def _end_stream(self, kind: str, response: object) -> None:
+        if not isinstance(response, dict):
+            raise self._make_error(
+                "garbled", f"the provider ended its stream with a {kind} that has no response"
+            )
+        if kind == "response.cancelled":
+            response = {**response, "status": "cancelled"}
+        self._check_done(response)
+        if kind not in _END_EVENTS:
+            raise ProviderError(self._make_failure(response))
+        self._end = {**response, "status": response.get("status") or _END_EVENTS[kind]}
+
+    def _check_done(self, response: Block) -> None:
+        """Raises for a response that failed or is not done: nothing in it may be run or sent back."""
+        status = response.get("status")
+        if status == "failed":
+            raise ProviderError(self._make_failure(response))
+        if isinstance(status, str) and status in UNFINISHED_STATUSES:
+            raise self._make_error(
+                "invalid",
+                f"the response {UNFINISHED_STATUSES[status]} ({status}): ask without `background`, and again",
+            )
+
+    def _make_failure(self, response: Block) -> Failure:
+        error = response.get("error")
+        said = error if isinstance(error, dict) else {"message": "the provider gave no reason"}
+        return classify_error(said, self._status)
+
+    def _decode_body(self, body: bytes) -> Reply:
+        response = self._parse_body(body)
+        if isinstance(response, dict):
+            self._check_done(response)
+            if isinstance(response.get("output"), list):
+                return build_reply(response, response["output"], self._model)
+            if (error := find_error_object(response)) is not None:
+                raise ProviderError(classify_error(error, self._status))
+            if isinstance(kind := response.get("object"), str) and kind != "response":
+                raise self._make_error(
+                    "not_found",
+                    f"the endpoint answered with a {kind}: it speaks another wire, or serves another path",
+                )
+        raise self._unrecognised_reply(body)

@@ -1,0 +1,341 @@
+"""Items of the Responses wire and our parts, both ways.
+
+On this wire a turn is a flat list of items: reasoning, messages (which hold content parts), calls, and
+the doings of tools the provider runs itself.  `parts_of` reads the items of one turn, `items_of` writes
+them; each undoes the other.  Replies whole or streamed, requests read and requests written all use
+these two, which is why a streamed reply equals the same reply in JSON.
+
+What an item says beyond our view of it is kept as the part's `native`, so that it can go back as it
+came: `{"message": …}` for the members of the message a text opens, `{"part": …}` for those of the text
+itself, and plain members for reasoning and calls.  A text without `"message"` goes on in the message of
+the text before it.  Members that are null say nothing and are not kept.  Reasoning keeps its words once,
+with the length of each piece of them where there is more than one summary.  Items we do not interpret
+become `Opaque`, whole.
+
+A call of a free-text tool is a call like any other whose arguments have one member, `input`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from bridle.providers.wire.call_arguments import encode_arguments, unwrap_text, wrap_text
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.tool_names import ToolNameRules
+from bridle.values.errors import MisuseError
+from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
+
+from .content import Block, decode_content, encode_content, expand_content, text_or_empty
+from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
+
+FAMILY = "openai_responses"
+TOOL_DIALECT, OUTPUT_DIALECT = "openai_loose", "openai_output"
+"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+TOOL_NAMES = ToolNameRules(length_max=128)
+
+CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
+BETWEEN = "\n\n"
+"""What is put between the pieces of one train of thought."""
+_REASONING_PIECES = (("summary", "summary_text"), ("content", "reasoning_text"))
+
+_KNOWN_MEMBERS = {
+    CALL: {"type", "call_id", "name", "arguments"},
+    CUSTOM_CALL: {"call_id", "name", "input"},
+    # A reasoning item's status is for reading only: sent back, it is refused as an unknown parameter.
+    REASONING: {"type", "summary", "content", "encrypted_content", "status"},
+}
+"""The members of each item that our parts carry, or that must not go back."""
+
+_UNSENT_MEMBERS = {"created_by", "metadata", "internal_chat_message_metadata_passthrough"}
+_UNSENT_MEMBERS_BY_ITEM = {
+    "image_generation_call": {"action", "background", "output_format", "quality", "revised_prompt", "size"}
+}
+"""What the provider says of its items and does not take back."""
+_ID_ONLY_ITEMS = {"item_reference", "mcp_approval_request"}
+"""Items that are nothing without their id."""
+NEEDS_ID = {
+    "file_search_call", "web_search_call", "computer_call", "image_generation_call", "code_interpreter_call",
+    "local_shell_call", "local_shell_call_output", "mcp_list_tools", "mcp_call", "program",
+    "program_output",
+}  # fmt: skip
+"""Items that are refused without their id: `Missing required parameter: 'input[1].id'`."""
+
+
+def has_refusal(items: Sequence[object]) -> bool:
+    """Whether a turn says words of refusal, whatever else it says."""
+    return any(
+        isinstance(piece, dict) and piece.get("type") == "refusal"
+        for item in items
+        if isinstance(item, dict) and isinstance(item.get("content"), list)
+        for piece in item["content"]
+    )
+
+
+def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = False) -> tuple[Part, ...]:
+    """The items of one turn as parts.
+
+    Ids of calls are left empty: whoever numbers calls sets them.  `refused`: the message is kept with the
+    stop of a refusal, so its words are one unless they say otherwise; in any other message words of refusal
+    keep their type.  `surface`: calls of the provider's own tool types that we must answer become calls too;
+    elsewhere they and their answers stay as items.
+    """
+    known = [item for item in items if isinstance(item, dict)]
+    parts: list[Part] = []
+    in_message = False
+    for item in known:
+        match item_type(item):
+            case "message" if (words := _decode_message(item, refused=refused)) is not None:
+                if words and in_message:
+                    words[0] = _mark_message_start(words[0])
+                in_message = in_message or bool(words)
+                parts += words
+                continue
+            case "reasoning":
+                parts.append(_decode_reasoning(item))
+            case "function_call" | "custom_tool_call" as kind:
+                parts.append(_decode_call(kind, item))
+            case kind if surface and needs_answer(item, known):
+                parts.append(decode_hosted_call(item))
+            case kind:
+                parts.append(make_opaque(kind, item))
+        in_message = False
+    return tuple(parts)
+
+
+def encode_items(
+    parts: Sequence[Part],
+    *,
+    own: bool,
+    refused: bool = False,
+    with_ids: bool = True,
+    sent_id: Callable[[ToolCall], str],
+) -> list[Block | Raw]:
+    """The parts of one turn as items.
+
+    `own`: they came from the very endpoint they go to, so native members go out again.  `refused`: words
+    are a refusal unless they say otherwise.  Without ids no item can be taken for a stored one.
+    """
+    items: list[Block | Raw] = []
+    names: set[str] = set()
+    message: Block | None = None
+    for part in parts:
+        native: Block = loads(part.native) if own and part.native is not None else {}
+        if isinstance(part, Text | Media):
+            if message is None or "message" in native:
+                fields = _sendable_members("message", native.get("message", {}), with_ids=with_ids)
+                message = {"type": "message", "role": "assistant", "content": [], **fields}
+                items.append(message)
+            message["content"].append(
+                encode_content(part, native.get("part", {}), "assistant", refused=refused)
+            )
+            continue
+        message = None
+        match part:
+            case ToolCall():
+                custom = native.get("type") == CUSTOM_CALL
+                if native.get("type") in HOSTED_CALLS:
+                    items.append(_encode_hosted_call(native, sent_id(part), with_ids=with_ids))
+                    continue
+                fields = _sendable_members(CALL, native, with_ids=with_ids)
+                # A call that came twice, id and all, is two calls, and no two items may have one id.
+                if (known := text_or_empty(fields.get("id"))) in names:
+                    del fields["id"]
+                elif known:
+                    names.add(known)
+                items.append({**_encode_call(part, own=own, custom=custom, id_=sent_id(part)), **fields})
+            case Reasoning():
+                fields = _sendable_members(REASONING, native, with_ids=with_ids)
+                items.append({**_encode_reasoning(part, fields, own=own), **fields})
+            case Opaque() if own and (item := encode_opaque(part, with_ids=with_ids)) is not None:
+                items.append(item)
+    return items
+
+
+def item_type(item: Block) -> str:
+    if kind := text_or_empty(item.get("type")):
+        return kind
+    # Only a reference may leave out what it is.
+    return "message" if "role" in item else "item_reference" if _is_reference(item) else ""
+
+
+def _is_reference(item: Block) -> bool:
+    return {name for name, value in item.items() if value is not None} == {"id"}
+
+
+def make_opaque(kind: str, item: Block) -> Opaque:
+    return Opaque(kind=kind, native=dumps(item).decode(), answers=_answers(kind, item))
+
+
+def _answers(kind: str, item: Block) -> bool:
+    """Whether a reply may consist of this item; the others are work on the way to an answer."""
+    return kind == "image_generation_call" or (kind == "message" and item.get("role") == "assistant")
+
+
+def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
+    """An item to the letter, but for what the provider does not take back; None when nothing is left."""
+    if not is_object(part.native):
+        raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
+    if not part.kind or (not with_ids and (part.kind == "item_reference" or part.kind in NEEDS_ID)):
+        return None
+    if (
+        with_ids
+        and part.kind not in _UNSENT_MEMBERS_BY_ITEM
+        and not any(name in part.native for name in _UNSENT_MEMBERS)
+    ):
+        return raw_json(part.native)
+    return _sendable_members(part.kind, loads(part.native), with_ids=with_ids)
+
+
+def item_id(part: Part) -> str:
+    """The id under which the provider knows this part's item; empty when there is none."""
+    if part.native is None:
+        return ""
+    native: Block = loads(part.native)
+    fields = native.get("message", {}) if isinstance(part, Text | Media) else native
+    return text_or_empty(fields.get("id")) if isinstance(fields, dict) else ""
+
+
+def encode_tool_name(name: str) -> str:
+    return TOOL_NAMES.encode_name(name)
+
+
+def extra_members(shown: set[str], item: Mapping[str, Any]) -> Block:
+    """The members our view of an item leaves out."""
+    return {name: value for name, value in item.items() if name not in shown and value is not None}
+
+
+def _decode_message(item: Block, *, refused: bool) -> list[Text] | None:
+    """None when it is not a message our parts can hold."""
+    if item.get("role", "assistant") != "assistant":
+        return None
+    content = expand_content(item.get("content"), "output_text")
+    if content is None:
+        return None
+    pieces = [decode_content(piece, "assistant", refused=refused) for piece in content]
+    if pieces and not any(isinstance(piece, Text) for piece in pieces):
+        return None
+    # A piece of a kind we do not know must not hide the words beside it.
+    words = [piece if isinstance(piece, Text) else _placeholder_text(piece) for piece in pieces]
+    fields = extra_members({"type", "role", "content"}, item)
+    if words and fields:
+        words[0] = _mark_message_start(words[0], fields)
+    return words
+
+
+def _placeholder_text(piece: Media | Opaque) -> Text:
+    native = dumps({"part": loads(piece.native or "{}")}).decode()
+    return Text(text="", native=native)
+
+
+def _mark_message_start(part: Text, fields: Block | None = None) -> Text:
+    native: Block = loads(part.native) if part.native is not None else {}
+    if "message" in native:
+        return part
+    return replace(part, native=dumps({"message": fields or {}, **native}).decode())
+
+
+def _decode_call(kind: str, item: Block) -> ToolCall:
+    if kind == CUSTOM_CALL:
+        arguments = wrap_text(
+            text_or_empty(item.get("input")), cut=item.get("status") in ("incomplete", "in_progress")
+        )
+    else:
+        arguments = _decode_arguments(item)
+    more = extra_members(_KNOWN_MEMBERS[kind], item)
+    return ToolCall(
+        id="",
+        name=text_or_empty(item.get("name")),
+        arguments=arguments,
+        wire_id=text_or_empty(item.get("call_id")),
+        native=dumps(more).decode() if more else None,
+    )
+
+
+def _decode_arguments(item: Block) -> str:
+    """As they arrived.  Silence is an empty object, unless the reply broke off right here."""
+    given = item.get("arguments")
+    if isinstance(given, dict):
+        return dumps(given).decode()
+    cut = item.get("status") in ("incomplete", "in_progress")
+    return text_or_empty(given) if cut or text_or_empty(given).strip() else "{}"
+
+
+def _encode_call(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
+    name, arguments = encode_tool_name(call.name), repair_surrogates(call.arguments)
+    if own and custom:
+        return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": unwrap_text(arguments)}
+    if not own and not is_object(arguments):
+        # Some servers read the arguments of every earlier call, and refuse the request over half of one.
+        arguments = dumps(encode_arguments(arguments)).decode() if arguments.strip() else "{}"
+    return {"type": CALL, "call_id": id_, "name": name, "arguments": arguments}
+
+
+def _encode_hosted_call(item: Block, id_: str, *, with_ids: bool) -> Block:
+    return {
+        **_sendable_members(item["type"], item, with_ids=with_ids),
+        HOSTED_CALLS[item["type"]].id_member: id_,
+    }
+
+
+def _decode_reasoning(item: Block) -> Reasoning:
+    more = extra_members(_KNOWN_MEMBERS[REASONING], item)
+    texts: list[str] = []
+    lengths: dict[str, list[int]] = {}
+    plain = True
+    for where, kind in _REASONING_PIECES:
+        pieces = item.get(where)
+        if not isinstance(pieces, list):
+            continue
+        words = [text_or_empty(piece.get("text")) if isinstance(piece, dict) else "" for piece in pieces]
+        plain = plain and pieces == [{"type": kind, "text": text} for text in words]
+        lengths[where] = list(map(len, words))
+        texts += words
+    text = BETWEEN.join(texts)
+    if not plain:
+        more |= {where: item[where] for where in lengths}
+    elif lengths != {"summary": [len(text)] if text else []}:
+        more["lengths"] = lengths
+    return Reasoning(
+        text=text,
+        signature=text_or_empty(item.get("encrypted_content")),
+        native=dumps(more).decode() if more else None,
+    )
+
+
+def _encode_reasoning(part: Reasoning, native: Block, *, own: bool) -> Block:
+    item: Block = {"type": REASONING}
+    lengths = native.pop("lengths", None)
+    text = repair_surrogates(part.text)
+    if not isinstance(lengths, dict):
+        lengths = {"summary": [len(text)] if text else []}
+    if not own:
+        # Words another model thought aloud: they were never a summary of this one's thoughts.
+        lengths = {"summary": [], "content": [len(text)]}
+    at = 0
+    for where, kind in _REASONING_PIECES:
+        if where in lengths:
+            item[where] = []
+            for length in lengths[where]:
+                item[where].append({"type": kind, "text": text[at : at + length]})
+                at += length + len(BETWEEN)
+    if own and part.signature:
+        item["encrypted_content"] = part.signature
+    return item
+
+
+def _sendable_members(kind: str, members: Mapping[str, Any], *, with_ids: bool) -> Block:
+    unwanted = _UNSENT_MEMBERS | _UNSENT_MEMBERS_BY_ITEM.get(kind, set())
+    if (not with_ids and kind not in _ID_ONLY_ITEMS) or not isinstance(members.get("id", ""), str):
+        unwanted = unwanted | {"id"}
+    kept = _drop_members(members, unwanted)
+    if kind == "shell_call_output" and isinstance(pieces := kept.get("output"), list):
+        kept["output"] = [
+            _drop_members(piece, _UNSENT_MEMBERS) if isinstance(piece, dict) else piece for piece in pieces
+        ]
+    return kept
+
+
+def _drop_members(block: Mapping[str, Any], unwanted: set[str]) -> Block:
+    return {name: value for name, value in block.items() if name not in unwanted}

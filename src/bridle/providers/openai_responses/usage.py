@@ -1,0 +1,178 @@
+"""How a reply of the Responses wire ends: why it stopped and what it used, both ways.
+
+The wire says `completed`, or `incomplete` with a reason; that a reply is a call or a refusal shows only in
+its items.  The status of an item decides nothing: its content does.  Counts contain one another:
+`input_tokens` has what was read from and written to the cache in it, `output_tokens` the reasoning.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from bridle.providers.wire.json import loads, parse_integer
+from bridle.providers.wire.usage import decode_service_terms
+from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
+from bridle.values.model import Model, Origin
+from bridle.values.usage import Usage
+
+from .content import expand_content, text_or_empty
+from .hosted_calls import HOSTED_CALLS
+from .parts import CUSTOM_CALL, FAMILY, decode_parts, has_refusal, item_type
+
+STOPS = {
+    "max_output_tokens": Stop.LENGTH,
+    "content_filter": Stop.FILTERED,
+    "max_messages": Stop.PAUSED,
+    "steered": Stop.PAUSED,
+}
+_WIRE_STOPS = {
+    Stop.LENGTH: "max_output_tokens",
+    Stop.CONTEXT: "max_output_tokens",  # also what it says when the window is full
+    Stop.FILTERED: "content_filter",
+    Stop.PAUSED: "max_messages",
+    Stop.MALFORMED: "other",
+    Stop.OTHER: "other",
+}
+COMPACTED_OBJECT, COMPACTION_DETAIL = "response.compaction", "compaction"
+UNFINISHED_STATUSES = {
+    "queued": "is still waiting to be made",
+    "in_progress": "is still being made",
+    "cancelled": "was cancelled",
+}
+"""States in which a response is no reply: only one that is made in the background has them."""
+_STOP_DETAIL = re.compile(r"incomplete: (\w+)")
+
+
+def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
+    """A reply from the response object; its items may have arrived elsewhere.
+
+    A response that is not done (`NOT_DONE`) never comes here.  Raises `ValueError` for an item that does not
+    say what it is: it may have been a call.
+    """
+    if any(isinstance(item, dict) and not item_type(item) for item in items):
+        raise ValueError("an item of the output has no type")
+    details = response.get("incomplete_details")
+    reason = text_or_empty(details.get("reason")) if isinstance(details, dict) else ""
+    status = text_or_empty(response.get("status")) or ("incomplete" if reason else "completed")
+    parts = decode_parts(items, refused=False, surface=True)
+    if response.get("object") == COMPACTED_OBJECT:
+        parts, stop, detail = tuple(map(_add_message_text, parts)), Stop.PAUSED, COMPACTION_DETAIL
+    elif status == "incomplete":
+        parts = _disarm_cut_call(parts, items)
+        stop, detail = STOPS.get(reason, Stop.OTHER), f"incomplete: {reason}" if reason else status
+    elif any(isinstance(part, ToolCall) for part in parts):
+        stop, detail = Stop.TOOLS, status
+    elif has_refusal(items):
+        parts, stop, detail = decode_parts(items, refused=True, surface=True), Stop.REFUSED, "refusal"
+    else:
+        stop, detail = Stop.DONE, status
+    return Reply(
+        parts=parts,
+        stop=stop,
+        origin=Origin(
+            family=FAMILY,
+            endpoint=model.endpoint.endpoint_id,
+            model=text_or_empty(response.get("model")) or model.id,
+        ),
+        usage=replace(
+            decode_usage(response.get("usage")), terms=decode_service_terms(response.get("service_tier"))
+        ),
+        id=text_or_empty(response.get("id")),
+        stop_detail=detail,
+        cache_miss_reason=_cache_miss_reason(response.get("prompt_cache_diagnostics")),
+    )
+
+
+def _disarm_cut_call(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[Part, ...]:
+    """The parts, with a call at the end unfit to run if its form does not show that it is whole."""
+    last, call = items[-1] if items else None, parts[-1] if parts else None
+    if not isinstance(last, dict) or not isinstance(call, ToolCall):
+        return parts
+    if item_type(last) != CUSTOM_CALL and item_type(last) not in HOSTED_CALLS:
+        return parts  # JSON shows where it ends, and what comes after a call shows that the call is whole
+    return (*parts[:-1], replace(call, arguments=call.arguments.removesuffix("}")))
+
+
+def _cache_miss_reason(told: object) -> str:
+    """Why the prompt was not found; nothing when it was, or when that could not be told."""
+    miss = isinstance(told, dict) and told.get("type") == "cache_miss"
+    return text_or_empty(told.get("reason")) if isinstance(told, dict) and miss else ""
+
+
+def is_compaction(reply: Reply) -> bool:
+    """Whether it is no answer, but what stands for a conversation."""
+    return reply.stop is Stop.PAUSED and reply.stop_detail == COMPACTION_DETAIL
+
+
+def _add_message_text(part: Part) -> Part:
+    """What people said is among the items of a conversation that was made short, for all to read."""
+    if not isinstance(part, Opaque) or part.kind != "message":
+        return part
+    pieces = expand_content(loads(part.native).get("content"), "input_text") or []
+    texts = (text_or_empty(piece.get("text")) for piece in pieces if isinstance(piece, dict))
+    return replace(part, text="\n".join(filter(None, texts)))
+
+
+def encode_stop(reply: Reply) -> dict[str, Any]:
+    """`status` and what explains it, from the detail kept when the reply came from this wire."""
+    if reply.stop is Stop.OTHER and reply.stop_detail in UNFINISHED_STATUSES:
+        return {"status": reply.stop_detail, "incomplete_details": None}
+    if reply.stop not in _WIRE_STOPS:
+        return {"status": "completed", "incomplete_details": None}
+    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
+    reason = found.group(1) if found else ""
+    if not reason or STOPS.get(reason, Stop.OTHER) is not reply.stop:
+        reason = _WIRE_STOPS[reply.stop]
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
+def decode_usage(counts: object) -> Usage:
+    if not isinstance(counts, dict) or parse_integer(counts.get("input_tokens")) is None:
+        return Usage(incomplete=True)
+    details, made = (
+        _object_or_empty(counts, "input_tokens_details"),
+        _object_or_empty(counts, "output_tokens_details"),
+    )
+    prompt = _count_or_zero(counts.get("input_tokens"))
+    read = min(_count_or_zero(details.get("cached_tokens")), prompt)
+    written = min(_count_or_zero(details.get("cache_write_tokens")), prompt - read)
+    # The longest-lived kind of entry has a price of its own, like the hour elsewhere.
+    long_lived = _count_or_zero(_object_or_empty(details, "cache_write_tokens_details").get("ttl_12h_tokens"))
+    reasoning = _count_or_zero(made.get("reasoning_tokens"))
+    return Usage(
+        input=prompt - read - written,
+        cache_read=read,
+        cache_write=written,
+        output=max(_count_or_zero(counts.get("output_tokens")), reasoning),
+        reasoning=reasoning,
+        cache_write_1h=min(long_lived, written),
+    )
+
+
+def encode_usage(usage: Usage) -> dict[str, Any] | None:
+    if not usage.is_known:
+        return None
+    details: dict[str, Any] = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    if usage.cache_write_1h:
+        details["cache_write_tokens_details"] = {
+            "ttl_30m_tokens": usage.cache_write - usage.cache_write_1h,
+            "ttl_12h_tokens": usage.cache_write_1h,
+        }
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": details,
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total,
+    }
+
+
+def _object_or_empty(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    inner = counts.get(name)
+    return inner if isinstance(inner, dict) else {}
+
+
+def _count_or_zero(value: object) -> int:
+    return max(parse_integer(value) or 0, 0)

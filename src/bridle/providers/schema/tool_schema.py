@@ -1,0 +1,91 @@
+"""Schemas on their way out, arguments on their way back.
+
+A codec asks for a schema by the name of a dialect and sends what it gets.  What the rewriting lost is no
+secret: `schema_remarks` says it, once for every tool, to whoever keeps the log.  A field that had to go
+out under another name comes back under its own.  Arguments are checked against the source in any case,
+never against what was sent.
+
+A request that is read keeps what would not go out again as it came: that is the provider's own word, not
+a schema of ours.
+"""
+
+from collections.abc import Iterable
+
+from msgspec import Raw
+from msgspec.structs import replace
+
+from bridle.ports.codec import Decoder
+from bridle.providers.wire.json import raw_json
+from bridle.values.message import Part, Reply, ToolCall
+from bridle.values.request import OutputSpec, Request
+from bridle.values.result import Delta
+from bridle.values.usage import Usage
+
+from .compiler import compile_schema, find_dialect, restore_arguments
+
+
+def compile_for_wire(schema: str, wire: str) -> Raw:
+    """The schema as this wire takes it; the very same text when there is nothing to say otherwise."""
+    return raw_json(compile_schema(schema, find_dialect(wire)).text)
+
+
+def is_sent_unchanged(schema: str, wire: str) -> bool:
+    return compile_schema(schema, find_dialect(wire)).text == schema
+
+
+def list_schema_losses(request: Request, tools: str, answers: str) -> tuple[str, ...]:
+    """What schemas lose on the way out, by the dialects of tools and of answers."""
+    specs = (*request.tools, *request.deferred_tools)
+    sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in specs if spec.native is None]
+    if request.output and request.output.mode == "native":
+        sent.append(("the answer", request.output.parameters, answers))
+    return tuple(
+        f"schema of {whose}: {loss}"
+        for whose, schema, wire in sent
+        for loss in compile_schema(schema, find_dialect(wire)).losses
+    )
+
+
+def explain_unsupported_output(output: OutputSpec, answers: str) -> str:
+    """Reason why a dialect that is enforced cannot carry the schema of an answer; empty when it can.
+
+    Sent as it is, such a schema refuses the whole request."""
+    return compile_schema(output.parameters, find_dialect(answers)).unfit
+
+
+def wrap_decoder(decoder: Decoder, request: Request, wire: str) -> Decoder:
+    """A decoder whose calls have the names of the source; the very same one when none was changed."""
+    changed = {
+        spec.name: spec.parameters
+        for spec in (*request.tools, *request.deferred_tools)
+        if spec.native is None and compile_schema(spec.parameters, find_dialect(wire)).renamed
+    }
+    return _RestoringDecoder(decoder, changed, wire) if changed else decoder
+
+
+class _RestoringDecoder:
+    def __init__(self, decoder: Decoder, changed: dict[str, str], wire: str) -> None:
+        self._decoder = decoder
+        self._changed = changed
+        self._wire = wire
+
+    def feed(self, data: bytes) -> Iterable[Delta]:
+        return self._decoder.feed(data)
+
+    def close(self) -> Reply:
+        reply = self._decoder.close()
+        return replace(reply, parts=tuple(map(self._restore_part, reply.parts)))
+
+    @property
+    def partial_text(self) -> str:
+        return self._decoder.partial_text
+
+    @property
+    def partial_usage(self) -> Usage:
+        return self._decoder.partial_usage
+
+    def _restore_part(self, part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.name not in self._changed:
+            return part
+        arguments = restore_arguments(part.arguments, self._changed[part.name], find_dialect(self._wire))
+        return replace(part, arguments=arguments)

@@ -1,0 +1,79 @@
+"""Values that stand in schemas, compared the way JSON Schema does: 1 is 1.0 and never true."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+_KEYWORDS_BY_TYPE: dict[str, tuple[str, ...]] = {
+    "object": (
+        "properties", "required", "additionalProperties", "patternProperties", "propertyNames",
+        "minProperties", "maxProperties", "dependentRequired", "dependentSchemas",
+    ),
+    "array": (
+        "items", "prefixItems", "minItems", "maxItems", "uniqueItems", "contains", "minContains",
+        "maxContains",
+    ),
+    "string": ("minLength", "maxLength", "pattern", "format"),
+    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
+}  # fmt: skip
+KEYWORDS_BY_TYPE: dict[str, tuple[str, ...]] = {
+    **_KEYWORDS_BY_TYPE,
+    "number": (*_KEYWORDS_BY_TYPE["number"], "format"),
+    "integer": (*_KEYWORDS_BY_TYPE["number"], "format"),
+    "boolean": (),
+    "null": (),
+}
+"""The words that say something about values of a type."""
+
+
+def value_key(value: Any) -> str:
+    """The same text for values that JSON Schema does not tell apart."""
+    return json.dumps(_normalise_numbers(value), sort_keys=True, default=str)
+
+
+def value_type(value: Any) -> str:
+    """The narrowest type a value has."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+    return "object"
+
+
+def has_type(value: Any, kind: str) -> bool:
+    return value_type(value) == kind or (kind == "number" and value_type(value) == "integer")
+
+
+def declared_types(flat: Mapping[str, Any]) -> list[str]:
+    """The types a flat shape names or whose values it lists; empty when it does neither."""
+    types = flat.get("type", [])
+    named = [types] if isinstance(types, str) else list(types)
+    if "number" in named and "integer" in named:
+        named.remove("integer")
+    if "enum" not in flat:
+        return named
+    if named:
+        return [kind for kind in named if any(has_type(value, kind) for value in flat["enum"])]
+    return list(dict.fromkeys(value_type(value) for value in flat["enum"]))
+
+
+def implied_types(flat: Mapping[str, Any]) -> list[str]:
+    """The types that the words of a shape are about, for one that names none."""
+    return [kind for kind, words in _KEYWORDS_BY_TYPE.items() if any(word in flat for word in words)]
+
+
+def _normalise_numbers(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, dict):
+        return {name: _normalise_numbers(held) for name, held in value.items()}
+    return [_normalise_numbers(held) for held in value] if isinstance(value, list) else value

@@ -1,0 +1,295 @@
+"""The tables of endpoints and models, read, laid over one another and checked.
+
+Three files have one layout: `endpoints.toml` and `models.toml` beside this one, and the
+file $BRIDLE_MODELS may name, whose fields win.  They are read once, when first asked for.
+A mistake in them is the writer's to mend, so it is told with its place and the nearest
+right word.
+"""
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.values.base import Value
+from bridle.values.errors import MisuseError
+from bridle.values.model import ANY_EFFORT, Abilities, Auth, ReasoningPolicy
+from bridle.values.usage import Price, PriceFactor, Rates
+
+_FILES = ("endpoints.toml", "models.toml")
+_NO_SUFFIX = "(?!)"
+"""A pattern that fits nothing."""
+NEUTRAL = Abilities(efforts=(ANY_EFFORT,))
+"""What a model is taken to do of which nobody has written down anything."""
+_PRICE_FIELDS = ("prices", "price_factors", "search_usd")
+"""What of a model's table is about money."""
+
+TomlTable = dict[str, object]
+T = TypeVar("T", bound=Value)
+
+
+class EndpointRow(Value):
+    family: str = ""
+    models: tuple[str, ...] = ()
+    base_url: str = ""
+    base_url_env: tuple[str, ...] = ()
+    auth: Auth = "bearer"
+    key_env: tuple[str, ...] = ()
+    key_optional: bool = False
+    signing: str = ""
+    signing_env: tuple[str, ...] = ()
+    headers: dict[str, str] = msgspec.field(default_factory=dict)
+    reasoning: ReasoningPolicy = "may_echo"
+    reasoning_elsewhere: ReasoningPolicy | None = None
+    dialect: dict[str, object] = msgspec.field(default_factory=dict)
+    abilities: dict[str, object] = msgspec.field(default_factory=dict)
+    prefixes: tuple[str, ...] = ("",)
+    others: bool = False
+    efforts_refused: tuple[str, ...] = ()
+    price_factor: Decimal = Decimal(1)
+    list_price_prefixes: tuple[str, ...] = ()
+    app: str = ""
+    simulated: bool = False
+    profile: str = ""
+    default: str = ""
+
+
+class ModelEntry(NamedTuple):
+    abilities: Abilities
+    price: Price | None
+
+
+class ModelGroup(NamedTuple):
+    ids: dict[str, ModelEntry]
+    newest: str
+    suffix: str
+
+
+class Tables(NamedTuple):
+    endpoints: dict[str, EndpointRow]
+    model_groups: dict[str, ModelGroup]
+
+    @property
+    def example_model_name(self) -> str:
+        return next(
+            f"{vendor}:{next(iter(self.model_groups[row.models[0]].ids))}"
+            for vendor, row in self.endpoints.items()
+            if row.models
+        )
+
+    def model_ids(self, row: EndpointRow) -> list[str]:
+        return [row.prefixes[0] + name for line in row.models for name in self.model_groups[line].ids]
+
+    def find_entry(self, row: EndpointRow, name: str) -> ModelEntry | None:
+        for line in (self.model_groups[line] for line in row.models):
+            for prefix in row.prefixes:
+                bare = name.removeprefix(prefix) if name.startswith(prefix) else ""
+                for candidate in (bare, re.sub(f"(?:{line.suffix})$", "", bare)):
+                    if candidate in line.ids:
+                        return _apply_endpoint(row, line.ids[candidate], prefix)
+        return None
+
+    def newest_entry(self, row: EndpointRow) -> ModelEntry:
+        if not row.models or row.others:
+            return _apply_endpoint(row, ModelEntry(NEUTRAL, None))
+        line = self.model_groups[row.models[0]]
+        newest = line.ids[line.newest]
+        # A newer model may give longer replies than any that is known.
+        return _apply_endpoint(
+            row, newest._replace(abilities=replace(newest.abilities, output_limited=False))
+        )
+
+
+def _apply_endpoint(row: EndpointRow, entry: ModelEntry, prefix: str = "") -> ModelEntry:
+    """A model as it is at one endpoint, which may do more or less with it and charge another price."""
+    stated = msgspec.convert(row.abilities, Abilities)
+    abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
+    efforts = tuple(each for each in abilities.efforts if each not in row.efforts_refused)
+    abilities = replace(abilities, efforts=efforts)
+    factor = Decimal(1) if prefix in row.list_price_prefixes else row.price_factor
+    if entry.price is None or factor == 1:
+        return ModelEntry(abilities, entry.price)
+    return ModelEntry(
+        abilities, replace(entry.price, tiers=tuple(tier.scale(factor) for tier in entry.price.tiers))
+    )
+
+
+@cache
+def load_tables(path: str = "") -> Tables:
+    """The built-in tables, with the file at `path` laid over them; raises `MisuseError`."""
+    tree: TomlTable = {}
+    for name in _FILES:
+        tree = _merge_trees(tree, _read_toml(Path(__file__).with_name(name)))
+    own: TomlTable = {}
+    if path:
+        try:
+            own = _read_toml(Path(path).expanduser())
+        except (OSError, ValueError) as error:
+            raise MisuseError(f"$BRIDLE_MODELS names {path!r}, which cannot be read: {error}") from error
+    where = path or "the built-in tables"
+    try:
+        return _build_tables(_apply_user_tables(tree, own))
+    except (KeyError, TypeError, ValueError) as error:
+        raise MisuseError(f"{where}: {error.args[0]}") from error
+
+
+def _read_toml(path: Path) -> TomlTable:
+    return tomllib.loads(path.read_text(encoding="utf-8"), parse_float=Decimal)
+
+
+def _merge_trees(below: TomlTable, above: TomlTable) -> TomlTable:
+    merged = dict(below)
+    for name, value in above.items():
+        under = merged.get(name)
+        merged[name] = (
+            _merge_trees(under, value) if isinstance(under, dict) and isinstance(value, dict) else value
+        )
+    return merged
+
+
+def _apply_user_tables(tree: TomlTable, own: TomlTable) -> TomlTable:
+    """A file of one's own over the tables; whoever gives an endpoint another wire gives it no old dialect."""
+    laid = _merge_trees(tree, own)
+    before, after, given = (_child_tables(each, "endpoints") for each in (tree, laid, own))
+    for name in given.keys() & before.keys():
+        if after[name].get("family") != before[name].get("family"):
+            after[name]["dialect"] = given[name].get("dialect", {})
+    return laid
+
+
+def _build_tables(tree: TomlTable) -> Tables:
+    _reject_unknown_keys(tree, ("endpoints", "models"), "the top level")
+    lines = {
+        name: _build_model_group(table, f"models.{name}")
+        for name, table in _child_tables(tree, "models").items()
+    }
+    rows = _child_tables(tree, "endpoints")
+    endpoints = {}
+    for name in rows:
+        where = f"endpoints.{name}"
+        endpoints[name] = row = _convert_row(EndpointRow, _resolve_like(name, rows, "endpoints"), where)
+        _convert_row(Abilities, row.abilities, f"{where}.abilities")
+        if not row.prefixes:
+            raise ValueError(f"{where}.prefixes is a list of at least one, which may be empty")
+        for line in row.models:
+            _require_known_name(line, lines, f"{where}.models")
+        if not row.simulated and not (row.family and (row.base_url or row.app)):
+            raise ValueError(f"{where} needs a family and a base_url")
+    return Tables(endpoints, lines)
+
+
+def _build_model_group(table: TomlTable, where: str) -> ModelGroup:
+    _reject_unknown_keys(table, ("ids", "shared", "newest", "suffix"), where)
+    ids, shared = _child_tables(table, "ids"), table.get("shared", {})
+    if not ids or not isinstance(shared, dict):
+        raise ValueError(f"{where} needs at least one table in ids, and shared is a table")
+    suffix = str(table.get("suffix", _NO_SUFFIX))
+    try:
+        re.compile(suffix)
+    except re.error as error:
+        raise ValueError(f"{where}.suffix is not a pattern: {error}") from error
+    return ModelGroup(
+        ids={
+            name: _build_model_entry({**shared, **_resolve_like(name, ids, where)}, f"{where}.ids.{name}")
+            for name in ids
+        },
+        newest=_require_known_name(str(table.get("newest", next(iter(ids)))), ids, f"{where}.newest"),
+        suffix=suffix,
+    )
+
+
+def _build_model_entry(row: TomlTable, where: str) -> ModelEntry:
+    facts = {name: value for name, value in row.items() if name not in _PRICE_FIELDS}
+    facts.setdefault("output_limited", "output_tokens" in facts)
+    tiers = tuple(
+        _convert_row(Rates, _complete_price_tier(tier), f"{where}.prices")
+        for tier in _require_list(row, "prices", where)
+    )
+    factors = tuple(
+        _convert_row(PriceFactor, each, f"{where}.price_factors")
+        for each in _require_list(row, "price_factors", where)
+    )
+    for each in factors:
+        if bool(each.term) == bool(each.hours):
+            raise ValueError(f"{where}.price_factors: each is for a term or for hours")
+    search = row.get("search_usd")
+    if search is not None and (isinstance(search, bool) or not isinstance(search, int | Decimal)):
+        raise TypeError(f"{where}.search_usd is a number of dollars")
+    price = Price(tiers=tiers, factors=factors, search_usd=None if search is None else Decimal(search))
+    return ModelEntry(_convert_row(Abilities, facts, where), price if tiers else None)
+
+
+def _require_list(row: TomlTable, name: str, where: str) -> list[object]:
+    given = row.get(name, [])
+    if not isinstance(given, list):
+        raise TypeError(f"{where}.{name} is a list of tables")
+    return given
+
+
+def _complete_price_tier(tier: object) -> object:
+    """Where nothing is asked for writing to the cache, it is billed as the input it is.
+
+    Where something is, and nobody says what the longer-lived kind costs, nobody knows.
+    """
+    if not isinstance(tier, dict) or "input" not in tier:
+        return tier
+    long_lived = None if "cache_write" in tier else tier["input"]
+    dated = {name: _midnight_timestamp(tier[name]) for name in ("valid_from", "valid_until") if name in tier}
+    return {"cache_write": tier["input"], "cache_write_1h": long_lived, **tier, **dated}
+
+
+def _midnight_timestamp(day: object) -> object:
+    """The second a day begins in UTC; what is no day is left for whoever checks it."""
+    if type(day) is not date:
+        return day
+    return datetime.combine(day, time(), tzinfo=UTC).timestamp()
+
+
+def _resolve_like(
+    name: str, rows: Mapping[str, TomlTable], where: str, heirs: tuple[str, ...] = ()
+) -> TomlTable:
+    row = dict(rows[name])
+    like = row.pop("like", None)
+    if like is None:
+        return row
+    if like == name or like in heirs:
+        raise ValueError(f"{where}.{name} is like itself")
+    parent = _require_known_name(str(like), rows, f"{where}.{name}.like")
+    return {**_resolve_like(parent, rows, where, (*heirs, name)), **row}
+
+
+def _convert_row(kind: type[T], row: object, where: str) -> T:
+    if isinstance(row, dict):
+        _reject_unknown_keys(row, kind.__struct_fields__, where)
+    try:
+        return msgspec.convert(row, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from None
+
+
+def _child_tables(tree: TomlTable, name: str) -> dict[str, TomlTable]:
+    children = tree.get(name, {})
+    if not isinstance(children, dict) or not all(isinstance(child, dict) for child in children.values()):
+        raise TypeError(f"{name} must hold tables only")
+    return children
+
+
+def _reject_unknown_keys(row: Mapping[str, object], names: Sequence[str], where: str) -> None:
+    for name in row:
+        _require_known_name(name, names, where)
+
+
+def _require_known_name(name: str, names: Sequence[str] | Mapping[str, object], where: str) -> str:
+    if name in names:
+        return name
+    near = get_close_matches(name, list(names), n=1)
+    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+    raise ValueError(f"{where} has {name!r}, which is not known; {hint}")

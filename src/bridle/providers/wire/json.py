@@ -1,0 +1,98 @@
+"""JSON as it really arrives, and as it must leave.
+
+msgspec reads and writes nearly all of it.  What it refuses is rare and real: half of a surrogate
+pair (a character cut in two by somebody's token boundary), bytes that are no UTF-8, numbers
+beyond a double.  Reading falls back to the tolerant parser of the standard library for those;
+writing replaces what no strict reader on the other side would take.  Both raise nothing but
+`ValueError`, so that a caller has one thing to map.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from bridle.values.text import repair_surrogates as repair_surrogates  # noqa: PLC0414 - used with the functions below
+
+_decode = msgspec.json.Decoder().decode
+_decode_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_elements = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_encode = msgspec.json.Encoder().encode
+
+
+def loads(data: bytes | str) -> Any:
+    try:
+        return _decode(data)
+    except (ValueError, RecursionError):  # msgspec's errors and Unicode's are ValueErrors
+        return _loads_tolerant(data)
+
+
+def split_object(data: bytes | str) -> dict[str, bytes]:
+    """The members of a JSON object, each still as the text it arrived in."""
+    try:
+        return {name: bytes(raw) for name, raw in _decode_members(data).items()}
+    except (ValueError, RecursionError):
+        whole = _loads_tolerant(data)
+        if not isinstance(whole, dict):
+            raise ValueError("not a JSON object") from None
+        return {name: dumps(value) for name, value in whole.items()}
+
+
+def split_array(data: bytes | str) -> list[bytes]:
+    """The elements of a JSON array, each still as the text it arrived in."""
+    try:
+        return [bytes(raw) for raw in _decode_elements(data)]
+    except (ValueError, RecursionError):
+        whole = _loads_tolerant(data)
+        if not isinstance(whole, list):
+            raise ValueError("not a JSON array") from None
+        return [dumps(value) for value in whole]
+
+
+def dumps(value: Any) -> bytes:
+    """Compact, in the order given, and always UTF-8."""
+    try:
+        try:
+            return _encode(value)
+        except UnicodeEncodeError:
+            return _encode(_repair_nested(value))
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def raw_json(text: str) -> msgspec.Raw:
+    """JSON text to be put out as it is; the caller knows that it is valid."""
+    return msgspec.Raw(repair_surrogates(text))
+
+
+def is_object(text: str) -> bool:
+    """Whether the text may be put where an object belongs, in the eyes of a strict reader."""
+    try:
+        return isinstance(_decode(text), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def parse_integer(value: object) -> int | None:
+    """A whole number, also one that somebody's language spells with a point; None for anything else."""
+    if type(value) is int:  # a bool is no number here
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def _loads_tolerant(data: bytes | str) -> Any:
+    text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
+    try:
+        return json.loads(text, strict=False)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+
+
+def _repair_nested(value: Any) -> Any:
+    if isinstance(value, str):
+        return repair_surrogates(value)
+    if isinstance(value, dict):
+        return {repair_surrogates(str(name)): _repair_nested(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_repair_nested(inner) for inner in value]
+    return value

@@ -1,0 +1,171 @@
+"""One call, run: whatever the tool does, a result comes back, and in time.
+
+This holds the one broad `except` of the project.  A tool is foreign code and its failure
+is the model's to handle, so everything it can raise becomes words; only the cancellation
+of the run itself passes through, and a real Ctrl-C.
+
+The tool is a task of its own.  One that does not stop when it is cancelled is left behind
+after a short grace: a deadline that the tool may ignore would be none.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.core.effects import ProbeTool, RunTool
+from bridle.ports.tool import DEADLINE_CANCEL, CallContext, ClaimingTool, Json, ProbingTool, Tool
+from bridle.run.cancellation import is_interrupt
+from bridle.values.calls import ResourceClaim
+from bridle.values.message import Media, Outcome, Text, ToolCall, ToolResult
+from bridle.values.text import describe_error, repair_surrogates
+
+ERROR_CHARACTERS_MAX = 2_000
+NO_PARTS: tuple[Text | Media, ...] = ()
+GRACE_SECONDS = 2.0
+"""How long a cancelled tool may clean up before it is left behind."""
+MAY_TAKE_EFFECT = "it may still take effect"
+NOT_STARTED_IN_TIME = "the run's time was up before it could start; it was not run"
+
+
+async def run_tool(tool: Tool, effect: RunTool, session: str, seconds: float | None) -> ToolResult:
+    call = effect.call
+    context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
+    ended = await _run_with_deadline(seconds, lambda: tool.run(_decode_arguments(call), context))
+    if isinstance(ended, ToolFailure):
+        return _failed_result(call.id, ended.outcome, ended.message)
+    # Asked of a protocol, this would be a tenth of a step's time.
+    showing: Callable[[Sequence[Text | Media]], Sequence[str]] | None = getattr(
+        tool, "list_revealed_tools", None
+    )
+    shows = tuple(showing(ended)) if showing is not None else ()
+    return ToolResult(call_id=call.id, parts=ended, reveals_tools=shows)
+
+
+async def probe_tool(tool: Tool, effect: ProbeTool, session: str, seconds: float | None) -> ToolResult | None:
+    """What became of a call in doubt, as its tool finds out; None when it surely never took effect.
+
+    A tool that cannot find out leaves the call in doubt for ever: the model is told.
+    """
+    call = effect.call
+    context = CallContext(session=session, call_id=call.id, key=effect.key, attempt=effect.attempt)
+    probing = tool if isinstance(tool, ProbingTool) else None
+    if probing is None:
+        return _failed_result(
+            call.id, "unknown", f"{effect.unknown_notice} Its tool has no way to look for it."
+        )
+    found = await _run_with_deadline(seconds, lambda: _probe_parts(probing, _decode_arguments(call), context))
+    if isinstance(found, ToolFailure):
+        return _failed_result(
+            call.id, "unknown", f"{effect.unknown_notice} Looking for it failed: {found.message}"
+        )
+    return None if found == NO_PARTS else ToolResult(call_id=call.id, parts=found)
+
+
+def find_resource_claim(tools: Mapping[str, Tool], call: ToolCall) -> ResourceClaim | None:
+    """What a tool's own code says of a call; code that fails says the most careful thing."""
+    tool = tools.get(call.name)
+    if tool is None or not (tool.spec.claims_resource or tool.spec.approve == "depends"):
+        return None
+    if not isinstance(tool, ClaimingTool):
+        return None
+    try:
+        resource, ask = tool.claim_resource(_decode_arguments(call))
+    except BaseException as error:  # foreign code; what it cannot say must not let anything through
+        if is_interrupt(error):
+            raise
+        return ResourceClaim(
+            call_id=call.id, needs_approval=tool.spec.approve == "depends", why=_describe_exception(error)
+        )
+    return ResourceClaim(
+        call_id=call.id,
+        resource=None if resource is None else repair_surrogates(resource),
+        needs_approval=ask,
+    )
+
+
+class ToolFailure(NamedTuple):
+    outcome: Outcome
+    message: str
+
+
+async def _run_with_deadline(
+    seconds: float | None, work: Callable[[], Awaitable[Sequence[Text | Media]]]
+) -> tuple[Text | Media, ...] | ToolFailure:
+    if seconds is not None and seconds <= 0:
+        return ToolFailure(
+            "timeout", NOT_STARTED_IN_TIME
+        )  # begun only to be cancelled, it might do half of what it does
+    running = asyncio.create_task(_run_safely(work))
+    try:
+        await asyncio.wait((running,), timeout=seconds)
+    except asyncio.CancelledError:
+        await _stop_task(running)
+        raise
+    if running.done():
+        return ToolFailure("error", "the tool cancelled itself") if running.cancelled() else running.result()
+    await _stop_task(running, DEADLINE_CANCEL)
+    ended = (
+        running.result()
+        if running.done() and not running.cancelled()
+        else ToolFailure("timeout", MAY_TAKE_EFFECT)
+    )
+    if isinstance(ended, ToolFailure):
+        # What a tool raises when it is told to stop is about its end, not an error of the call.
+        words = ended.message.removeprefix(f"{TimeoutError.__name__}: ")
+        return ToolFailure("timeout", f"no result within {seconds:g} seconds; {words}")
+    return ended  # it came in the grace: what has happened is not denied
+
+
+async def _run_safely(
+    work: Callable[[], Awaitable[Sequence[Text | Media]]],
+) -> tuple[Text | Media, ...] | ToolFailure:
+    """The parts a tool gave, or what went wrong in words."""
+    try:
+        return _check_parts(await work())
+    except asyncio.CancelledError:
+        raise
+    except BaseException as error:
+        if is_interrupt(error):
+            raise
+        return ToolFailure("error", _describe_exception(error))
+
+
+async def _probe_parts(
+    tool: ProbingTool, arguments: Mapping[str, Json], context: CallContext
+) -> Sequence[Text | Media]:
+    found = await tool.probe(arguments, context)
+    return NO_PARTS if found is None else found or (Text(text="It was done."),)
+
+
+def _decode_arguments(call: ToolCall) -> dict[str, Json]:
+    arguments: dict[str, Json] = msgspec.json.decode(call.arguments.strip() or "{}")
+    return arguments
+
+
+async def _stop_task(
+    running: "asyncio.Task[tuple[Text | Media, ...] | ToolFailure]", why: str | None = None
+) -> None:
+    running.cancel(why)
+    await asyncio.wait((running,), timeout=GRACE_SECONDS)
+
+
+def _check_parts(given: object) -> tuple[Text | Media, ...]:
+    """What is kept for ever must be what it claims to be, or the log could not be read again."""
+    parts = tuple(given) if isinstance(given, list | tuple) else (given,)
+    for part in parts:
+        if not isinstance(part, Text | Media):
+            raise TypeError(f"Tool.run must give Text and Media, not {type(part).__name__}")
+    return tuple(
+        replace(part, text=repair_surrogates(part.text)) if isinstance(part, Text) else part for part in parts
+    )
+
+
+def _describe_exception(error: BaseException) -> str:
+    return repair_surrogates(f"{type(error).__name__}: {describe_error(error)}"[:ERROR_CHARACTERS_MAX])
+
+
+def _failed_result(call_id: str, outcome: Outcome, words: str) -> ToolResult:
+    return ToolResult(call_id=call_id, parts=(Text(text=words),), outcome=outcome)

@@ -1,0 +1,243 @@
+"""What a driver does with tools: run one, show some, look for what became of one, ask about one.
+
+Each of these ends in an event, written by `record`.  Running is act's (acting.py); what may
+run, and when, was decided in the core.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Final, Literal
+
+from msgspec.structs import replace
+
+from bridle.core.budget.limits import SHARED_CALLS_RULE, TOOL_CALLS_NOTICE
+from bridle.core.calls.catalogue import choose_initial_tools
+from bridle.core.calls.dispatch import skip_expired
+from bridle.core.calls.pending import Receipt
+from bridle.core.effects import AwaitApprovals, FindTools, ProbeTool, RevealTools, RunTool, SkipCall
+from bridle.core.state import State
+from bridle.ports.clock import Clock
+from bridle.ports.tool import Tool
+from bridle.run.budget.nested import NestedRun, ParentBudget, enter_nested_run
+from bridle.tools.search.search_tools import SearchTools
+from bridle.values import events as e
+from bridle.values.calls import ApprovalVerdict, PendingApproval, ResourceClaim, StoredResult
+from bridle.values.errors import MisuseError, Unusable
+from bridle.values.events import ResultSource
+from bridle.values.message import Reply, Text, ToolCall, ToolResult
+from bridle.values.result import CallReady
+
+from .approval import Approver, encode_arguments, make_pending_approval
+from .catalogue import find_initial_tools
+from .early_start import EarlyCalls
+from .run_tool import find_resource_claim, probe_tool, run_tool
+
+LOG = logging.getLogger("bridle")
+EXPIRED: Final = "late"
+
+INVALID_EDITS_MAX = 3
+"""How often an approver may give arguments the tool does not take."""
+
+
+class ToolRunner:
+    def __init__(
+        self,
+        session: str,
+        tools: Mapping[str, Tool],
+        clock: Clock,
+        record: Callable[[e.Event], Awaitable[None]],
+        fit: Callable[[ToolResult], Awaitable[tuple[ToolResult, StoredResult | None]]],
+        allowance: ParentBudget,
+        approver: Approver | None = None,
+        search: SearchTools | None = None,
+        prove: Callable[[e.ApprovalAnswered], str] = lambda _: "",
+    ) -> None:
+        """`fit` decides how much of a result is kept in the log; `allowance` is for runs inside the tools;
+        `approver` answers for a person, where one is at hand; `search` finds tools that are not shown;
+        `prove` shows later that an approval was given here."""
+        self._session, self._tools, self._clock, self._record = session, tools, clock, record
+        self._fit_result, self._parent_budget, self._approver, self._search = fit, allowance, approver, search
+        self._prove = prove
+        self.early_calls = EarlyCalls()
+        self._edit_errors: dict[str, list[str]] = {}
+
+    async def run(self, effect: RunTool) -> None:
+        """The intent first, and durable: what was started and not finished must show after a crash."""
+        call = effect.call
+        if effect.attempt == 1 and (used := await self._parent_budget.count_call(call.id)):
+            words = Text(text=TOOL_CALLS_NOTICE.format(used=used))
+            unrun = ToolResult(call_id=call.id, parts=(words,), outcome="cancelled")
+            await self.finish(call, unrun, SHARED_CALLS_RULE)
+            return
+        await self._record(
+            e.ToolStarted(
+                call_id=call.id,
+                name=call.name,
+                key=effect.key,
+                attempt=effect.attempt,
+                rule=effect.rule,
+                arguments=call.arguments,
+            )
+        )
+        ahead = self.early_calls.take_result(call)
+        if ahead is not None:
+            self._parent_budget.confirm_call(call.id)
+        result = await (ahead or self._run_tool(effect, self._parent_budget.begin_call(call.id)))
+        await self.finish(call, result)
+
+    async def finish(
+        self, call: ToolCall, result: ToolResult, rule: str = "", how: ResultSource = "run"
+    ) -> None:
+        """How much of a result the model gets is decided here and never again."""
+        kept, whole = await self._fit_result(result)
+        await self._record(
+            e.ToolFinished(result=kept, rule=rule, source=how, stored_result=whole, name=call.name)
+        )
+        self._parent_budget.end_call(result.call_id)
+
+    async def skip_call(self, effect: SkipCall) -> None:
+        """Answer a call that is not run."""
+        result = ToolResult(call_id=effect.call.id, parts=(Text(text=effect.why),), outcome=effect.outcome)
+        if effect.receipt is None:
+            await self.finish(effect.call, result, effect.rule, effect.source)
+        else:
+            await self._finish_from_receipt(effect.call, result, effect.receipt)
+
+    async def _finish_from_receipt(self, call: ToolCall, result: ToolResult, receipt: Receipt) -> None:
+        """Give an earlier result again.  How much of it the model gets was decided when it was new."""
+        earlier = receipt.result
+        again = replace(result, parts=(*result.parts, *earlier.parts), reveals_tools=earlier.reveals_tools)
+        await self._record(
+            e.ToolFinished(
+                result=again,
+                source="receipt",
+                same_as_call=earlier.call_id,
+                stored_result=receipt.stored_result,
+                name=call.name,
+            )
+        )
+
+    def start_early(self, state: State, delta: CallReady) -> None:
+        effect = self.early_calls.offer_call(state, delta)
+        if effect is not None and not self._parent_budget.limits_tool_calls():
+            inside = self._parent_budget.begin_call(effect.call.id, early=True)
+            self.early_calls.start(effect, self._run_tool(effect, inside))
+
+    async def find_initial_tools(self, effect: FindTools, state: State) -> None:
+        found, trouble = await find_initial_tools(
+            self._search, effect.query, effect.limit, self._seconds_left(effect.deadline)
+        )
+        await self.reveal_tools(choose_initial_tools(state, found, trouble))
+
+    async def reveal_tools(self, effect: RevealTools | None) -> None:
+        if effect is not None:
+            await self._record(
+                e.ToolsRevealed(
+                    names=effect.names,
+                    why=effect.why,
+                    initial=effect.initial,
+                    tokens=effect.tokens,
+                    uncached_tokens=effect.uncached_tokens,
+                )
+            )
+
+    async def probe(self, effect: ProbeTool) -> None:
+        tool = self._tools[effect.call.name]
+        found = await probe_tool(tool, effect, self._session, self._call_seconds(effect))
+        if found is None:
+            await self._record(e.ToolProbed(call_id=effect.call.id, attempt=effect.attempt))
+        else:
+            await self.finish(effect.call, found, how="probe")
+
+    async def await_answers(self, effect: AwaitApprovals, state: State) -> None:
+        for item in effect.calls:
+            question = make_pending_approval(self._session, item, state)
+            if question is None:
+                continue
+            if question.binding in self._edit_errors:
+                question = replace(
+                    question, rule=f"{question.rule}; {self._edit_errors[question.binding][-1]}"
+                )
+            verdict = await self._ask_approver(question)
+            if verdict == EXPIRED:
+                excuse = skip_expired(item)
+                result = ToolResult(
+                    call_id=item.call.id, parts=(Text(text=excuse.why),), outcome=excuse.outcome
+                )
+                await self.finish(item.call, result, excuse.rule)
+                continue
+            if verdict is None:
+                names = ", ".join(item.call.name for item in effect.calls)
+                await self._record(e.RunEnded(stop="waiting", reason=f"waiting for an answer about {names}"))
+                return
+            try:
+                await self._record_answer(question, verdict, self._prove_if_possible)
+            except MisuseError as error:
+                told = self._edit_errors.setdefault(question.binding, [])
+                told.append(str(error))
+                if verdict.arguments is None or len(told) >= INVALID_EDITS_MAX:
+                    raise
+                return  # the question is still open, so it is put again, with what was wrong
+
+    async def _ask_approver(self, question: PendingApproval) -> ApprovalVerdict | Literal["late"] | None:
+        """What the approver says; a question that expires while he thinks is answered by nobody."""
+        if self._approver is None:
+            return None
+        try:
+            async with asyncio.timeout(self._seconds_left(question.expires_at)) as time:
+                verdict = await self._approver(question)
+        except TimeoutError:
+            if not time.expired():
+                raise  # his own
+            return EXPIRED
+        return EXPIRED if self._seconds_left(question.expires_at) == 0 else verdict
+
+    async def answer(self, question: PendingApproval, verdict: ApprovalVerdict) -> None:
+        """Record what a person said, for a run that goes on later, perhaps in another process."""
+        await self._record_answer(question, verdict, self._prove)
+
+    def _prove_if_possible(self, event: e.ApprovalAnswered) -> str:
+        """The run goes on now and needs no proof; without one, the question is put again after a crash."""
+        try:
+            return self._prove(event)
+        except Unusable as error:
+            LOG.warning("session %s: %s", self._session, error)
+            return ""
+
+    async def _record_answer(
+        self, question: PendingApproval, verdict: ApprovalVerdict, prove: Callable[[e.ApprovalAnswered], str]
+    ) -> None:
+        """Record an answer, with what the tool's own code says of changed arguments."""
+        arguments = encode_arguments(verdict.arguments)
+        edited = None
+        if arguments is not None:
+            edited = ToolCall(id=question.call_id, name=question.tool, arguments=arguments)
+        event = e.ApprovalAnswered(
+            call_id=question.call_id,
+            binding=question.binding,
+            answer=verdict.answer,
+            arguments=arguments,
+            reason=verdict.reason,
+            by=verdict.by,
+            resource_claim=find_resource_claim(self._tools, edited) if edited is not None else None,
+        )
+        await self._record(replace(event, proof=prove(event)))
+
+    def list_resource_claims(self, reply: Reply) -> tuple[ResourceClaim, ...]:
+        found = (find_resource_claim(self._tools, call) for call in reply.calls)
+        return tuple(item for item in found if item is not None)
+
+    async def _run_tool(self, effect: RunTool, inside: NestedRun) -> ToolResult:
+        with enter_nested_run(inside):
+            return await run_tool(
+                self._tools[effect.call.name], effect, self._session, self._call_seconds(effect)
+            )
+
+    def _call_seconds(self, effect: RunTool | ProbeTool) -> float | None:
+        """The tool's time, or what is left of the run's."""
+        limits = (effect.timeout_seconds, self._seconds_left(effect.deadline))
+        return min((limit for limit in limits if limit is not None), default=None)
+
+    def _seconds_left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._clock.now())

@@ -1,0 +1,190 @@
+"""Look up what stands beside the words of a prompt: chunks by a function of the user's, and facts.
+
+Both are foreign code.  They have a time of their own, an ordinary function runs in a thread, and whatever
+goes wrong is a sentence in the log: a search that is down is no reason to lose a turn, unless the agent
+says that it is (`required`).  How much is taken is decided here, once, before anything is recorded.
+"""
+
+import asyncio
+import inspect
+import logging
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from bridle.core.memory import fit_chunks
+from bridle.core.state import State
+from bridle.run.validate_input import check_numbers
+from bridle.tools.function.threads import run_in_thread
+from bridle.values.errors import MisuseError
+from bridle.values.memory import (
+    CHUNKS_CHARACTERS_DEFAULT,
+    FACTS_CHARACTERS_MAX,
+    RETRIEVE_SECONDS_DEFAULT,
+    Chunk,
+    ContextRetrieved,
+    Query,
+    RetrievalSettings,
+)
+from bridle.values.text import repair_surrogates
+
+RetrievedChunks = Sequence[Chunk | str]
+Retrieve = Callable[[Query], RetrievedChunks] | Callable[[Query], Awaitable[RetrievedChunks]]
+"""Chunks for a prompt, the best first; ordinary or async."""
+FactValue = str | int | float
+FactMapping = Mapping[str, FactValue]
+Facts = FactMapping | Callable[[], FactMapping] | Callable[[], Awaitable[FactMapping]]
+"""What is true only now, by name."""
+
+T = TypeVar("T")
+LOG = logging.getLogger("bridle")
+FACTS_SECONDS_MAX = 5.0
+ERROR_CHARACTERS_KEPT = 500
+"""How much of an error is worth keeping."""
+
+
+@dataclass(frozen=True)
+class Retrieval:
+    """How a prompt is looked up, where the usual is not right."""
+
+    find: Retrieve
+    seconds: float = RETRIEVE_SECONDS_DEFAULT
+    characters_max: int = CHUNKS_CHARACTERS_DEFAULT
+    required: bool = False
+    """End the run when it fails, before a model is asked."""
+
+
+@dataclass(frozen=True)
+class Retriever:
+    retrieval: Retrieval | None
+    facts: Facts | None
+
+    @staticmethod
+    def create(retrieve: Retrieval | Retrieve | None, facts: Facts | None) -> "Retriever | None":
+        if retrieve is None and facts is None:
+            return None
+        if retrieve is not None and not isinstance(retrieve, Retrieval) and not callable(retrieve):
+            raise MisuseError("retrieve is a function of a Query that gives chunks, or a Retrieval of one")
+        if facts is not None and not isinstance(facts, Mapping) and not callable(facts):
+            raise MisuseError("facts are a mapping of names to values, or a function that gives one")
+        retrieval = Retrieval(retrieve) if callable(retrieve) else retrieve
+        if retrieval is not None:
+            check_numbers(characters_max=retrieval.characters_max)
+            if not callable(retrieval.find):
+                raise MisuseError("a Retrieval is of a function of a Query that gives chunks")
+            if not isinstance(retrieval.seconds, int | float) or not retrieval.seconds > 0:
+                raise MisuseError(f"seconds are how long a search may take, not {retrieval.seconds!r}")
+        return Retriever(retrieval, facts)
+
+    @property
+    def settings(self) -> RetrievalSettings:
+        if self.retrieval is None:
+            return RetrievalSettings()
+        return RetrievalSettings(
+            characters_max=self.retrieval.characters_max, required=self.retrieval.required
+        )
+
+    async def retrieve_context(
+        self, words: str, session: str, state: State, left_seconds: float | None
+    ) -> ContextRetrieved:
+        query = Query(text=words, session=session, tenant=state.run.tenant, caller=state.run.caller)
+        chunks: tuple[Chunk, ...] = ()
+        facts: tuple[tuple[str, str], ...] = ()
+        troubles: list[str] = []
+        failed = False
+        if self.retrieval is not None:
+            found = await _call_with_deadline(
+                "retrieve", self._find_chunks(query), _shorter_time(self.retrieval.seconds, left_seconds)
+            )
+            if isinstance(found, _RetrievalError):
+                troubles.append(found)
+                failed = True
+            else:
+                chunks = found
+        if self.facts is not None:
+            told = await _call_with_deadline(
+                "facts", self._read_facts(), _shorter_time(FACTS_SECONDS_MAX, left_seconds)
+            )
+            if isinstance(told, _RetrievalError):
+                troubles.append(told)
+            else:
+                facts = told
+        kept, left_out = fit_chunks(chunks, self.settings.characters_max)
+        return ContextRetrieved(
+            chunks=kept, facts=facts, omitted_count=left_out, load_error="; ".join(troubles), failed=failed
+        )
+
+    async def _find_chunks(self, query: Query) -> tuple[Chunk, ...]:
+        assert self.retrieval is not None
+        find = self.retrieval.find
+        found: object = await _call_user_function(lambda: find(query), find)
+        if isinstance(found, str | Chunk) or not isinstance(found, Sequence):
+            raise TypeError(f"a list of Chunk or str was expected, not {type(found).__name__}")
+        chunks = tuple(map(_parse_chunk, found))
+        return tuple(chunk for chunk in chunks if chunk.text.strip())
+
+    async def _read_facts(self) -> tuple[tuple[str, str], ...]:
+        given = self.facts
+        told: object = (
+            given if isinstance(given, Mapping) else await _call_user_function(given, given) if given else {}
+        )
+        if not isinstance(told, Mapping):
+            raise TypeError(f"a mapping of names to values was expected, not {type(told).__name__}")
+        facts = tuple(
+            (repair_surrogates(str(name)), repair_surrogates(str(value))) for name, value in told.items()
+        )
+        taken = sum(len(name) + len(value) for name, value in facts)
+        if taken > FACTS_CHARACTERS_MAX:
+            raise ValueError(f"facts have {taken:,} characters, and {FACTS_CHARACTERS_MAX:,} is most")
+        return facts
+
+
+class _RetrievalError(str):
+    __slots__ = ()
+
+
+async def _call_with_deadline(name: str, work: Awaitable[T], seconds: float) -> T | _RetrievalError:
+    try:
+        async with asyncio.timeout(seconds) as time:
+            return await work
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        trouble = f"{name} was cancelled by its own code"  # nobody has cancelled the run
+    except Exception as error:  # noqa: BLE001 - foreign code, and what it raises is for the log
+        if isinstance(error, TimeoutError) and time.expired():
+            trouble = f"{name} took longer than {seconds:g} seconds"
+        else:
+            # An error may be one that cannot even be printed.
+            said = traceback.format_exception_only(error)[-1].strip()
+            trouble = repair_surrogates(f"{name} failed with {said}"[:ERROR_CHARACTERS_KEPT])
+    LOG.warning("%s", trouble)
+    return _RetrievalError(trouble)
+
+
+async def _call_user_function(call: Callable[[], object], function: object) -> object:
+    """What it gives; an ordinary function must not stop the event loop while it thinks."""
+    made = inspect.unwrap(function) if callable(function) else function
+    asynchronous = inspect.iscoroutinefunction(made) or inspect.iscoroutinefunction(
+        getattr(made, "__call__", None)  # noqa: B004 - an object whose call is a coroutine
+    )
+    found = call() if asynchronous else await run_in_thread(call)
+    return await found if inspect.isawaitable(found) else found
+
+
+def _parse_chunk(given: object) -> Chunk:
+    if isinstance(given, str):
+        return Chunk(text=repair_surrogates(given))
+    if isinstance(given, Chunk):
+        return Chunk(
+            text=repair_surrogates(given.text),
+            id=repair_surrogates(given.id),
+            source=repair_surrogates(given.source),
+        )
+    raise TypeError(f"chunks are Chunk or str, not {type(given).__name__}")
+
+
+def _shorter_time(seconds: float, left: float | None) -> float:
+    return seconds if left is None else min(seconds, left)

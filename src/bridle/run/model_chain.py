@@ -1,0 +1,103 @@
+"""The models an agent may ask, and the lines to them.
+
+Given are one model or several in order of preference, each by name, as a value, or as a line that somebody
+has already laid.  What is given wrong is said before anything is sent.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bridle.core.recovery.fallback import choose_first_model
+from bridle.ports.clock import Clock
+from bridle.providers.catalogue import find_key, missing_address
+from bridle.run.budget.sources import BudgetPool
+from bridle.transports.deadlines import Deadlines
+from bridle.values.errors import MissingKey, MisuseError
+from bridle.values.model import Model
+from bridle.values.settings import Settings
+from bridle.values.usage import Budget
+
+from .model_connection import ModelConnection, connect_model, resolve_model
+
+ModelLike = str | Model | ModelConnection
+
+
+@dataclass(frozen=True)
+class ModelChain:
+    models: tuple[Model, ...]
+    given_connections: dict[str, ModelConnection]
+    """Lines that were given, by the seat they lead to."""
+    extra_models: tuple[Model, ...] = ()
+    """Models that are asked for something else than to go on."""
+
+    @property
+    def chain_models(self) -> tuple[Model, ...]:
+        """What goes into the settings: nothing, when there is no choice."""
+        return self.models if len(self.models) > 1 else ()
+
+    def open_connections(self, clock: Clock, deadlines: Deadlines | None) -> dict[str, ModelConnection]:
+        """The lines there are, by seat; a model that is `skipped` has none."""
+        without = {seat for seat, _ in self.skipped_models}
+        return {
+            model.model_key: self.given_connections.get(model.model_key)
+            or connect_model(model, clock=clock, deadlines=deadlines)
+            for model in (*self.models, *self.extra_models)
+            if model.model_key not in without
+        }
+
+    @property
+    def skipped_models(self) -> tuple[tuple[str, str], ...]:
+        """Models of the chain without a key or an address, with the reason; `MissingKey` when all are."""
+        found = [(model, reason) for model in self.chain_models if (reason := self._missing_setting(model))]
+        if found and len(found) == len(self.models):
+            listed = "; ".join(reason for _, reason in found)
+            has_addresses = not any(missing_address(model) for model in self.models)
+            wanted = "a key" if has_addresses else "a key and an address"
+            raise MissingKey(f"no model of the chain has {wanted}: {listed}")
+        return tuple((model.model_key, reason) for model, reason in found)
+
+    def _missing_setting(self, model: Model) -> str:
+        if model.model_key in self.given_connections:
+            return ""
+        if reason := missing_address(model):
+            return reason
+        try:
+            find_key(model, os.environ)
+        except MissingKey as error:
+            return str(error)
+        return ""
+
+    def check_price(self, budget: Budget | None, pool: BudgetPool, now: float) -> None:
+        shared = (budget.session, budget.tenant) if budget is not None else ()
+        limited = any(each is not None and each.usd is not None for each in (budget, *shared, pool))
+        for model in (*self.models, *self.extra_models) if limited else ():
+            if model.price is None or model.price.rates(0, now) is None:
+                raise MisuseError(
+                    f"no price is known for {model.name}, so a budget in dollars cannot be held;"
+                    " use Budget(tokens=…) or add the price to the file named by $BRIDLE_MODELS"
+                )
+
+
+def make_model_chain(
+    given: ModelLike | Sequence[ModelLike], deadlines: Deadlines | None, beside: Model | None = None
+) -> ModelChain:
+    each = [given] if isinstance(given, str | Model | ModelConnection) else list(given)
+    if not each:
+        raise MisuseError("no model was given; name at least one, such as 'sim:'")
+    # A chain goes on without a model that has no address here; a model alone has to have one.
+    models = tuple(resolve_model(one, spoken_to=len(each) == 1) for one in each)
+    laid = {one.model.model_key: one for one in each if isinstance(one, ModelConnection)}
+    if laid and deadlines is not None:
+        raise MisuseError("a line has deadlines of its own; give them to its transport, or name the model")
+    seats = [model.model_key for model in models]
+    if twice := [seat for at, seat in enumerate(seats) if seat in seats[:at]]:
+        raise MisuseError(f"{twice[0]} is in the chain twice; a model that failed is not asked again")
+    return ModelChain(
+        models=models, given_connections=laid, extra_models=(beside,) if beside is not None else ()
+    )
+
+
+def settings_for_first_model(settings: Settings, lines: dict[str, ModelConnection], now: float) -> Settings:
+    """The settings a prompt begins with: those of the first model with a key whose endpoint is well."""
+    return choose_first_model(settings, lambda model: lines[model.model_key].breakers.is_healthy(model, now))

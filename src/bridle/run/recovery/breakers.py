@@ -1,0 +1,172 @@
+"""The breakers of a process: which endpoints are left alone, for all the runs that would ask them.
+
+One breaker stands for an endpoint and one for each of its models, because an address that is down is down
+for all of them and a busy model is busy alone.  What a failure speaks of is in core/recovery/failure_policy.py, what
+follows from it in core/recovery/breaker.py; here is only what is shared.
+
+A refusal of what was asked (a wrong key, a bad request) is a sign of life.  Endpoints that refuse for want
+of a key, a name or money are asked all the same, since the person may just have mended that; but a prompt
+with a chain of models begins elsewhere for a while (`healthy`).
+"""
+
+import logging
+from threading import Lock
+from types import TracebackType
+from typing import Self
+
+from bridle.core.recovery.breaker import (
+    CLOSED_BREAKER,
+    BreakerState,
+    admit_request,
+    breaker_phase,
+    record_failure,
+    record_probe_answer,
+    record_success,
+    release_probe,
+)
+from bridle.core.recovery.failure_policy import FAILURE_POLICY, is_transient
+from bridle.values.errors import Failure
+from bridle.values.model import Model
+
+LOG = logging.getLogger("bridle")
+AVOIDED_SECONDS = 300.0
+"""How long a chain begins elsewhere after a refusal that no waiting mends."""
+
+
+class CircuitBreakers:
+    """Safe to share between threads: a run may be driven by any of them.  `now` is monotonic time."""
+
+    def __init__(self) -> None:
+        self._breakers: dict[str, BreakerState] = {}
+        self._avoided_until: dict[str, float] = {}
+        self._lock = Lock()
+
+    def admit_request(self, model: Model, now: float) -> "AdmittedRequest | Failure":
+        """Leave to ask this model, or why nothing is sent to it now."""
+        with self._lock:
+            probing: list[str] = []
+            for key in _breaker_keys(model):
+                before = self._breakers.get(key, CLOSED_BREAKER)
+                after, seconds = admit_request(before, now)
+                if seconds > 0:
+                    for taken in probing:
+                        self._store_breaker(taken, release_probe(self._breakers[taken]))
+                    return _make_unavailable(model, before, seconds)
+                if after != before:
+                    probing.append(key)
+                    self._store_breaker(key, after)
+        return AdmittedRequest(self, model, tuple(probing))
+
+    def is_healthy(self, model: Model, now: float) -> bool:
+        """Whether a prompt that may choose should begin with this model."""
+        with self._lock:
+            if self._avoided_until.get(model.model_key, now) > now:
+                return False
+            return all(
+                breaker_phase(self._breakers.get(key, CLOSED_BREAKER), now) != "open"
+                for key in _breaker_keys(model)
+            )
+
+    def clear(self) -> None:
+        """Think well of everybody again."""
+        with self._lock:
+            self._breakers.clear()
+            self._avoided_until.clear()
+
+    def _record_failure(self, model: Model, failure: Failure, now: float) -> None:
+        endpoint, seat = _breaker_keys(model)
+        row = FAILURE_POLICY[failure.kind]
+        with self._lock:
+            if row.scope and is_transient(failure):
+                self._count_failure(seat, model, failure, now)
+                if row.scope == "endpoint":
+                    self._count_failure(endpoint, model, failure, now)
+                    return
+            else:
+                self._store_breaker(seat, record_success(self._breakers.get(seat, CLOSED_BREAKER)))
+                if row.scope:
+                    self._avoided_until[model.model_key] = now + AVOIDED_SECONDS
+            self._store_breaker(endpoint, record_success(self._breakers.get(endpoint, CLOSED_BREAKER)))
+
+    def _count_failure(self, key: str, model: Model, failure: Failure, now: float) -> None:
+        before = self._breakers.get(key, CLOSED_BREAKER)
+        after = self._store_breaker(key, record_failure(before, now, failure.message))
+        if after.opened_at is not None and after.opened_at != before.opened_at:
+            seconds = admit_request(after, now)[1]
+            LOG.warning(
+                "%s failed %d times in a row and is left alone for %g s: %s",
+                key, after.failures, seconds, failure.message,
+            )  # fmt: skip
+
+    def _record_success(self, model: Model) -> None:
+        with self._lock:
+            self._avoided_until.pop(model.model_key, None)
+            for key in _breaker_keys(model):
+                self._store_breaker(key, record_success(self._breakers.get(key, CLOSED_BREAKER)))
+
+    def _record_probe_answer(self, probing: tuple[str, ...]) -> None:
+        with self._lock:
+            for key in probing:
+                self._store_breaker(key, record_probe_answer(self._breakers.get(key, CLOSED_BREAKER)))
+
+    def _release_probes(self, probing: tuple[str, ...]) -> None:
+        with self._lock:
+            for key in probing:
+                self._store_breaker(key, release_probe(self._breakers.get(key, CLOSED_BREAKER)))
+
+    def _store_breaker(self, key: str, breaker: BreakerState) -> BreakerState:
+        if breaker == CLOSED_BREAKER:
+            self._breakers.pop(key, None)
+        else:
+            self._breakers[key] = breaker
+        return breaker
+
+
+class AdmittedRequest:
+    """One request that was let through.  Left without a word on how it went, it counts for nothing."""
+
+    def __init__(self, breakers: CircuitBreakers, model: Model, probing: tuple[str, ...]) -> None:
+        self._breakers, self._model, self._probing = breakers, model, probing
+
+    def record_answer_begun(self) -> None:
+        """The answer has begun."""
+        if self._probing:
+            probing, self._probing = self._probing, ()
+            self._breakers._record_probe_answer(probing)
+
+    def record_success(self) -> None:
+        self._probing = ()
+        self._breakers._record_success(self._model)
+
+    def record_failure(self, failure: Failure, now: float) -> None:
+        self._probing = ()
+        self._breakers._record_failure(self._model, failure, now)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._probing:
+            self._breakers._release_probes(self._probing)
+
+
+PROCESS_BREAKERS = CircuitBreakers()
+"""Of this process: for every line that is made from the name of a model."""
+
+
+def _breaker_keys(model: Model) -> tuple[str, str]:
+    """Who shares a fate: all models behind one wire at one address, and one model there."""
+    endpoint = model.endpoint
+    place = f"{endpoint.family} at {endpoint.custom_address or endpoint.base_url or endpoint.app}"
+    return f"{endpoint.name} ({place})", f"{model.name} ({place})"
+
+
+def _make_unavailable(model: Model, breaker: BreakerState, seconds: float) -> Failure:
+    return Failure(
+        kind="unavailable",
+        message=f"{model.name} failed {breaker.failures} times in a row and is not asked for another"
+        f" {seconds:g} s; the last time: {breaker.last_failure}",
+        retry_after_seconds=seconds,
+    )

@@ -1,0 +1,3 @@
+"""The simulated Anthropic provider: its rules with its own messages, prompt layout, signatures, extra
+endpoints.
+"""

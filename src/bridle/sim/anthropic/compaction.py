@@ -1,0 +1,287 @@
+"""Asking the Messages API for a summary: what cannot be asked beside it, and of which conversations.
+
+The conversation has to end on a finished turn, and somebody has to have said something.  What only shapes
+an answer has no meaning where none is given, and is refused.
+"""
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.sim.family import CompactionDue
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, field, for_model
+from bridle.values.message import Opaque
+
+from .request import (
+    NEWEST,
+    assistant,
+    blocks,
+    call,
+    example,
+    is_tool_forced,
+    messages,
+    result,
+    rule,
+    text,
+    tool,
+    user,
+)
+from .rules_compaction import (
+    BY_THRESHOLD,
+    COMPACTING,
+    COMPACTION,
+    ON_DEMAND,
+    SIGNED,
+    example_with_blocks,
+    find_compaction_edit,
+    find_trigger_tokens,
+    list_betas,
+    list_summaries,
+    with_betas,
+)
+from .signatures import make_summary_block
+
+SUMMARIZE = "summarize"
+INSTRUCTIONS_LENGTH_MAX = 16_384
+_NO_REMAINING = (
+    "output_config.task_budget.remaining: not permitted with `compaction` or a signed `compaction` block"
+)
+_UNFINISHED = (
+    "messages.{index}: the conversation ends on an `assistant` turn that is not finished; send its tool"
+    " results first"
+)
+
+
+def _asks_for_compaction(request: RawRequest) -> bool:
+    return field(request, COMPACTION) is not None
+
+
+def _check_compaction_header(request: RawRequest) -> RuleFinding | None:
+    return {} if _asks_for_compaction(request) and ON_DEMAND not in list_betas(request) else None
+
+
+def _check_compaction_type(request: RawRequest) -> RuleFinding | None:
+    return (
+        {}
+        if _asks_for_compaction(request) and as_mapping(field(request, COMPACTION)).get("type") != SUMMARIZE
+        else None
+    )
+
+
+def _check_compaction_instructions(request: RawRequest) -> RuleFinding | None:
+    words = as_mapping(field(request, COMPACTION)).get("instructions")
+    return {} if isinstance(words, str) and len(words) > INSTRUCTIONS_LENGTH_MAX else None
+
+
+def _check_compaction_model(request: RawRequest) -> RuleFinding | None:
+    return (
+        {}
+        if _asks_for_compaction(request) and request.abilities and not request.abilities.compaction
+        else None
+    )
+
+
+def _check_compaction_alone(request: RawRequest) -> RuleFinding | None:
+    if not _asks_for_compaction(request):
+        return None
+    excluded = {
+        "context_management": field(request, "context_management") is not None,
+        "stop_sequences": bool(field(request, "stop_sequences")),
+        "output_config.format": as_mapping(field(request, "output_config")).get("format") is not None,
+        "tool_choice": is_tool_forced(request),
+    }
+    return next(({"name": name} for name, found in excluded.items() if found), None)
+
+
+def _check_compaction_budget(request: RawRequest) -> RuleFinding | None:
+    carries = _asks_for_compaction(request) or any(list_summaries(request, signed=True))
+    budget = as_mapping(as_mapping(field(request, "output_config")).get("task_budget"))
+    return {} if carries and budget.get("remaining") is not None else None
+
+
+def _check_compaction_nothing(request: RawRequest) -> RuleFinding | None:
+    """Somebody has to have said something; a summary that is sent back counts."""
+    if not _asks_for_compaction(request):
+        return None
+    spoken = (message for message in messages(request) if message.get("role") != "system")
+    return None if any(blocks(message) for message in spoken) else {}
+
+
+def _check_compaction_turn(request: RawRequest) -> RuleFinding | None:
+    said = [message for message in messages(request) if message.get("role") != "system"]
+    if not _asks_for_compaction(request) or not said or said[-1].get("role") != "assistant":
+        return None
+    last = as_mapping(next(reversed(blocks(said[-1])), None))
+    return (
+        {"index": len(messages(request)) - 1} if last.get("type") in ("tool_use", "server_tool_use") else None
+    )
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+_DEMAND: dict[str, object] = {COMPACTION: {"type": SUMMARIZE}}
+_TALK = [user("Hello"), assistant("Hello.")]
+_LOOK: dict[str, object] = {"tools": [tool()]}
+_SHAPE: JsonObject = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
+
+
+def _example_compaction(*names: str, **changes: object) -> RawRequest:
+    """A legal request for a summary with these fields changed, under these previews."""
+    body = {"messages": _TALK, **_DEMAND, **changes}
+    return with_betas(for_model(COMPACTING, example(**body)), *(names or (ON_DEMAND,)))
+
+
+COMPACTION_REQUEST_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "compaction-header",
+        _check_compaction_header,
+        f"`compaction` parameter requires anthropic-beta: {ON_DEMAND}",
+        evidence="D",
+        passes=_example_compaction(),
+        offends=_example_compaction(BY_THRESHOLD),
+        also=(
+            (
+                replace(
+                    _example_compaction(""),
+                    body={**_example_compaction().body, "anthropic_beta": [ON_DEMAND]},
+                ),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "compaction-type",
+        _check_compaction_type,
+        "compaction.type: Input should be 'summarize'",
+        evidence="K",
+        passes=_example_compaction(),
+        offends=_example_compaction(compaction={"type": "shorten"}),
+    ),
+    rule(
+        "compaction-instructions",
+        _check_compaction_instructions,
+        "compaction.instructions: String should have at most 16384 characters",
+        evidence="K",
+        passes=_example_compaction(compaction={"type": SUMMARIZE, "instructions": "x" * 16_384}),
+        offends=_example_compaction(compaction={"type": SUMMARIZE, "instructions": "x" * 16_385}),
+    ),
+    rule(
+        "compaction-model",
+        _check_compaction_model,
+        "compaction: not supported for this model",
+        evidence="K",
+        models="that make no summaries on demand",
+        passes=_example_compaction(),
+        offends=for_model(NEWEST, _example_compaction()),
+        also=((for_model(NEWEST, example()), ""), (for_model(None, _example_compaction()), "")),
+    ),
+    rule(
+        "compaction-alone",
+        _check_compaction_alone,
+        "compaction: cannot be combined with `{name}`",
+        evidence="K",
+        passes=_example_compaction(
+            stop_sequences=[], output_config={"effort": "low"}, tool_choice={"type": "auto"}
+        ),
+        offends=_example_compaction(context_management={"edits": []}),
+        says="compaction: cannot be combined with `context_management`",
+        also=(
+            (
+                _example_compaction(stop_sequences=["END"]),
+                "compaction: cannot be combined with `stop_sequences`",
+            ),
+            (
+                _example_compaction(output_config=_SHAPE),
+                "compaction: cannot be combined with `output_config.format`",
+            ),
+            (
+                _example_compaction(tool_choice={"type": "any"}, **_LOOK),
+                "compaction: cannot be combined with `tool_choice`",
+            ),
+        ),
+    ),
+    rule(
+        "compaction-budget",
+        _check_compaction_budget,
+        _NO_REMAINING,
+        evidence="K",
+        passes=_example_compaction(output_config={"task_budget": {"type": "tokens", "total": 20_000}}),
+        offends=_example_compaction(
+            output_config={"task_budget": {"type": "tokens", "total": 20_000, "remaining": 9}}
+        ),
+        also=(
+            (
+                example_with_blocks(assistant(SIGNED), output_config={"task_budget": {"remaining": 9}}),
+                _NO_REMAINING,
+            ),
+            (example(output_config={"task_budget": {"remaining": 9}}), ""),
+        ),
+    ),
+    replace(
+        rule(
+            "compaction-nothing",
+            _check_compaction_nothing,
+            "messages: there is no `user` or `assistant` content to summarize",
+            evidence="K",
+            passes=_example_compaction(messages=[user(SIGNED)]),
+            offends=_example_compaction(messages=[]),
+            also=(
+                (
+                    _example_compaction(messages=[{"role": "system", "content": "Be brief."}]),
+                    "messages: there is no `user` or `assistant` content to summarize",
+                ),
+            ),
+        ),
+        type="compaction_nothing_to_summarize",
+    ),
+    replace(
+        rule(
+            "compaction-turn",
+            _check_compaction_turn,
+            _UNFINISHED,
+            evidence="K",
+            passes=_example_compaction(messages=[user("Look"), assistant(call()), user(result())], **_LOOK),
+            offends=_example_compaction(messages=[user("Look"), assistant(text("I look."), call())], **_LOOK),
+            says=_UNFINISHED.format(index=1),
+            also=(
+                (example(messages=[user("Look"), assistant(call())]), ""),
+                (_example_compaction(messages=[]), ""),
+                (_example_compaction(messages=[user("Look"), user(call())]), ""),
+                (
+                    _example_compaction(messages=[user("Look"), assistant({"type": "server_tool_use"})]),
+                    _UNFINISHED.format(index=1),
+                ),
+            ),
+        ),
+        type="compaction_incomplete_turn",
+    ),
+)
+
+
+# Summaries on the Messages wire: a signed block when asked for, a plain one when a prompt gets long.
+
+
+TRIGGER_TOKENS_DEFAULT = 150_000
+
+
+def make_requested_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
+    return (_as_opaque(make_summary_block(asked, words), words),)
+
+
+def make_automatic_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
+    return (_as_opaque({"type": COMPACTION, "content": words}, words),)
+
+
+def find_due_compaction(asked: RawRequest) -> CompactionDue | None:
+    edit = find_compaction_edit(asked.body)
+    if edit is None or asked.prompt_tokens < (find_trigger_tokens(edit) or TRIGGER_TOKENS_DEFAULT):
+        return None
+    return CompactionDue(pauses_after=edit.get("pause_after_compaction") is True)
+
+
+def read_summary_text(part: Opaque) -> str:
+    return part.text
+
+
+def _as_opaque(block: object, words: str) -> Opaque:
+    return Opaque(kind=COMPACTION, native=msgspec.json.encode(block).decode(), text=words)

@@ -1,0 +1,131 @@
+"""Beside the Messages API: counting tokens, the list of models, and threads."""
+
+import re
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpReply
+from bridle.sim.endpoints import (
+    CallerContext,
+    EndpointCall,
+    EndpointRoute,
+    ExtraEndpoints,
+    Json,
+    ServerState,
+    page_items,
+)
+from bridle.values.errors import Failure
+from bridle.values.model import Model
+from bridle.values.request import Request
+
+from .threads import expand_thread, store_thread
+
+COUNTING_MAX_TOKENS = 4_096
+"""Counting takes no `max_tokens`, which the rules of messages ask for."""
+VERSION_HEADER = "anthropic-version"
+THINKING = ("adaptive", "enabled", "disabled", "between_tools")
+PAGE_DEFAULT, PAGE_MAX = 20, 1000
+OK = 200
+USAGE, TIER = b'"usage":{', b'"service_tier":"standard"'
+FAMILIES = ("anthropic",)
+
+
+def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
+    caller = CallerContext(headers=knock.headers, path="", now=knock.now)
+    whole = expand_thread(house.stored, knock.body, caller)
+    if isinstance(whole, Failure):
+        return whole
+    budget = whole.get("thinking")
+    room = budget.get("budget_tokens") if isinstance(budget, dict) else None
+    body: Json = {**whole, "max_tokens": (room if isinstance(room, int) else 0) + COUNTING_MAX_TOKENS}
+    body.pop("stream", None)
+    request = house.read_request("/v1/messages", body, knock.headers)
+    return {"input_tokens": house.count_tokens(request)} if isinstance(request, Request) else request
+
+
+def list_models(house: ServerState, knock: EndpointCall) -> Json:
+    listed = [_describe_model(model) for model in house.models_of(*FAMILIES)]
+    found, more = page_items(listed, knock.query, default=PAGE_DEFAULT, most=PAGE_MAX, after="after_id")
+    return {
+        "data": found,
+        "has_more": more,
+        "first_id": found[0]["id"] if found else None,
+        "last_id": found[-1]["id"] if found else None,
+    }
+
+
+def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
+    name = knock.path_params["model"]
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        return Failure(kind="not_found", message=f"model: {name}", status=404, code="not_found_error")
+    return _describe_model(found)
+
+
+def _describe_model(model: Model) -> Json:
+    abilities = model.abilities
+    return {
+        "type": "model",
+        "id": model.id,
+        "display_name": model.id.replace("-", " ").title(),
+        "created_at": "2026-01-01T00:00:00Z",
+        "max_input_tokens": abilities.context_tokens,
+        "max_tokens": abilities.output_tokens,
+        "capabilities": {
+            "thinking": {
+                "supported": bool(abilities.thinking),
+                "types": {kind: {"supported": kind in abilities.thinking} for kind in THINKING},
+            },
+            "effort": {
+                "supported": bool(abilities.efforts),
+                **{level: {"supported": True} for level in abilities.efforts},
+            },
+            "compaction": {
+                "supported": abilities.compaction,
+                "summarize": {"supported": abilities.compaction},
+            },
+            "image_input": {"supported": abilities.images},
+            "pdf_input": {"supported": abilities.documents},
+            "structured_outputs": {"supported": abilities.structured_output == "native"},
+        },
+    }
+
+
+def add_service_tier(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    """The reply with the tier it was served on, beside the counts of its prompt."""
+    first, *rest = reply.frames
+    if TIER in first or reply.status != OK:
+        return reply
+    # The counts stand after the content, which may hold a member of the same name; they may be empty.
+    before, found, after = first.rpartition(USAGE)
+    tier = TIER if after.startswith(b"}") else TIER + b","
+    return replace(reply, frames=(before + found + tier + after, *rest)) if found else reply
+
+
+ROUTES = (
+    EndpointRoute(method="POST", pattern=re.compile(r".*/messages/count_tokens"), handle=count_tokens),
+    EndpointRoute(
+        method="GET", pattern=re.compile(r".*/models"), handle=list_models, required_header=VERSION_HEADER
+    ),
+    EndpointRoute(
+        method="GET",
+        pattern=re.compile(r".*/models/(?P<model>[^/:]+)"),
+        handle=get_model,
+        required_header=VERSION_HEADER,
+    ),
+)
+
+EXTRA_ENDPOINTS = ExtraEndpoints(
+    routes=ROUTES,
+    is_own_request=lambda path, headers: VERSION_HEADER in headers or "/messages" in path,
+    request_id_header="request-id",
+    expand_request=expand_thread,
+    store_reply=store_thread,
+    reply_id=lambda digest: f"msg_sim{digest[:24]}",
+    call_prefix="toolu_",
+    adapt_reply=add_service_tier,
+    unsimulated_paths=re.compile(
+        r"/v1/(?:messages/batches|files|skills|environments|agents|sessions)(?:/.*)?"
+    ),
+)

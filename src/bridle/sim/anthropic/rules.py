@@ -1,0 +1,225 @@
+"""What the Messages API refuses, in its own words.
+
+The order is the provider's as far as it is known: the envelope, each field by
+itself, summaries, tools, messages, and last what one model cannot do.  Tools and messages have
+files of their own beside this one.
+
+What a model can do is never decided by its name: its abilities in the model table
+say it.  A model nobody knows is refused as such before any of that is asked.
+"""
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import field, for_model
+
+from .compaction import COMPACTION_REQUEST_RULES
+from .request import NEW_VERSION, OLD_VERSION, PREFILLING, example, rule, version, with_version
+from .rules_cache import CACHE_RULES
+from .rules_compaction import COMPACTION_RULES
+from .rules_fields import FIELD_RULES, PREVIEW_RULES
+from .rules_media import MEDIA_RULES
+from .rules_messages import MESSAGE_RULES
+from .rules_models import MODEL_RULES
+from .rules_schemas import FORMAT_RULES
+from .rules_system import SYSTEM_RULES
+from .rules_tools import FOREIGN_RULES, TOOL_RULES
+from .threads import THREAD_RULES
+
+BODY_BYTES_MAX = 32 * 1024 * 1024
+VERSIONS = ("2023-01-01", OLD_VERSION, NEW_VERSION)
+
+
+BODY_FIELDS = frozenset(
+    {
+        "anthropic_beta", "anthropic_version", "cache_control", "compaction", "container",
+        "context_management",
+        "diagnostics", "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers",
+        "messages", "metadata", "model", "output_config", "output_format", "service_tier", "speed",
+        "stop_sequences", "stream", "system", "temperature", "thinking", "thread", "tool_choice", "tools",
+        "top_k", "top_p", "user_profile_id", "workspace_id",
+    }
+)  # fmt: skip
+"""Everything a request may say, under any version and in any preview, here or in another cloud."""
+
+
+def _check_body_size(request: RawRequest) -> RuleFinding | None:
+    return {} if request.size > BODY_BYTES_MAX else None
+
+
+def _check_version_header(request: RawRequest) -> RuleFinding | None:
+    return None if version(request) else {}
+
+
+def _check_version_known(request: RawRequest) -> RuleFinding | None:
+    return None if version(request) in VERSIONS else {"version": version(request)}
+
+
+def _check_json(request: RawRequest) -> RuleFinding | None:
+    return {"why": request.malformed} if request.malformed else None
+
+
+def _check_one_key(request: RawRequest) -> RuleFinding | None:
+    return {} if "x-api-key" in request.headers and "authorization" in request.headers else None
+
+
+def _check_fields(request: RawRequest) -> RuleFinding | None:
+    return next(({"name": name} for name in request.body if name not in BODY_FIELDS), None)
+
+
+def _check_model_known(request: RawRequest) -> RuleFinding | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def _check_max_tokens_limit(request: RawRequest) -> RuleFinding | None:
+    wanted, abilities = field(request, "max_tokens"), request.abilities
+    if abilities is None or not abilities.output_limited:
+        return None
+    if not isinstance(wanted, int) or wanted <= abilities.output_tokens:
+        return None
+    return {"wanted": wanted, "most": abilities.output_tokens, "model": field(request, "model")}
+
+
+def _with_headers(*names: str) -> RawRequest:
+    return replace(example(), headers={**example().headers, **dict.fromkeys(names, "key")})
+
+
+ENVELOPE_RULES = (
+    replace(
+        rule(
+            "body-size",
+            _check_body_size,
+            "Request exceeds the maximum size",
+            evidence="S",
+            passes=replace(example(), size=33_554_432),
+            offends=replace(example(), size=33_554_433),
+        ),
+        status=413,
+        type="request_too_large",
+        kind="too_large",
+    ),
+    replace(
+        rule(
+            "one-key",
+            _check_one_key,
+            "x-api-key and authorization headers cannot both be given",
+            evidence="K",
+            passes=_with_headers("authorization"),
+            offends=_with_headers("x-api-key", "authorization"),
+            also=((_with_headers("x-api-key"), ""),),
+        ),
+        status=401,
+        type="authentication_error",
+        kind="unauthorized",
+    ),
+    rule(
+        "version-header",
+        _check_version_header,
+        "anthropic-version: header is required",
+        evidence="S",
+        passes=example(),
+        offends=with_version("", example()),
+    ),
+    rule(
+        "version-known",
+        _check_version_known,
+        'anthropic-version: "{version}" is not a valid version',
+        evidence="S",
+        passes=with_version(OLD_VERSION, example()),
+        offends=with_version("2024-10-22", example()),
+        says='anthropic-version: "2024-10-22" is not a valid version',
+    ),
+    rule(
+        "json",
+        _check_json,
+        "The request body is not valid JSON: {why}",
+        evidence="S",
+        passes=example(),
+        offends=replace(example(), malformed="no low surrogate in string: line 1 column 9 (char 8)"),
+        says="The request body is not valid JSON: no low surrogate in string: line 1 column 9 (char 8)",
+    ),
+    *FIELD_RULES,
+    rule(
+        "fields",
+        _check_fields,
+        "{name}: Extra inputs are not permitted",
+        evidence="S",
+        passes=example(metadata={"user_id": "u"}),
+        offends=example(max_completion_tokens=4096),
+        says="max_completion_tokens: Extra inputs are not permitted",
+    ),
+    *PREVIEW_RULES,
+)
+
+SENSE_RULES = (
+    replace(
+        rule(
+            "model-known",
+            _check_model_known,
+            "model: {model}",
+            evidence="S",
+            passes=example(),
+            offends=for_model(None, example(model="no-such-model")),
+            says="model: no-such-model",
+        ),
+        status=404,
+        type="not_found_error",
+        kind="not_found",
+    ),
+    rule(
+        "max-tokens-limit",
+        _check_max_tokens_limit,
+        "max_tokens: {wanted} > {most}, which is the maximum allowed number of output tokens for {model}",
+        evidence="S",
+        passes=for_model(PREFILLING, example(max_tokens=64_000)),
+        offends=for_model(PREFILLING, example(max_tokens=64_001)),
+        models="with a known limit",
+        says="max_tokens: 64001 > 64000, which is the maximum allowed number of output tokens for some-model",
+        also=((for_model(replace(PREFILLING, output_limited=False), example(max_tokens=64_001)), ""),),
+    ),
+)
+
+RULES = (
+    *ENVELOPE_RULES,
+    *SENSE_RULES,
+    *COMPACTION_REQUEST_RULES,
+    *COMPACTION_RULES,
+    *FOREIGN_RULES,
+    *THREAD_RULES,
+    *TOOL_RULES,
+    *FORMAT_RULES,
+    *SYSTEM_RULES,
+    *MESSAGE_RULES,
+    *CACHE_RULES,
+    *MEDIA_RULES,
+    *MODEL_RULES,
+)
+
+
+# What the Messages API says when a prompt is longer than the model's window.
+#
+# Room asked for that no longer fits beside the prompt is not refused by the models in the
+# tables: their answer is cut where the window ends, and says so.
+
+
+def _check_prompt_window(request: RawRequest) -> RuleFinding | None:
+    abilities, tokens = request.abilities, request.prompt_tokens
+    if abilities is None or tokens <= abilities.context_tokens:
+        return None
+    return {"tokens": tokens, "most": abilities.context_tokens}
+
+
+WINDOW_RULES = (
+    replace(
+        rule(
+            "prompt-window",
+            _check_prompt_window,
+            "prompt is too long: {tokens} tokens > {most} maximum",
+            evidence="S",
+            passes=replace(example(), prompt_tokens=200_000),
+            offends=replace(example(), prompt_tokens=200_001),
+            says="prompt is too long: 200001 tokens > 200000 maximum",
+        ),
+        kind="context",
+    ),
+)

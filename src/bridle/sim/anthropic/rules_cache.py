@@ -1,0 +1,235 @@
+"""Thoughts sent back, and the marks that say how far to cache."""
+
+from base64 import b64encode
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
+
+from .request import (
+    NEWEST,
+    assistant,
+    blocks,
+    cache_control,
+    example,
+    list_blocks,
+    messages,
+    result,
+    rule,
+    text,
+    tools,
+    user,
+)
+
+MARKS_MAX = 4
+MEGABYTE = 1024 * 1024
+THOUGHTS = ("thinking", "redacted_thinking")
+_LARGE = "{at}.image.source.base64: image exceeds {limit} MB maximum: {size} bytes > {most} bytes"
+_TTL_ORDER = (
+    "{at}.cache_control.ttl: a ttl='1h' cache_control block must not come after a ttl='5m' cache_control"
+    " block. Note that blocks are processed in the following order: `tools`, `system`, `messages`."
+)
+
+
+def _check_thought_signed(request: RawRequest) -> RuleFinding | None:
+    for place, block in list_blocks(request):
+        if block.get("type") == "thinking" and block.get("signature") is None:
+            return {"at": place}
+    return None
+
+
+def _check_thought_last(request: RawRequest) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        said = blocks(message)
+        if message.get("role") == "assistant" and said and said[-1].get("type") in THOUGHTS:
+            return {"index": index, "type": said[-1].get("type")}
+    return None
+
+
+def _check_image_size(request: RawRequest) -> RuleFinding | None:
+    most = request.abilities.image_bytes_max if request.abilities else 0
+    if not most:
+        return None
+    for place, block in list_blocks(request):
+        inside = as_list(block.get("content")) if block.get("type") == "tool_result" else ()
+        for at, picture in (
+            (place, block),
+            *((f"{place}.content.{n}", as_mapping(b)) for n, b in enumerate(inside)),
+        ):
+            data = as_mapping(picture.get("source")).get("data") if picture.get("type") == "image" else None
+            if isinstance(data, str) and (size := len(data.rstrip("=")) * 3 // 4) > most:
+                return {"at": at, "limit": most // MEGABYTE, "size": size, "most": most}
+    return None
+
+
+def _check_mark_thought(request: RawRequest) -> RuleFinding | None:
+    for place, block in list_blocks(request):
+        if block.get("type") in THOUGHTS and "cache_control" in block:
+            return {"at": place, "type": block.get("type")}
+    return None
+
+
+def _list_marked_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+    """Every marked block with its place, in the order the provider reads them."""
+    placed: list[tuple[str, JsonObject]] = [
+        (f"tools.{index}", item) for index, item in enumerate(tools(request))
+    ]
+    placed += [(f"system.{index}", block) for index, block in enumerate(blocks(request.body, "system"))]
+    for place, block in list_blocks(request):
+        inside = as_list(block.get("content")) if block.get("type") == "tool_result" else ()
+        placed += [(f"{place}.content.{index}", as_mapping(inner)) for index, inner in enumerate(inside)]
+        placed.append((place, block))
+    return ((place, block) for place, block in placed if as_mapping(block.get("cache_control")))
+
+
+def _check_marks_most(request: RawRequest) -> RuleFinding | None:
+    count = sum(1 for _ in _list_marked_blocks(request)) + bool(field(request, "cache_control"))
+    return {"count": count} if count > MARKS_MAX else None
+
+
+def _check_mark_empty(request: RawRequest) -> RuleFinding | None:
+    for place, block in _list_marked_blocks(request):
+        if block.get("type") == "text" and block.get("text") == "":
+            return {"at": place}
+    return None
+
+
+def _check_mark_ttl_order(request: RawRequest) -> RuleFinding | None:
+    short = False
+    for place, block in _list_marked_blocks(request):
+        long = as_mapping(block.get("cache_control")).get("ttl") == "1h"
+        if long and short:
+            return {"at": place}
+        short = not long
+    return None
+
+
+def _image_block(size: int) -> JsonObject:
+    data = b64encode(bytes(size)).decode()
+    return {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data}}
+
+
+_LITTLE = replace(NEWEST, image_bytes_max=4)
+_THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
+
+CACHE_RULES = (
+    rule(
+        "thought-signed",
+        _check_thought_signed,
+        "{at}.thinking.signature: Field required",
+        evidence="F",
+        passes=example(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
+        offends=example(
+            messages=[
+                user("Hello"),
+                assistant({"type": "thinking", "thinking": "Hm."}, text("Hello")),
+                user("Bye"),
+            ]
+        ),
+        says="messages.1.content.0.thinking.signature: Field required",
+    ),
+    rule(
+        "thought-last",
+        _check_thought_last,
+        "messages.{index}: The final block in an assistant message cannot be `{type}`.",
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant(_THOUGHT, text("Hello")), user("Bye")]),
+        offends=example(messages=[user("Hello"), assistant(text("Hello"), _THOUGHT), user("Bye")]),
+        says="messages.1: The final block in an assistant message cannot be `thinking`.",
+        also=((example(messages=[user(_THOUGHT)]), ""),),
+    ),
+    rule(
+        "image-size",
+        _check_image_size,
+        _LARGE,
+        evidence="S",
+        passes=for_model(_LITTLE, example(messages=[user(_image_block(4))])),
+        offends=for_model(_LITTLE, example(messages=[user(text("Look"), _image_block(5))])),
+        says=_LARGE.format(at="messages.0.content.1", limit=0, size=5, most=4),
+        also=(
+            (
+                for_model(
+                    _LITTLE, example(messages=[user({"type": "tool_result", "content": [_image_block(5)]})])
+                ),
+                _LARGE.format(at="messages.0.content.0.content.0", limit=0, size=5, most=4),
+            ),
+            (
+                for_model(_LITTLE, example(messages=[user({"type": "other", "content": [_image_block(5)]})])),
+                "",
+            ),
+            (for_model(_LITTLE, example(messages=[user({**_image_block(5), "type": "document"})])), ""),
+            (for_model(None, example(messages=[user(_image_block(5))])), ""),
+            (example(messages=[user(_image_block(5))]), ""),
+        ),
+    ),
+    rule(
+        "mark-thought",
+        _check_mark_thought,
+        "{at}.{type}.cache_control: Extra inputs are not permitted",
+        evidence="S",
+        passes=example(
+            messages=[user("Hello"), assistant(_THOUGHT, text("Hello", **cache_control())), user("Bye")]
+        ),
+        offends=example(
+            messages=[user("Hello"), assistant({**_THOUGHT, **cache_control()}, text("Hello")), user("Bye")]
+        ),
+        says="messages.1.content.0.thinking.cache_control: Extra inputs are not permitted",
+    ),
+    rule(
+        "mark-empty",
+        _check_mark_empty,
+        "{at}: cache_control cannot be set for empty text blocks",
+        evidence="S",
+        passes=example(system=[text("Be brief.", **cache_control())]),
+        offends=example(system=[text("", **cache_control())]),
+        also=((example(messages=[user({"type": "image", "text": "", **cache_control()})]), ""),),
+        says="system.0: cache_control cannot be set for empty text blocks",
+    ),
+    rule(
+        "marks-most",
+        _check_marks_most,
+        "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
+        evidence="S",
+        passes=example(system=[text("Rule", **cache_control()) for _ in range(3)], **cache_control()),
+        offends=example(system=[text("Rule", **cache_control()) for _ in range(4)], **cache_control()),
+        says="A maximum of 4 blocks with cache_control may be provided. Found 5.",
+        also=(
+            (
+                example(messages=[user(result(content=[text("seen", **cache_control()) for _ in range(5)]))]),
+                "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+            ),
+            (
+                example(messages=[user({"type": "document", "content": [text("a", **cache_control())] * 5})]),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "mark-ttl-order",
+        _check_mark_ttl_order,
+        _TTL_ORDER,
+        evidence="S",
+        passes=example(
+            system=[text("Rule", **cache_control("1h"))],
+            messages=[user(text("Hello", **cache_control("5m")))],
+        ),
+        offends=example(
+            system=[text("Rule", **cache_control("5m"))],
+            messages=[user(text("Hello", **cache_control("1h")))],
+        ),
+        says=_TTL_ORDER.format(at="messages.0.content.0"),
+        also=(
+            (
+                example(
+                    system=[
+                        text("Rule", cache_control={"type": "ephemeral"}),
+                        text("Rule", **cache_control("1h")),
+                    ]
+                ),
+                _TTL_ORDER.format(at="system.1"),
+            ),
+        ),
+    ),
+)

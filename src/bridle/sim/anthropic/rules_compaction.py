@@ -1,0 +1,302 @@
+"""Summaries that the Messages API made itself: what is refused of them when they are sent back.
+
+There are two kinds.  One is asked for (`compaction`): a signed block, sent first from then on, alone of its
+kind, and instead of what it was made of.  The other comes when a prompt gets long (an edit in
+`context_management`): a block without a signature, that stays where it came.  Both are previews, each under a
+name of its own, which every request has to give that asks for one or carries one.
+
+How one is asked for has a file of its own (_rules_anthropic_demand.py); whether a signature is the
+provider's is asked where all seals are (seals_anthropic.py).
+"""
+
+from collections.abc import Iterator, Mapping
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+
+from .request import NEWEST, assistant, example, list_blocks, messages, rule, text, user
+
+COMPACTION = "compaction"
+ON_DEMAND, BY_THRESHOLD = "compact-2026-09-04", "compact-2026-01-12"
+EDITING = "context-management-2025-06-27"
+EDIT, THINKING_EDIT = "compact_20260112", "clear_thinking_20251015"
+TRIGGER_TOKENS_MIN = 50_000
+_FIRST = (
+    "{at}: `compaction` block must be sent first, in place of the messages it summarizes; remove those"
+    " messages"
+)
+MEMBERS = frozenset({"type", "content", "encrypted_content", "signature", "tool_changes", "cache_control"})
+
+
+def list_betas(request: RawRequest) -> frozenset[str]:
+    """What is named in the header, or in the body where another cloud has it."""
+    header = request.headers.get("anthropic-beta", "").split(",")
+    return frozenset(word.strip() for word in (*header, *map(str, as_list(field(request, "anthropic_beta")))))
+
+
+def find_compaction_edit(body: Mapping[str, object]) -> JsonObject | None:
+    """What asks for a summary as soon as the prompt is long."""
+    edits = as_list(as_mapping(body.get("context_management")).get("edits"))
+    return next((as_mapping(edit) for edit in edits if as_mapping(edit).get("type") == EDIT), None)
+
+
+def find_trigger_tokens(edit: JsonObject) -> int | None:
+    """How many tokens are long; None when it does not say."""
+    value = as_mapping(edit.get("trigger")).get("value")
+    return value if isinstance(value, int) else None
+
+
+def is_summary(block: JsonObject) -> bool:
+    """Whether it stands for anything: one without words is what is left of a summary that failed."""
+    return block.get("type") == COMPACTION and block.get("content") is not None
+
+
+def list_summaries(request: RawRequest, *, signed: bool) -> Iterator[tuple[str, JsonObject]]:
+    for place, block in list_blocks(request):
+        if is_summary(block) and (block.get("signature") is not None) is signed:
+            yield place, block
+
+
+def _check_compaction_unexpected(request: RawRequest) -> RuleFinding | None:
+    if {ON_DEMAND, BY_THRESHOLD} & list_betas(request):
+        return None
+    found = (place for place, block in list_blocks(request) if block.get("type") == COMPACTION)
+    return next(({"at": place} for place in found), None)
+
+
+def _check_compaction_members(request: RawRequest) -> RuleFinding | None:
+    for place, block in list_blocks(request):
+        if block.get("type") == COMPACTION:
+            for name in block:
+                if name not in MEMBERS:
+                    return {"at": place, "name": name}
+    return None
+
+
+def _check_compaction_signed(request: RawRequest) -> RuleFinding | None:
+    found = () if ON_DEMAND in list_betas(request) else list_summaries(request, signed=True)
+    return next(({"at": place} for place, _ in found), None)
+
+
+def _check_compaction_unsigned(request: RawRequest) -> RuleFinding | None:
+    found = () if BY_THRESHOLD in list_betas(request) else list_summaries(request, signed=False)
+    return next(({"at": place} for place, _ in found), None)
+
+
+def _check_compaction_edit(request: RawRequest) -> RuleFinding | None:
+    asks = find_compaction_edit(request.body) is not None
+    return {} if not asks and any(list_summaries(request, signed=False)) else None
+
+
+def _check_compaction_one(request: RawRequest) -> RuleFinding | None:
+    return {} if len(list(list_summaries(request, signed=True))) > 1 else None
+
+
+def _check_compaction_first(request: RawRequest) -> RuleFinding | None:
+    for place, _ in list_summaries(request, signed=True):
+        if place != "messages.0.content.0" or messages(request)[0].get("role") == "system":
+            return {"at": place}
+    return None
+
+
+def _check_compaction_kinds(request: RawRequest) -> RuleFinding | None:
+    both = find_compaction_edit(request.body) is not None and any(list_summaries(request, signed=True))
+    return {} if both else None
+
+
+def _list_edits(request: RawRequest) -> list[JsonObject]:
+    return list(map(as_mapping, as_list(as_mapping(field(request, "context_management")).get("edits"))))
+
+
+def _check_edit_compact_header(request: RawRequest) -> RuleFinding | None:
+    if BY_THRESHOLD in list_betas(request):
+        return None
+    return next(
+        ({"at": at} for at, edit in enumerate(_list_edits(request)) if edit.get("type") == EDIT), None
+    )
+
+
+def _check_edit_compact_trigger(request: RawRequest) -> RuleFinding | None:
+    for at, edit in enumerate(_list_edits(request)):
+        trigger = find_trigger_tokens(edit)
+        if edit.get("type") == EDIT and trigger is not None and trigger < TRIGGER_TOKENS_MIN:
+            return {"at": at}
+    return None
+
+
+def _check_edit_thinking_first(request: RawRequest) -> RuleFinding | None:
+    return {} if any(edit.get("type") == THINKING_EDIT for edit in _list_edits(request)[1:]) else None
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+COMPACTING = replace(NEWEST, compaction=True)
+SIGNED: JsonObject = {"type": COMPACTION, "content": "They greeted.", "signature": "c2ln"}
+_PLAIN: JsonObject = {"type": COMPACTION, "content": "They greeted."}
+_FAILED: JsonObject = {"type": COMPACTION, "content": None}
+
+
+def with_betas(request: RawRequest, *names: str) -> RawRequest:
+    """The request with these previews named."""
+    return replace(request, headers={**request.headers, "anthropic-beta": ", ".join(names)})
+
+
+def example_with_blocks(
+    *said: JsonObject, names: tuple[str, ...] = (ON_DEMAND,), **changes: object
+) -> RawRequest:
+    return with_betas(example(messages=[*said, user("Bye")], **changes), *names)
+
+
+def _example_with_edits(
+    *edits: JsonObject, said: tuple[JsonObject, ...] = (), names: tuple[str, ...] = (BY_THRESHOLD,)
+) -> RawRequest:
+    return example_with_blocks(*said, names=names, context_management={"edits": list(edits)})
+
+
+_COMPACT: JsonObject = {"type": EDIT}
+_CLEAR: JsonObject = {"type": THINKING_EDIT}
+
+
+def _edit_with_trigger(tokens: int) -> JsonObject:
+    return {**_COMPACT, "trigger": {"type": "input_tokens", "value": tokens}}
+
+
+BLOCK_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "compaction-unexpected",
+        _check_compaction_unexpected,
+        "{at}: Input tag 'compaction' found using 'type' does not match any of the expected tags: 'document',"
+        " 'image', 'redacted_thinking', 'search_result', 'text', 'thinking', 'tool_result', 'tool_use'",
+        evidence="S",
+        passes=example_with_blocks(assistant(SIGNED)),
+        offends=example_with_blocks(assistant(SIGNED), names=()),
+        says="messages.0.content.0: Input tag 'compaction' found using 'type' does not match any of the"
+        " expected tags: 'document', 'image', 'redacted_thinking', 'search_result', 'text', 'thinking',"
+        " 'tool_result', 'tool_use'",
+    ),
+    rule(
+        "compaction-members",
+        _check_compaction_members,
+        "{at}.compaction.{name}: Extra inputs are not permitted",
+        evidence="D",
+        passes=example_with_blocks(assistant({**SIGNED, "tool_changes": [], "encrypted_content": None})),
+        offends=example_with_blocks(assistant({**SIGNED, "citations": None})),
+        says="messages.0.content.0.compaction.citations: Extra inputs are not permitted",
+    ),
+    rule(
+        "compaction-signed",
+        _check_compaction_signed,
+        "{at}.compaction: `signature` requires anthropic-beta: compact-2026-09-04",
+        evidence="S",
+        passes=example_with_blocks(user(SIGNED, text("And?"))),
+        offends=example_with_blocks(assistant(SIGNED), names=(BY_THRESHOLD,)),
+        says="messages.0.content.0.compaction: `signature` requires anthropic-beta: compact-2026-09-04",
+    ),
+    rule(
+        "compaction-unsigned",
+        _check_compaction_unsigned,
+        "{at}: a `compaction` block with `content` requires its `signature`",
+        evidence="S",
+        passes=example_with_blocks(assistant(_FAILED)),
+        offends=example_with_blocks(assistant(_PLAIN)),
+        says="messages.0.content.0: a `compaction` block with `content` requires its `signature`",
+    ),
+    rule(
+        "compaction-edit",
+        _check_compaction_edit,
+        "`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`.",
+        evidence="S",
+        passes=_example_with_edits(
+            _COMPACT, said=(user("Hello"), assistant(_PLAIN), user("So?"), assistant(_PLAIN))
+        ),
+        offends=example_with_blocks(assistant(_PLAIN), names=(BY_THRESHOLD,)),
+        also=(
+            (
+                _example_with_edits({"type": "clear_tool_uses_20250919"}, said=(assistant(_PLAIN),)),
+                "`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`.",
+            ),
+        ),
+    ),
+    replace(
+        rule(
+            "compaction-one",
+            _check_compaction_one,
+            "messages: more than one `compaction` block with `content`; send only the one returned last",
+            evidence="K",
+            passes=example_with_blocks(assistant(SIGNED), user("So?"), assistant(_FAILED)),
+            offends=example_with_blocks(assistant(SIGNED, SIGNED)),
+        ),
+        type="compaction_block_ambiguous",
+    ),
+    replace(
+        rule(
+            "compaction-first",
+            _check_compaction_first,
+            _FIRST,
+            evidence="S",
+            passes=example_with_blocks(user(SIGNED)),
+            offends=example_with_blocks(user("Hello"), assistant(SIGNED)),
+            says=_FIRST.format(at="messages.1.content.0"),
+            also=(
+                (
+                    example_with_blocks(user(text("Hello"), SIGNED)),
+                    _FIRST.format(at="messages.0.content.1"),
+                ),
+                (
+                    example_with_blocks({"role": "system", "content": [SIGNED]}),
+                    _FIRST.format(at="messages.0.content.0"),
+                ),
+            ),
+        ),
+        type="compaction_block_misplaced",
+    ),
+    rule(
+        "compaction-kinds",
+        _check_compaction_kinds,
+        "context_management: `compact_20260112` cannot run on a request that carries a signed `compaction`"
+        " block",
+        evidence="K",
+        passes=_example_with_edits(_COMPACT, said=(user("Hello"), assistant(_PLAIN))),
+        offends=_example_with_edits(_COMPACT, said=(assistant(SIGNED),), names=(ON_DEMAND, BY_THRESHOLD)),
+    ),
+)
+
+EDIT_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "edit-compact-header",
+        _check_edit_compact_header,
+        "context_management.edits.{at}: Input tag 'compact_20260112' found using 'type' does not match any of"
+        " the expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
+        evidence="S",
+        passes=_example_with_edits(_COMPACT),
+        offends=_example_with_edits(_CLEAR, _COMPACT, names=(EDITING,)),
+        says="context_management.edits.1: Input tag 'compact_20260112' found using 'type' does not match any"
+        " of the expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
+    ),
+    rule(
+        "edit-compact-trigger",
+        _check_edit_compact_trigger,
+        "context_management.edits.{at}.compact_20260112: trigger.value must be at least 50000",
+        evidence="S",
+        passes=_example_with_edits(_edit_with_trigger(50_000)),
+        offends=_example_with_edits(_edit_with_trigger(49_999)),
+        says="context_management.edits.0.compact_20260112: trigger.value must be at least 50000",
+        also=(
+            (_example_with_edits({**_edit_with_trigger(9), "type": "clear_tool_uses_20250919"}), ""),
+            (_example_with_edits({**_COMPACT, "trigger": {"type": "input_tokens", "value": "many"}}), ""),
+        ),
+    ),
+    rule(
+        "edit-thinking-first",
+        _check_edit_thinking_first,
+        "context_management: `clear_thinking_20251015` must be the first strategy in"
+        " `context_management.edits` when provided",
+        evidence="S",
+        passes=_example_with_edits(_CLEAR, _COMPACT),
+        offends=_example_with_edits(_COMPACT, _CLEAR),
+    ),
+)
+
+COMPACTION_RULES = (*BLOCK_RULES, *EDIT_RULES)

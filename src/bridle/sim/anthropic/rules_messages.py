@@ -1,0 +1,344 @@
+"""Messages: that something is said, and that every call is answered."""
+
+import re
+from collections.abc import Iterator
+from itertools import takewhile, zip_longest
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, field, for_model
+from bridle.values.base import Value
+
+from .request import (
+    PREFILLING,
+    assistant,
+    blocks,
+    call,
+    example,
+    list_blocks,
+    messages,
+    result,
+    rule,
+    text,
+    tool,
+    user,
+)
+
+CALL_ID = re.compile(r"[a-zA-Z0-9_-]+")
+_UNANSWERED = (
+    "messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after: {ids}."
+    " Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+)
+
+
+def _check_messages_some(request: RawRequest) -> RuleFinding | None:
+    return {} if field(request, "messages") == [] else None
+
+
+def _check_message_empty(request: RawRequest) -> RuleFinding | None:
+    said = messages(request)
+    for index, message in enumerate(said):
+        last_word = index == len(said) - 1 and message.get("role") == "assistant"
+        if message.get("content") in ("", []) and message.get("role") != "system" and not last_word:
+            return {"index": index}
+    return None
+
+
+def _check_text_empty(request: RawRequest) -> RuleFinding | None:
+    found = any(
+        block.get("type") == "text" and block.get("text") == "" for block in _list_said_blocks(request)
+    )
+    return {} if found else None
+
+
+def _check_text_blank(request: RawRequest) -> RuleFinding | None:
+    for block in _list_said_blocks(request):
+        words = block.get("text")
+        if block.get("type") == "text" and isinstance(words, str) and words.isspace():
+            return {}
+    return None
+
+
+def _list_said_blocks(request: RawRequest) -> Iterator[JsonObject]:
+    """Blocks somebody said.  Blanks that a model left between the provider's own tools pass."""
+    for message in messages(request):
+        said = blocks(message)
+        if message.get("content") != "" and not any(item.get("type") == "server_tool_use" for item in said):
+            yield from said
+
+
+def _check_prefill_space(request: RawRequest) -> RuleFinding | None:
+    said = messages(request)
+    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
+        return None
+    last = (blocks(said[-1]) or [{}])[-1].get("text")
+    return {} if isinstance(last, str) and last != last.rstrip() else None
+
+
+def _check_call_id(request: RawRequest) -> RuleFinding | None:
+    for place, block in list_blocks(request):
+        if block.get("type") == "tool_use" and not CALL_ID.fullmatch(str(block.get("id", ""))):
+            return {"at": place}
+    return None
+
+
+def _check_call_ids_unique(request: RawRequest) -> RuleFinding | None:
+    seen: set[object] = set()
+    for place, block in list_blocks(request):
+        if block.get("type") == "tool_use":
+            if block.get("id") in seen:
+                return {"at": place}
+            seen.add(block.get("id"))
+    return None
+
+
+def _check_result_missing(request: RawRequest) -> RuleFinding | None:
+    for turn, answers in _list_calling_turns(request):
+        missing = [
+            id_ for id_ in _call_ids(turn) if id_ not in {_answered_call_id(block) for _, block in answers}
+        ]
+        if missing:
+            return {"index": turn.index, "ids": ", ".join(missing)}
+    return None
+
+
+def _check_result_first(request: RawRequest) -> RuleFinding | None:
+    """Results count only as long as nothing else was said before them."""
+    for turn, answers in _list_calling_turns(request):
+        given = [_answered_call_id(block) for _, block in answers]
+        in_time = list(takewhile(bool, given))
+        late = [id_ for id_ in _call_ids(turn) if id_ in given and id_ not in in_time]
+        if late:
+            return {"index": turn.index, "ids": ", ".join(late)}
+    return None
+
+
+def _check_call_last(request: RawRequest) -> RuleFinding | None:
+    """A call followed by words is not immediately followed by its result."""
+    for turn, _ in _list_calling_turns(request):
+        types = [block.get("type") for _, block in turn.blocks]
+        if "text" in types[types.index("tool_use") :]:
+            return {"index": turn.index, "ids": ", ".join(_call_ids(turn))}
+    return None
+
+
+def _check_result_orphan(request: RawRequest) -> RuleFinding | None:
+    called: list[str] = []
+    for turn in _merge_turns(request):
+        for place, block in turn.blocks:
+            if _answered_call_id(block) and _answered_call_id(block) not in called:
+                return {"at": place, "id": _answered_call_id(block)}
+        called = _call_ids(turn)
+    return None
+
+
+def _check_result_once(request: RawRequest) -> RuleFinding | None:
+    for turn in _merge_turns(request):
+        seen: set[str] = set()
+        for place, block in turn.blocks:
+            if _answered_call_id(block) in seen:
+                return {"at": place, "id": _answered_call_id(block)}
+            seen.add(_answered_call_id(block) or place)
+    return None
+
+
+class _RoleTurn(Value):
+    index: int
+    blocks: list[tuple[str, JsonObject]]
+
+
+def _merge_turns(request: RawRequest) -> list[_RoleTurn]:
+    """What was said turn by turn: neighbours in the same role are read as one.
+
+    A conversation that the assistant opens gets an empty turn in front, which counts.
+    """
+    turns: list[_RoleTurn] = []
+    role: object = None
+    said = messages(request)
+    shift = 1 if said and said[0].get("role") == "assistant" else 0
+    for index, message in enumerate(said):
+        placed = [(f"messages.{index}.content.{n}", block) for n, block in enumerate(blocks(message))]
+        if turns and message.get("role") == role:
+            turns[-1].blocks.extend(placed)
+        else:
+            turns.append(_RoleTurn(index=index + shift, blocks=placed))
+        role = message.get("role")
+    return turns
+
+
+def _list_calling_turns(request: RawRequest) -> Iterator[tuple[_RoleTurn, list[tuple[str, JsonObject]]]]:
+    """Each turn that calls something, with what is said next."""
+    turns = _merge_turns(request)
+    for turn, following in zip_longest(turns, turns[1:]):
+        if _call_ids(turn):
+            yield turn, following.blocks if following else []
+
+
+def _call_ids(turn: _RoleTurn) -> list[str]:
+    return [str(block.get("id")) for _, block in turn.blocks if block.get("type") == "tool_use"]
+
+
+def _answered_call_id(block: JsonObject) -> str:
+    return str(block.get("tool_use_id")) if block.get("type") == "tool_result" else ""
+
+
+_SAID_NOTHING = (
+    "messages.1: all messages must have non-empty content except for the optional final assistant message"
+)
+_LOOK = {"tools": [tool()]}
+_PAIR = (assistant(call()), user(result()))
+
+MESSAGE_RULES = (
+    rule(
+        "messages-some",
+        _check_messages_some,
+        "messages: at least one message is required",
+        evidence="F",
+        passes=example(),
+        offends=example(messages=[]),
+    ),
+    rule(
+        "message-empty",
+        _check_message_empty,
+        "messages.{index}: all messages must have non-empty content except for the optional final"
+        " assistant message",
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
+        offends=example(messages=[user("Hello"), assistant(), user("Bye")]),
+        says=_SAID_NOTHING,
+        also=(
+            (example(messages=[user("Hello"), assistant()]), ""),
+            (example(messages=[user("Hello"), {"role": "system", "content": []}, user("Bye")]), ""),
+            (example(messages=[assistant("Hello"), user()]), _SAID_NOTHING),
+        ),
+    ),
+    rule(
+        "text-empty",
+        _check_text_empty,
+        "messages: text content blocks must be non-empty",
+        evidence="S",
+        passes=example(messages=[user(text("."))]),
+        offends=example(messages=[user(text("Hello"), text(""))]),
+        also=(
+            (example(messages=[user({"type": "image", "text": ""})]), ""),
+            (example(messages=[user("Hello"), assistant(""), user("Bye")]), ""),
+            (example(messages=[assistant({"type": "server_tool_use"}, text(""))]), ""),
+        ),
+    ),
+    rule(
+        "text-blank",
+        _check_text_blank,
+        "messages: text content blocks must contain non-whitespace text",
+        evidence="S",
+        passes=example(messages=[user(text(" . "))]),
+        offends=example(messages=[user(text(" \n"))]),
+        also=((example(messages=[user({"type": "image", "text": " "})]), ""),),
+    ),
+    rule(
+        "prefill-space",
+        _check_prefill_space,
+        "messages: final assistant content cannot end with trailing whitespace",
+        evidence="S",
+        models="that take a prefill",
+        passes=for_model(PREFILLING, example(messages=[user("Count"), assistant("One,")])),
+        offends=for_model(PREFILLING, example(messages=[user("Count"), assistant("One, ")])),
+        also=(
+            (for_model(PREFILLING, example(messages=[user("Count"), assistant()])), ""),
+            (
+                for_model(
+                    PREFILLING, example(messages=[user("Count"), assistant(text("One, "), text("two"))])
+                ),
+                "",
+            ),
+            (example(messages=[user("Count"), assistant("One, ")], compaction={"type": "summarize"}), ""),
+        ),
+    ),
+    rule(
+        "call-id",
+        _check_call_id,
+        "{at}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call("a.b")), user(result("a.b"))], **_LOOK),
+        says="messages.1.content.0.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
+    ),
+    rule(
+        "call-ids-unique",
+        _check_call_ids_unique,
+        "{at}: `tool_use` ids must be unique",
+        evidence="S",
+        passes=example(
+            messages=[user("Look"), *_PAIR, assistant(call("toolu_2")), user(result("toolu_2"))], **_LOOK
+        ),
+        offends=example(messages=[user("Look"), *_PAIR, *_PAIR], **_LOOK),
+        says="messages.3.content.0: `tool_use` ids must be unique",
+    ),
+    rule(
+        "result-missing",
+        _check_result_missing,
+        _UNANSWERED,
+        evidence="S",
+        passes=example(
+            messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"), result("a"))], **_LOOK
+        ),
+        offends=example(
+            messages=[user("Look"), assistant(call("a"), call("b")), user("And?")],
+            **_LOOK,
+        ),
+        says=_UNANSWERED.format(index=1, ids="a, b"),
+        also=(
+            (example(messages=[assistant(call("a")), user("And?")]), _UNANSWERED.format(index=1, ids="a")),
+            (example(messages=[user("Look"), assistant(call("a"))]), _UNANSWERED.format(index=1, ids="a")),
+            (
+                example(
+                    messages=[
+                        user("Look"),
+                        assistant(call("a")),
+                        assistant(call("b")),
+                        user(result("a"), result("b")),
+                    ]
+                ),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "result-first",
+        _check_result_first,
+        _UNANSWERED,
+        evidence="D",
+        passes=example(messages=[user("Look"), assistant(call()), user(result(), text("So?"))], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call()), user(text("So?"), result())], **_LOOK),
+        says=_UNANSWERED.format(index=1, ids="toolu_1"),
+        also=((example(messages=[user("Look"), assistant(call()), user("So?")]), ""),),
+    ),
+    rule(
+        "call-last",
+        _check_call_last,
+        _UNANSWERED,
+        evidence="S",
+        passes=example(messages=[user("Look"), assistant(text("I look."), call()), user(result())], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call(), text("I look.")), user(result())], **_LOOK),
+        says=_UNANSWERED.format(index=1, ids="toolu_1"),
+    ),
+    rule(
+        "result-orphan",
+        _check_result_orphan,
+        "{at}: unexpected `tool_use_id` found in `tool_result` blocks: {id}. Each `tool_result` block must"
+        " have a corresponding `tool_use` block in the previous message.",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), assistant("No"), user(result("toolu_9"))], **_LOOK),
+        says="messages.2.content.0: unexpected `tool_use_id` found in `tool_result` blocks: toolu_9. Each"
+        " `tool_result` block must have a corresponding `tool_use` block in the previous message.",
+    ),
+    rule(
+        "result-once",
+        _check_result_once,
+        "{at}: each tool_use must have a single result. Found multiple `tool_result` blocks with id: {id}",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call()), user(result(), result())], **_LOOK),
+        says="messages.2.content.1: each tool_use must have a single result."
+        " Found multiple `tool_result` blocks with id: toolu_1",
+    ),
+)

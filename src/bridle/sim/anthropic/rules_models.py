@@ -1,0 +1,362 @@
+"""What one model takes and another does not: sampling, effort, thinking, forced calls, prefill."""
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import as_mapping, field, for_model
+from bridle.values.model import Abilities
+
+from .request import (
+    ALWAYS_THINKING,
+    FORCED_TOOLS,
+    NEW_VERSION,
+    NEWEST,
+    OLD_VERSION,
+    PREFILLING,
+    THINKING_BUDGETS,
+    assistant,
+    blocks,
+    call,
+    example,
+    find_tool_loop,
+    is_tool_forced,
+    messages,
+    result,
+    rule,
+    text,
+    thinking_type,
+    tool,
+    user,
+    version,
+    with_version,
+)
+
+SAMPLING = ("temperature", "top_p", "top_k")
+THINKING_TOKENS_MIN = 1024
+GONE_ON_WITH = ("server_tool_use", "mcp_tool_use", "compaction")
+INTERLEAVED = "interleaved-thinking"
+
+
+def _check_sampling_gone(request: RawRequest) -> RuleFinding | None:
+    if version(request) < NEW_VERSION:
+        return None
+    return next(({"name": name} for name in SAMPLING if field(request, name) is not None), None)
+
+
+def _check_sampling_thinking(request: RawRequest) -> RuleFinding | None:
+    thinks = thinking_type(request) in ("enabled", "adaptive")
+    return {} if thinks and field(request, "temperature") not in (None, 1) else None
+
+
+def _check_sampling_model(request: RawRequest) -> RuleFinding | None:
+    # `Abilities.sampling` speaks of the version we ask for; under the old one temperature went together
+    # with the allowance for thinking, in the same models.
+    if request.abilities is None or "enabled" in request.abilities.thinking:
+        return None
+    return {} if field(request, "temperature") not in (None, 1) else None
+
+
+def _check_sampling_one(request: RawRequest) -> RuleFinding | None:
+    both = all(field(request, name) is not None for name in ("temperature", "top_p"))
+    return {} if both and request.abilities is not None and request.abilities.thinking else None
+
+
+def _requested_effort(request: RawRequest) -> str:
+    return str(as_mapping(field(request, "output_config")).get("effort") or "")
+
+
+def _check_effort_none(request: RawRequest) -> RuleFinding | None:
+    return {} if _requested_effort(request) and request.abilities and not request.abilities.efforts else None
+
+
+def _check_effort_level(request: RawRequest) -> RuleFinding | None:
+    wanted, abilities = _requested_effort(request), request.abilities
+    if not wanted or abilities is None or not abilities.efforts or abilities.takes_effort(wanted):
+        return None
+    return {"effort": wanted, "levels": ", ".join(sorted(abilities.efforts))}
+
+
+def _thinking_mode_rule(
+    mode: str, wording: str, *, passes: Abilities, offends: Abilities, evidence: str = "D"
+) -> ProviderRule:
+    def find(request: RawRequest) -> RuleFinding | None:
+        if request.abilities is None or thinking_type(request) != mode:
+            return None
+        return None if mode in request.abilities.thinking else {}
+
+    setting = {"type": mode} | ({"budget_tokens": THINKING_TOKENS_MIN} if mode == "enabled" else {})
+    return rule(
+        f"thinking-{mode.replace('_', '-')}",
+        find,
+        wording,
+        evidence=evidence,
+        models=f"without `{mode}` thinking",
+        passes=for_model(passes, example(thinking=setting)),
+        offends=for_model(offends, example(thinking=setting)),
+    )
+
+
+def _thinking_budget(request: RawRequest) -> int | None:
+    wanted = as_mapping(field(request, "thinking")).get("budget_tokens")
+    return wanted if thinking_type(request) == "enabled" and isinstance(wanted, int) else None
+
+
+def _check_thinking_budget(request: RawRequest) -> RuleFinding | None:
+    wanted = _thinking_budget(request)
+    return {} if wanted is not None and wanted < THINKING_TOKENS_MIN else None
+
+
+def _check_thinking_room(request: RawRequest) -> RuleFinding | None:
+    wanted, room = _thinking_budget(request), field(request, "max_tokens")
+    if (
+        wanted is None
+        or not isinstance(room, int)
+        or INTERLEAVED in request.headers.get("anthropic-beta", "")
+    ):
+        return None
+    return {} if room <= wanted else None
+
+
+def _check_thinking_forced(request: RawRequest) -> RuleFinding | None:
+    return {} if is_tool_forced(request) and thinking_type(request) == "enabled" else None
+
+
+def _check_forced_tools(request: RawRequest) -> RuleFinding | None:
+    return (
+        {} if is_tool_forced(request) and request.abilities and not request.abilities.forced_tools else None
+    )
+
+
+def _check_thinking_first(request: RawRequest) -> RuleFinding | None:
+    """With an allowance for thinking, the loop whose results come back must open with a thought.
+
+    A tool loop is one turn: later messages of it need no thought, and a new prompt begins another turn.
+    """
+    head = find_tool_loop(request) if thinking_type(request) == "enabled" else None
+    if head is None:
+        return None
+    first = next((block.get("type") for block in blocks(messages(request)[head])), "")
+    return None if first in ("thinking", "redacted_thinking") else {"index": head, "type": first}
+
+
+def _check_prefill(request: RawRequest) -> RuleFinding | None:
+    if request.abilities is None or request.abilities.prefill:
+        return None
+    said = messages(request)
+    # A summary is not gone on with, so it may end with anybody.
+    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
+        return None
+    # What broke off in the middle of the provider's own doings is sent back to be gone on with.
+    return None if any(block.get("type") in GONE_ON_WITH for block in blocks(said[-1])) else {}
+
+
+_FIRST = (
+    "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found `{type}`."
+    " When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+    " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
+    " thinking blocks from previous turns. To avoid this requirement, disable `thinking`."
+)
+_LOOK = {"tools": [tool()]}
+_LOOKED = [user("Look"), assistant(call()), user(result())]
+_THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
+_THINKS_ONCE = [user("Look"), assistant(_THOUGHT, call()), user(result())]
+_LOOKED_AGAIN = [assistant(call("toolu_2")), user(result("toolu_2"))]
+_THINKS_LATE = [assistant(_THOUGHT, call("toolu_2")), user(result("toolu_2"))]
+_BUDGET = {"type": "enabled", "budget_tokens": 2048}
+
+MODEL_RULES = (
+    rule(
+        "sampling-gone",
+        _check_sampling_gone,
+        "{name}: Extra inputs are not permitted",
+        evidence="S",
+        models="all, since version 2026-10-21",
+        passes=with_version(OLD_VERSION, for_model(PREFILLING, example(temperature=0.2))),
+        offends=for_model(PREFILLING, example(temperature=1.0)),
+        says="temperature: Extra inputs are not permitted",
+    ),
+    rule(
+        "sampling-thinking",
+        _check_sampling_thinking,
+        "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
+        evidence="S",
+        passes=with_version(
+            OLD_VERSION, for_model(THINKING_BUDGETS, example(thinking={"type": "adaptive"}, temperature=1))
+        ),
+        offends=with_version(
+            OLD_VERSION, for_model(THINKING_BUDGETS, example(thinking={"type": "adaptive"}, temperature=0))
+        ),
+    ),
+    rule(
+        "sampling-model",
+        _check_sampling_model,
+        "`temperature` is not supported for this model.",
+        evidence="F",
+        models="without `enabled` thinking",
+        passes=with_version(OLD_VERSION, example(temperature=1)),
+        offends=with_version(OLD_VERSION, example(temperature=0.5)),
+    ),
+    rule(
+        "sampling-one",
+        _check_sampling_one,
+        "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
+        evidence="S",
+        models="that think",
+        passes=for_model(PREFILLING, with_version(OLD_VERSION, example(temperature=0.5))),
+        offends=for_model(PREFILLING, with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))),
+        also=(
+            (for_model(Abilities(), with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))), ""),
+            (for_model(None, with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))), ""),
+        ),
+    ),
+    rule(
+        "effort-none",
+        _check_effort_none,
+        "This model does not support the effort parameter.",
+        evidence="S",
+        models="without efforts",
+        passes=example(output_config={"effort": "low"}),
+        offends=for_model(PREFILLING, example(output_config={"effort": "low"})),
+    ),
+    rule(
+        "effort-level",
+        _check_effort_level,
+        "This model does not support effort level '{effort}'. Supported levels: {levels}.",
+        evidence="S",
+        passes=for_model(THINKING_BUDGETS, example(output_config={"effort": "max"})),
+        offends=for_model(THINKING_BUDGETS, example(output_config={"effort": "xhigh"})),
+        says="This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
+        also=((for_model(PREFILLING, example(output_config={"effort": "low"})), ""),),
+    ),
+    _thinking_mode_rule(
+        "enabled",
+        '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
+        ' "output_config.effort" to control thinking behavior.',
+        passes=PREFILLING,
+        offends=NEWEST,
+    ),
+    _thinking_mode_rule(
+        "adaptive",
+        "adaptive thinking is not supported on this model",
+        passes=NEWEST,
+        offends=PREFILLING,
+        evidence="S",
+    ),
+    _thinking_mode_rule(
+        "disabled",
+        '"thinking.type.disabled" is not supported for this model.',
+        passes=FORCED_TOOLS,
+        offends=ALWAYS_THINKING,
+    ),
+    _thinking_mode_rule(
+        "between_tools",
+        '"thinking.type.between_tools" is not supported for this model.',
+        passes=NEWEST,
+        offends=ALWAYS_THINKING,
+        evidence="F",
+    ),
+    rule(
+        "thinking-budget",
+        _check_thinking_budget,
+        "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        evidence="F",
+        passes=for_model(PREFILLING, example(thinking={"type": "enabled", "budget_tokens": 1024})),
+        offends=for_model(PREFILLING, example(thinking={"type": "enabled", "budget_tokens": 1023})),
+        also=((example(thinking={"type": "adaptive", "budget_tokens": 5}), ""),),
+    ),
+    rule(
+        "thinking-room",
+        _check_thinking_room,
+        "`max_tokens` must be greater than `thinking.budget_tokens`.",
+        evidence="F",
+        passes=for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2049)),
+        offends=for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2048)),
+        also=(
+            (
+                replace(
+                    for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2048)),
+                    headers={"anthropic-beta": "interleaved-thinking-2025-05-14"},
+                ),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "thinking-forced",
+        _check_thinking_forced,
+        "Thinking may not be enabled when tool_choice forces tool use.",
+        evidence="S",
+        passes=for_model(PREFILLING, example(thinking=_BUDGET, tool_choice={"type": "auto"}, **_LOOK)),
+        offends=for_model(PREFILLING, example(thinking=_BUDGET, tool_choice={"type": "any"}, **_LOOK)),
+    ),
+    rule(
+        "thinking-first",
+        _check_thinking_first,
+        _FIRST,
+        evidence="S",
+        passes=for_model(
+            PREFILLING,
+            example(
+                thinking=_BUDGET,
+                messages=_THINKS_ONCE,
+                **_LOOK,
+            ),
+        ),
+        offends=for_model(PREFILLING, example(thinking=_BUDGET, messages=_LOOKED, **_LOOK)),
+        says=_FIRST.format(index=1, type="tool_use"),
+        also=(
+            (
+                for_model(
+                    PREFILLING, example(thinking=_BUDGET, messages=[assistant(call()), user(result())])
+                ),
+                _FIRST.format(index=0, type="tool_use"),
+            ),
+            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[user("Look"), user(result())])), ""),
+            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[assistant("Hm."), user("Bye")])), ""),
+            (
+                for_model(
+                    PREFILLING, example(thinking=_BUDGET, messages=[*_THINKS_ONCE, *_LOOKED_AGAIN], **_LOOK)
+                ),
+                "",
+            ),
+            (
+                for_model(PREFILLING, example(thinking=_BUDGET, messages=[*_LOOKED, *_THINKS_LATE], **_LOOK)),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+            (
+                for_model(
+                    PREFILLING,
+                    example(thinking=_BUDGET, messages=[*_LOOKED[:2], user(result(), text("So?"))]),
+                ),
+                "",
+            ),
+            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[*_LOOKED, assistant("Seen.")])), ""),
+        ),
+    ),
+    rule(
+        "forced-tools",
+        _check_forced_tools,
+        'tool_choice: type "tool" and "any" are not supported for this model.',
+        evidence="D",
+        models="that cannot be forced",
+        passes=for_model(FORCED_TOOLS, example(tool_choice={"type": "any"}, **_LOOK)),
+        offends=example(tool_choice={"type": "any"}, **_LOOK),
+    ),
+    rule(
+        "prefill",
+        _check_prefill,
+        "This model does not support assistant message prefill."
+        " The conversation must end with a user message.",
+        evidence="S",
+        models="that take no prefill",
+        passes=for_model(PREFILLING, example(messages=[user("Count"), assistant("One")])),
+        offends=example(messages=[user("Count"), assistant(text("One"))]),
+        also=(
+            (example(messages=[]), ""),
+            (example(messages=[user("Count"), assistant({"type": "server_tool_use"}, text("One"))]), ""),
+            (example(messages=[assistant({"type": "server_tool_use"}), user("Go on")]), ""),
+            (example(messages=[user("Count"), assistant({"type": "compaction"})]), ""),
+            (example(messages=[user("Count"), assistant("One")], compaction={"type": "summarize"}), ""),
+        ),
+    ),
+)

@@ -1,0 +1,393 @@
+"""Thinking, redacted thinking and compaction on the Messages wire.
+
+A prefix that does not fit is no offence when the request asks for such blocks to be dropped;
+that takes a beta header, and without it the very setting is refused.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, field, for_model
+from bridle.sim.signatures import (
+    SignedNote,
+    digest_value,
+    hide_reasoning_text,
+    open_signature,
+    sign_note,
+    with_reasoning,
+)
+from bridle.sim.signed_reasoning import (
+    FORGED_MESSAGE,
+    HIDDEN_KIND,
+    MODIFIED_MESSAGE,
+    MOVED_MESSAGE,
+    SHOWN_KIND,
+    SentBlock,
+    SentConversation,
+    SentReasoning,
+    find_forged,
+    find_modified,
+    find_moved,
+    prefix_chains,
+    sign_reasoning,
+    without_cache_marks,
+)
+from bridle.values.message import Opaque, Reasoning, Reply, Stop
+from bridle.values.model import Abilities, Origin
+
+from .request import (
+    NEWEST,
+    assistant,
+    blocks,
+    example,
+    find_tool_loop,
+    list_blocks,
+    messages,
+    rule,
+    text,
+    thinking_type,
+    tools,
+    user,
+)
+from .rules_compaction import COMPACTION, ON_DEMAND, is_summary, with_betas
+
+FAMILY = "anthropic"
+BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_HEADER = f" That setting requires the `{BINDING_BETA}` value in the `anthropic-beta` header."
+
+
+def sign_reply(request: RawRequest, reply: Reply) -> Reply:
+    line, first = read_conversation(request), next(iter(reply.parts), None)
+    if isinstance(first, Opaque) and first.kind == COMPACTION:
+        # What is thought behind a summary has nothing else before it.
+        block = msgspec.json.decode(first.native, type=dict[str, object])
+        line = replace(
+            line,
+            blocks=(SentBlock(place="", message=0, role="assistant", value=block),),
+            summarized_prefixes=(),
+        )
+    return sign_reasoning(line, reply)
+
+
+def make_summary_block(request: RawRequest, words: str) -> JsonObject:
+    """A block that stands for everything in the request, bound to its words.
+
+    Thoughts that came after that are taken behind it as well: under the same head, in the next turn, and
+    if the model that made it checks such things.
+    """
+    line, said = read_conversation(request), messages(request)
+    ends = [chain[-1] for chain in prefix_chains(line)] if line.checks_prefix else []
+    signature = sign_note(
+        COMPACTION,
+        FAMILY,
+        line.model,
+        words=digest_value(words),
+        head=digest_value(without_cache_marks(line.head)),
+        ends=" ".join(ends),
+        role=str(said[-1].get("role")) if said else "",
+    )
+    return {"type": COMPACTION, "content": words, "signature": signature}
+
+
+def read_conversation(request: RawRequest) -> SentConversation:
+    kept = [tool for tool in tools(request) if tool.get("defer_loading") is not True]
+    head = [blocks(request.body, "system"), kept]
+    return SentConversation(
+        family=FAMILY,
+        model=str(field(request, "model")),
+        head=head,
+        blocks=_blocks_since_summary(tuple(_list_sent_blocks(request))),
+        checks_prefix=request.abilities is not None and request.abilities.bound_thinking,
+        summarized_prefixes=_summarized_prefixes(request, head),
+    )
+
+
+def _blocks_since_summary(said: tuple[SentBlock, ...]) -> tuple[SentBlock, ...]:
+    """Nothing is read before a summary that the provider made of its own accord."""
+    for at in range(len(said) - 1, -1, -1):
+        block = as_mapping(said[at].value)
+        if is_summary(block) and block.get("signature") is None:
+            return said[at:]
+    return said
+
+
+def _summarized_prefixes(request: RawRequest, head: object) -> tuple[str, ...]:
+    """What a summary in front stands for, when what follows may have followed that."""
+    said = messages(request)
+    first = next(iter(blocks(said[0])), {}) if said else {}
+    note = open_signature(first.get("signature")) if first.get("type") == COMPACTION else None
+    if (
+        note is None
+        or note.kind != COMPACTION
+        or not note.has_claims(head=digest_value(without_cache_marks(head)))
+    ):
+        return ()
+    # The block may share its message with what was said next.
+    follows = said[0] if len(blocks(said[0])) > 1 else said[1] if len(said) > 1 else {}
+    if follows.get("role") in (note.bound["role"], "system"):
+        return ()
+    return tuple(str(note.bound["ends"]).split())
+
+
+def _list_sent_blocks(request: RawRequest) -> Iterator[SentBlock]:
+    for index, message in enumerate(messages(request)):
+        role = str(message.get("role"))
+        for inner, block in enumerate(blocks(message)):
+            place = f"messages.{index}.content.{inner}"
+            thought: SentReasoning | None = None
+            if block.get("type") == SHOWN_KIND:
+                thought = SentReasoning(
+                    kind=SHOWN_KIND, text=str(block.get("thinking") or ""), signature=block.get("signature")
+                )
+            elif block.get("type") == HIDDEN_KIND:
+                thought = SentReasoning(kind=HIDDEN_KIND, text="", signature=block.get("data"))
+            value = None if thought else _flatten_result(block)
+            yield SentBlock(place=place, message=index, role=role, value=value, reasoning=thought)
+
+
+def _flatten_result(block: JsonObject) -> object:
+    """A result in words is the same as a result of one block of words."""
+    return {**block, "content": blocks(block)} if block.get("type") == "tool_result" else block
+
+
+def _block_binding(request: RawRequest) -> JsonObject:
+    return as_mapping(as_mapping(field(request, "thinking")).get("block_binding"))
+
+
+def _has_binding_beta(request: RawRequest) -> bool:
+    return BINDING_BETA in request.headers.get("anthropic-beta", "")
+
+
+def _check_sealed_controls(request: RawRequest) -> RuleFinding | None:
+    return (
+        {"mode": thinking_type(request)}
+        if _block_binding(request) and not _has_binding_beta(request)
+        else None
+    )
+
+
+def _check_sealed_prefix(request: RawRequest) -> RuleFinding | None:
+    if _block_binding(request).get("prefix_mismatch_behavior") == "drop_block":
+        return None
+    found = find_moved(read_conversation(request))
+    return found and {**found, "header": "" if _has_binding_beta(request) else _HEADER}
+
+
+def _list_signed_summaries(request: RawRequest) -> Iterator[tuple[str, JsonObject, SignedNote | None]]:
+    for place, block in list_blocks(request):
+        if block.get("type") == COMPACTION and block.get("signature") is not None:
+            note = open_signature(block.get("signature"))
+            own = note is not None and (note.kind, note.family) == (COMPACTION, FAMILY)
+            yield place, block, note if own else None
+
+
+def _check_sealed_compaction(request: RawRequest) -> RuleFinding | None:
+    return next(({"at": place} for place, _, note in _list_signed_summaries(request) if note is None), None)
+
+
+def _check_sealed_summary(request: RawRequest) -> RuleFinding | None:
+    for place, block, note in _list_signed_summaries(request):
+        if note is not None and not note.has_claims(words=digest_value(block.get("content"))):
+            return {"at": place}
+    return None
+
+
+def _sign_example(request: RawRequest, *thoughts: Reasoning, model: str = "") -> list[JsonObject]:
+    """What the model thinks at the end of this request, as blocks."""
+    origin = Origin(family=FAMILY, endpoint=FAMILY, model=model)
+    body = {**request.body, "model": model or request.body["model"]}
+    reply = sign_reply(replace(request, body=body), Reply(parts=thoughts, stop=Stop.DONE, origin=origin))
+    return [
+        {"type": HIDDEN_KIND, "data": part.signature}
+        if part.redacted
+        else {"type": SHOWN_KIND, "thinking": part.text, "signature": part.signature}
+        for part in reply.parts
+        if isinstance(part, Reasoning)
+    ]
+
+
+_HELLO = example(messages=[user("Hello")])
+_THOUGHT = Reasoning(text="Greet back.")
+(_SIGNED,) = _sign_example(_HELLO, _THOUGHT)
+_TWO = _sign_example(_HELLO, _THOUGHT, Reasoning(redacted=True))
+(_ELSEWHERE,) = _sign_example(_HELLO, _THOUGHT, model="another-model")
+_BOUND = replace(NEWEST, bound_thinking=True)
+
+
+def _example_with_reply(*content: object, words: str = "Hello") -> RawRequest:
+    return example(messages=[user(words), assistant(*content), user("Bye")])
+
+
+_SUMMARY = make_summary_block(for_model(_BOUND, _HELLO), "They greeted.")
+
+
+def _example_after_summary(
+    block: JsonObject, *said: JsonObject, by: Abilities = NEWEST, **changes: object
+) -> RawRequest:
+    """What is said behind a summary."""
+    return for_model(by, with_betas(example(messages=[assistant(block), *said], **changes), ON_DEMAND))
+
+
+def _example_longer(first: JsonObject, *, again: bool = True) -> RawRequest:
+    """A second thought that came after the first one, and a third after the second."""
+    opening = [user("Hello"), assistant(_SIGNED, text("Hello")), user("More")]
+    (second,) = _sign_example(example(messages=opening), Reasoning(text="Go on."))
+    middle = [*opening, assistant(second, text("More")), user("More")]
+    (third,) = _sign_example(example(messages=middle), Reasoning(text="And on."))
+    kept = [second] if again else []
+    return example(
+        messages=[
+            user("Hello"),
+            assistant(first, text("Hello")),
+            user("More"),
+            assistant(*kept, text("More")),
+            user("More"),
+            assistant(third, text("Enough")),
+            user("Bye"),
+        ]
+    )
+
+
+def _moved_message(message: int) -> str:
+    return MOVED_MESSAGE.format(at=f"messages.{message}.content.0") + _HEADER
+
+
+_REST = (assistant(_SIGNED, text("Hello")), user("Bye"))
+"""What came after what the summary stands for."""
+_AGAIN = make_summary_block(_example_after_summary(_SUMMARY, *_REST, by=_BOUND), "They greeted, and parted.")
+(_LAST,) = _sign_example(_example_after_summary(_SUMMARY, *_REST, by=_BOUND), Reasoning(text="Part."))
+_KEPT = (
+    _example_after_summary(_SUMMARY, *_REST, by=_BOUND),
+    for_model(
+        _BOUND,
+        with_betas(example(messages=[assistant(_SUMMARY, _SIGNED, text("Hello")), _REST[1]]), ON_DEMAND),
+    ),
+    _example_after_summary(_AGAIN, assistant(_LAST, text("Bye")), user("Now?"), by=_BOUND),
+)
+_HUMMED = for_model(_BOUND, example(messages=[user("Hello"), assistant("Hm.")]))
+(_GONE_ON,) = _sign_example(_HUMMED, _THOUGHT)
+_CUT_OFF = (
+    _example_after_summary(make_summary_block(_HELLO, "They greeted."), *_REST, by=_BOUND),
+    _example_after_summary(_SUMMARY, *_REST, by=_BOUND, system="Be brief."),
+    _example_after_summary(
+        make_summary_block(_HUMMED, "Hm."), assistant(_GONE_ON, text("Hello")), user("Bye"), by=_BOUND
+    ),
+)
+"""Made by a model that checks nothing; behind another head; of a turn that the next one goes on with."""
+
+SIGNATURE_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "sealed-controls",
+        _check_sealed_controls,
+        "thinking.{mode}.block_binding: Extra inputs are not permitted",
+        evidence="D",
+        passes=replace(
+            example(
+                thinking={"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+            ),
+            headers={**_HELLO.headers, "anthropic-beta": BINDING_BETA},
+        ),
+        offends=example(
+            thinking={"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}}
+        ),
+        says="thinking.adaptive.block_binding: Extra inputs are not permitted",
+    ),
+    rule(
+        "sealed-thought",
+        lambda request: find_forged(read_conversation(request)),
+        FORGED_MESSAGE,
+        evidence="S",
+        passes=_example_with_reply(_ELSEWHERE, text("Hello")),
+        offends=_example_with_reply({**_SIGNED, "signature": "c2ln"}, text("Hello")),
+        says="messages.1.content.0: Invalid `signature` in `thinking` block",
+        also=(
+            (
+                _example_with_reply({"type": HIDDEN_KIND, "data": str(_SIGNED["signature"])}, text("Hello")),
+                "messages.1.content.0: Invalid `data` in `redacted_thinking` block",
+            ),
+        ),
+    ),
+    rule(
+        "sealed-latest",
+        lambda request: find_modified(read_conversation(request)),
+        MODIFIED_MESSAGE,
+        evidence="S",
+        passes=_example_with_reply(*_TWO, text("Hello")),
+        offends=_example_with_reply({**_SIGNED, "thinking": "Greet them."}, text("Hello")),
+        says=MODIFIED_MESSAGE.format(at="messages.1.content.0"),
+        also=(
+            (_example_with_reply(_TWO[0], text("Hello")), MODIFIED_MESSAGE.format(at="messages.1.content.0")),
+        ),
+    ),
+    rule(
+        "sealed-prefix",
+        _check_sealed_prefix,
+        MOVED_MESSAGE + "{header}",
+        evidence="D",
+        models="that check what came before a thought",
+        passes=for_model(_BOUND, _example_longer(_SIGNED)),
+        offends=for_model(_BOUND, _example_with_reply(_SIGNED, text("Hello"), words="Good day")),
+        says=MOVED_MESSAGE.format(at="messages.1.content.0") + _HEADER,
+        also=(
+            (_example_with_reply(_SIGNED, text("Hello"), words="Good day"), ""),
+            *((request, _moved_message(1)) for request in _CUT_OFF),
+            *((request, "") for request in _KEPT),
+            (
+                for_model(_BOUND, _example_longer(_SIGNED, again=False)),
+                MOVED_MESSAGE.format(at="messages.5.content.0") + _HEADER,
+            ),
+        ),
+    ),
+    replace(
+        rule(
+            "sealed-compaction",
+            _check_sealed_compaction,
+            "{at}: Invalid `signature` in `compaction` block",
+            evidence="K",
+            passes=_example_after_summary(_SUMMARY, user("Bye")),
+            offends=_example_after_summary({**_SUMMARY, "signature": "c2ln"}, user("Bye")),
+            says="messages.0.content.0: Invalid `signature` in `compaction` block",
+            also=(
+                (
+                    _example_after_summary({**_SUMMARY, "signature": str(_SIGNED["signature"])}, user("Bye")),
+                    "messages.0.content.0: Invalid `signature` in `compaction` block",
+                ),
+            ),
+        ),
+        type="compaction_signature_invalid",
+    ),
+    replace(
+        rule(
+            "sealed-summary",
+            _check_sealed_summary,
+            "{at}: `content` of the `compaction` block differs from the text its `signature` recorded",
+            evidence="K",
+            passes=_example_after_summary({**_SUMMARY, "cache_control": {"type": "ephemeral"}}, user("Bye")),
+            offends=_example_after_summary({**_SUMMARY, "content": "They fought."}, user("Bye")),
+            says="messages.0.content.0: `content` of the `compaction` block differs from the text its"
+            " `signature` recorded",
+        ),
+        type="compaction_content_mismatch",
+    ),
+)
+
+
+# Thoughts on the Messages wire: one at the head of a tool loop, shown unless `display` says otherwise.
+
+
+DISPLAY_OMITTED = "omitted"
+
+
+def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    """With an allowance, the first reply of a loop thinks, because its results must come with the thought."""
+    begins = thinking_type(asked) == "enabled" and find_tool_loop(asked) is None
+    return with_reasoning(reply) if begins else reply
+
+
+def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    usual = asked.abilities.display_default if asked.abilities else ""
+    chosen = as_mapping(field(asked, "thinking")).get("display") or usual
+    return hide_reasoning_text(reply) if chosen == DISPLAY_OMITTED else reply

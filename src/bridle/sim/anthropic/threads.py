@@ -1,0 +1,236 @@
+"""Rules of `thread`: what it looks like, and what it cannot stand beside."""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpReply
+from bridle.sim.endpoints import CallerContext, Json
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.stored_objects import StoredObjects, StoredThread
+from bridle.values.errors import Failure
+
+from .request import example, rule
+
+PREVIEW = "message-threads-2026-08-12"
+THREAD_TYPES = ("create", "continue")
+UNSUPPORTED = ("context_management", "fallbacks")
+
+
+def _check_thread_type(request: RawRequest) -> RuleFinding | None:
+    thread = field(request, "thread")
+    if thread is None or as_mapping(thread).get("type") in THREAD_TYPES:
+        return None
+    return {"kind": as_mapping(thread).get("type")}
+
+
+def _check_thread_previous(request: RawRequest) -> RuleFinding | None:
+    thread = as_mapping(field(request, "thread"))
+    named = isinstance(thread.get("previous_message_id"), str)
+    return {} if thread.get("type") == "continue" and not named else None
+
+
+def _check_thread_alone(request: RawRequest) -> RuleFinding | None:
+    if not field(request, "thread"):
+        return None
+    return next(({"name": name} for name in UNSUPPORTED if field(request, name)), None)
+
+
+def _example_with_beta(**changes: object) -> RawRequest:
+    """A request that the preview is asked for with."""
+    request = example(**changes)
+    return replace(request, headers={**request.headers, "anthropic-beta": f"{PREVIEW},{_OTHERS}"})
+
+
+_OTHERS = "context-management-2025-06-27"
+_CREATE = {"type": "create"}
+_NEXT = {"type": "continue", "previous_message_id": "msg_1"}
+_CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
+
+THREAD_RULES = (
+    rule(
+        "thread-type",
+        _check_thread_type,
+        "thread: Input tag '{kind}' found using 'type' does not match any of the expected tags:"
+        " 'create', 'continue'",
+        evidence="F",
+        passes=_example_with_beta(thread=_CREATE),
+        offends=_example_with_beta(thread={"type": "fork"}),
+        says="thread: Input tag 'fork' found using 'type' does not match any of the expected tags:"
+        " 'create', 'continue'",
+    ),
+    rule(
+        "thread-previous",
+        _check_thread_previous,
+        "thread.continue.previous_message_id: Field required",
+        evidence="F",
+        passes=_example_with_beta(thread=_NEXT),
+        offends=_example_with_beta(thread={"type": "continue"}),
+        also=((_example_with_beta(thread=_CREATE), ""),),
+    ),
+    replace(
+        rule(
+            "thread-alone",
+            _check_thread_alone,
+            "thread: cannot be combined with `{name}`.",
+            evidence="S",
+            passes=_example_with_beta(context_management=_CLEARING),
+            offends=_example_with_beta(thread=_CREATE, context_management=_CLEARING),
+            says="thread: cannot be combined with `context_management`.",
+        ),
+        type="thread_unsupported_request",
+    ),
+)
+
+
+# Threads of the Messages API: the conversation is held, and a continuation sends only what is new.
+#
+# A request with `thread: {"type": "create"}` is held under the id of its response.  One with `continue` names
+# that id: it takes `system` and `tools` from the thread and may not repeat them, and the model stays the same.
+# Each response is continued once, and a thread is forgotten five minutes after its last request.  A
+# continuation is filled in before anybody reads it, so rules and responder see the whole conversation.
+
+
+BETA = "message-threads-"
+HELD_SECONDS = 300.0
+CREATE, CONTINUE = "create", "continue"
+CREATE_ONLY = ("system", "tools")
+DELTA_FIELDS = {
+    "text_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "signature",
+}
+"""Deltas that add to a string, and the member of the delta that holds the piece."""
+
+
+def expand_thread(
+    keeping: StoredObjects, body: Mapping[str, object], caller: CallerContext
+) -> Mapping[str, object] | Failure:
+    """The request with the conversation it continues; the very same when it continues none."""
+    thread = as_mapping(body.get("thread"))
+    previous = thread.get("previous_message_id")
+    asked_for = f"{caller.headers.get('anthropic-beta', '')} {body.get('anthropic_beta')}"
+    if thread.get("type") != CONTINUE or not isinstance(previous, str) or BETA not in asked_for:
+        return body
+    held = keeping.threads.get(previous)
+    if held is None or caller.now > held.expires_at:
+        return _thread_not_found(previous)
+    if not held.continuations:
+        return _thread_refusal(
+            f"The response {previous} has already been continued. Continue from the most recent response id.",
+            "thread_already_continued",
+        )
+    repeated = [name for name in CREATE_ONLY if name in body]
+    if repeated:
+        return _thread_refusal(f"{repeated[0]}: not accepted with thread.type `continue`.")
+    if body.get("model") != held.model:
+        return _thread_refusal(
+            "model: differs from the value stored with the thread.", "thread_fingerprint_mismatch"
+        )
+    said = [*held.messages, *as_list(body.get("messages"))]
+    return {**body, **held.prompt_head, "messages": said}
+
+
+def store_thread(keeping: StoredObjects, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
+    """Hold the conversation that ends with this reply, if its request asked for that."""
+    thread = as_mapping(body.get("thread"))
+    message = _read_message(reply) if thread.get("type") in (CREATE, CONTINUE) else None
+    if message is None:
+        return
+    previous = keeping.threads.get(str(thread.get("previous_message_id", "")))
+    head: Json = {name: body[name] for name in CREATE_ONLY if name in body}
+    before: tuple[Json, ...] = ()
+    if thread["type"] == CONTINUE and previous is not None:
+        keeping.store_thread(replace(previous, continuations=previous.continuations - 1))
+        head, before = previous.prompt_head, previous.messages
+    given = tuple(_without_cache_control(item) for item in map(as_mapping, as_list(body.get("messages"))))
+    content = message.get("content")
+    answer: tuple[Json, ...] = ({"role": "assistant", "content": content},) if content else ()
+    name = str(message.get("id"))
+    again = keeping.threads.get(name)
+    keeping.store_thread(
+        StoredThread(
+            id=name,
+            model=str(body.get("model")),
+            prompt_head=head,
+            messages=(*before, *given, *answer),
+            expires_at=now + HELD_SECONDS,
+            # The same conversation held twice has one id here, and may be continued as often.
+            continuations=(again.continuations if again else 0) + 1,
+        )
+    )
+
+
+def _without_cache_control(message: JsonObject) -> Json:
+    """A message without its cache marks: they were meant for the request that sent it first."""
+    content = message.get("content")
+    if isinstance(content, str):
+        return dict(message)
+    blocks = [
+        {name: value for name, value in as_mapping(block).items() if name != "cache_control"}
+        for block in as_list(content)
+    ]
+    return {**message, "content": blocks}
+
+
+def _read_message(reply: HttpReply) -> JsonObject | None:
+    """The message of an answer, whole or put together from its stream; None when it did not end."""
+    data = b"".join(reply.frames)
+    if not data.startswith(b"event:"):
+        whole = msgspec.json.decode(data, type=dict[str, object])
+        return whole if whole.get("type") == "message" else None
+    events = [
+        msgspec.json.decode(line.removeprefix(b"data: "), type=dict[str, object])
+        for line in data.split(b"\n")
+        if line.startswith(b"data: ")
+    ]
+    if not events or events[-1].get("type") != "message_stop":
+        return None
+    started = next(as_mapping(event["message"]) for event in events if event.get("type") == "message_start")
+    return {**started, "content": _join_blocks(events)}
+
+
+def _join_blocks(events: Sequence[JsonObject]) -> list[Json]:
+    blocks: list[Json] = []
+    arguments: dict[int, str] = {}
+    for event in events:
+        delta = as_mapping(event.get("delta"))
+        kind = str(delta.get("type"))
+        if event.get("type") == "content_block_start":
+            blocks.append(dict(as_mapping(event.get("content_block"))))
+        elif event.get("type") != "content_block_delta":
+            continue
+        elif kind == "input_json_delta":
+            at = len(blocks) - 1
+            arguments[at] = arguments.get(at, "") + str(delta["partial_json"])
+        elif kind in DELTA_FIELDS:
+            name = DELTA_FIELDS[kind]
+            blocks[-1][name] = f"{blocks[-1].get(name) or ''}{delta[name]}"
+        elif kind == "citations_delta":
+            blocks[-1]["citations"] = [*as_list(blocks[-1].get("citations")), delta["citation"]]
+    for at, text in arguments.items():
+        blocks[at]["input"] = _parse_arguments(text)
+    return blocks
+
+
+def _parse_arguments(text: str) -> object:
+    """What a call was given; nothing when it was cut off."""
+    try:
+        return msgspec.json.decode(text or "{}")
+    except msgspec.DecodeError:
+        return {}
+
+
+def _thread_not_found(previous: str) -> Failure:
+    return Failure(
+        kind="not_found",
+        message=f"No usable thread state was found for previous_message_id {previous}.",
+        status=404,
+        code="thread_not_found",
+    )
+
+
+def _thread_refusal(message: str, code: str = "") -> Failure:
+    return Failure(kind="invalid", message=message, status=400, code=code)

@@ -1,0 +1,3 @@
+"""The simulated Bedrock provider: its rules with its own messages, prompt layout, signatures, extra
+endpoints.
+"""

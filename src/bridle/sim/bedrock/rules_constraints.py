@@ -1,0 +1,306 @@
+"""Fields against their definitions: lengths, letters, ranges, and values out of a list.
+
+Each rule tells every fault of its kind at once, as the service does.
+"""
+
+import re
+from collections.abc import Iterator
+
+from bridle.sim.rules.engine import RawRequest
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+
+from .request import (
+    CONSTRAINT_MESSAGE,
+    FieldFault,
+    assistant,
+    blocks,
+    call,
+    describe_faults,
+    example,
+    inference_setting,
+    list_held,
+    list_tool_specs,
+    messages,
+    result,
+    rule,
+    text,
+    tool,
+    tool_config,
+    user,
+)
+
+NAME_LENGTH_MAX = 64
+NAME = re.compile(r"[a-zA-Z0-9_-]+")
+ID = re.compile(r"[a-zA-Z0-9_.:-]+")
+ROLES = ("user", "assistant", "system")
+IMAGE_FORMATS = ("png", "jpeg", "gif", "webp")
+DOCUMENT_FORMATS = ("pdf", "csv", "doc", "docx", "xls", "xlsx", "html", "txt", "md")
+_LONG = f"have length less than or equal to {NAME_LENGTH_MAX}"
+_SHORT = "have length greater than or equal to 1"
+
+
+def _list_name_faults(
+    place: str, value: object, pattern: re.Pattern[str], *, shown: bool
+) -> Iterator[FieldFault]:
+    word = value if isinstance(value, str) else ""
+    told = word if shown else None
+    if len(word) > NAME_LENGTH_MAX:
+        yield place, told, _LONG
+    if not pattern.fullmatch(word):
+        yield place, told, f"satisfy regular expression pattern: {pattern.pattern}"
+    if not word:
+        yield place, told, _SHORT
+
+
+def _list_block_places(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+    """Every block with its place as the definitions count it."""
+    for index, message in enumerate(messages(request)):
+        for inner, block in enumerate(blocks(message)):
+            yield f"messages.{index + 1}.member.content.{inner + 1}.member", block
+
+
+def _list_role_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for index, message in enumerate(messages(request)):
+        role = message.get("role")
+        if role not in ROLES:
+            yield f"messages.{index + 1}.member.role", role, f"satisfy enum value set: [{', '.join(ROLES)}]"
+
+
+def _list_call_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for place, block in _list_block_places(request):
+        if isinstance(block.get("toolUse"), dict):
+            used = as_mapping(block["toolUse"])
+            yield from _list_name_faults(f"{place}.toolUse.name", used.get("name"), NAME, shown=False)
+            yield from _list_name_faults(f"{place}.toolUse.toolUseId", used.get("toolUseId"), ID, shown=False)
+
+
+def _list_result_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for place, block in _list_block_places(request):
+        if isinstance(block.get("toolResult"), dict):
+            id_ = as_mapping(block["toolResult"]).get("toolUseId")
+            yield from _list_name_faults(f"{place}.toolResult.toolUseId", id_, ID, shown=False)
+
+
+def _list_tool_name_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for index, spec in list_tool_specs(request):
+        place = f"toolConfig.tools.{index + 1}.member.toolSpec.name"
+        yield from _list_name_faults(place, spec.get("name"), NAME, shown=True)
+
+
+def _list_description_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for index, spec in list_tool_specs(request):
+        if spec.get("description") == "":
+            yield f"toolConfig.tools.{index + 1}.member.toolSpec.description", "", _SHORT
+
+
+def _list_empty_tool_faults(request: RawRequest) -> Iterator[FieldFault]:
+    config = field(request, "toolConfig")
+    if isinstance(config, dict) and not as_list(config.get("tools")):
+        yield "toolConfig.tools", None, _SHORT
+
+
+def _list_system_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for index, block in enumerate(as_list(field(request, "system"))):
+        if as_mapping(block).get("text") == "":
+            yield f"system.{index + 1}.member.text", None, _SHORT
+
+
+def _list_format_faults(request: RawRequest) -> Iterator[FieldFault]:
+    kinds = {"image": IMAGE_FORMATS, "document": DOCUMENT_FORMATS}
+    for place, block in _list_block_places(request):
+        for kind, formats in kinds.items():
+            wanted = as_mapping(block.get(kind)).get("format")
+            if wanted is not None and wanted not in formats:
+                yield f"{place}.{kind}.format", wanted, f"satisfy enum value set: [{', '.join(formats)}]"
+
+
+STOPS_MAX = 2_500
+
+
+def _list_number_faults(request: RawRequest) -> Iterator[FieldFault]:
+    stops = as_list(inference_setting(request, "stopSequences"))
+    if len(stops) > STOPS_MAX:
+        yield (
+            "inferenceConfig.stopSequences",
+            None,
+            f"have length less than or equal to {STOPS_MAX}",
+        )
+    wanted = inference_setting(request, "maxTokens")
+    if isinstance(wanted, int) and wanted < 1:
+        yield "inferenceConfig.maxTokens", wanted, "have value greater than or equal to 1"
+    for name in ("temperature", "topP"):
+        number = inference_setting(request, name)
+        if isinstance(number, int | float) and number > 1:
+            yield f"inferenceConfig.{name}", number, "have value less than or equal to 1"
+        elif isinstance(number, int | float) and number < 0:
+            yield f"inferenceConfig.{name}", number, "have value greater than or equal to 0"
+
+
+def _list_status_faults(request: RawRequest) -> Iterator[FieldFault]:
+    for index, message in enumerate(messages(request)):
+        for inner, item in list_held(message, "toolResult"):
+            if item.get("status") not in (None, "success", "error"):
+                place = f"messages.{index + 1}.member.content.{inner + 1}.member.toolResult.status"
+                yield place, item.get("status"), "satisfy enum value set: [success, error]"
+
+
+_LONGEST_ID = "a.b:c-d_" + "x" * 56
+_TALK = (user("Look"), assistant(call()), user(result()))
+
+
+def _one_fault_message(place: str, must: str, value: str | None = None) -> str:
+    shown = "" if value is None else f"'{value}' "
+    fault = f"Value {shown}at '{place}' failed to satisfy constraint: Member must {must}"
+    return "1 validation error detected: " + fault
+
+
+def _missing_id_message(place: str) -> str:
+    """What is said of an id that is not there."""
+    fault = f"Value at '{place}' failed to satisfy constraint: Member must"
+    return f"{fault} satisfy regular expression pattern: {ID.pattern}; {fault} {_SHORT}"
+
+
+CONSTRAINT_RULES = (
+    rule(
+        "role",
+        lambda request: describe_faults(_list_role_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="F",
+        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
+        offends=example(messages=[{"role": "model", "content": [text("Hello")]}]),
+        says=_one_fault_message(
+            "messages.1.member.role", "satisfy enum value set: [user, assistant, system]", "model"
+        ),
+    ),
+    rule(
+        "call-names",
+        lambda request: describe_faults(_list_call_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="S",
+        passes=example(
+            messages=[
+                user("Look"),
+                assistant(call("a.b:c-d_" + "x" * 56)),
+                user(result("a.b:c-d_" + "x" * 56)),
+            ],
+            **tool_config(),
+        ),
+        offends=example(
+            messages=[user("Look"), assistant(call(name="look.up")), user(result())], **tool_config()
+        ),
+        says=_one_fault_message(
+            "messages.2.member.content.1.member.toolUse.name",
+            "satisfy regular expression pattern: [a-zA-Z0-9_-]+",
+        ),
+        also=(
+            (
+                example(messages=[user("Look"), assistant({"toolUse": {"toolUseId": 7, "name": "look"}})]),
+                "2 validation errors detected: "
+                + _missing_id_message("messages.2.member.content.1.member.toolUse.toolUseId"),
+            ),
+        ),
+    ),
+    rule(
+        "result-id",
+        lambda request: describe_faults(_list_result_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="S",
+        passes=example(messages=_TALK, **tool_config()),
+        offends=example(messages=[user("Look"), assistant(call()), user(result(""))], **tool_config()),
+        says="2 validation errors detected: "
+        + _missing_id_message("messages.3.member.content.1.member.toolResult.toolUseId"),
+    ),
+    rule(
+        "result-status",
+        lambda request: describe_faults(_list_status_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="F",
+        passes=example(messages=[*_TALK[:2], user(result(status="error"))], **tool_config()),
+        offends=example(messages=[*_TALK[:2], user(result(status="failed"))], **tool_config()),
+        says=_one_fault_message(
+            "messages.3.member.content.1.member.toolResult.status",
+            "satisfy enum value set: [success, error]",
+            "failed",
+        ),
+    ),
+    rule(
+        "tool-name",
+        lambda request: describe_faults(_list_tool_name_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="S",
+        passes=example(**tool_config(tool("look-up_2" + "x" * 55))),
+        offends=example(**tool_config(tool(), tool("x" * 65))),
+        says=_one_fault_message("toolConfig.tools.2.member.toolSpec.name", _LONG, "x" * 65),
+    ),
+    rule(
+        "tool-description",
+        lambda request: describe_faults(_list_description_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="S",
+        passes=example(**tool_config(tool(description="."))),
+        offends=example(**tool_config(tool(description=""))),
+        says=_one_fault_message("toolConfig.tools.1.member.toolSpec.description", _SHORT, ""),
+    ),
+    rule(
+        "tools-some",
+        lambda request: describe_faults(_list_empty_tool_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="S",
+        passes=example(**tool_config()),
+        offends=example(toolConfig={"tools": []}),
+        says=_one_fault_message("toolConfig.tools", _SHORT),
+    ),
+    rule(
+        "system-empty",
+        lambda request: describe_faults(_list_system_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="F",
+        passes=example(system=[text("Be brief.")]),
+        offends=example(system=[text("Be brief."), text("")]),
+        says=_one_fault_message("system.2.member.text", _SHORT),
+    ),
+    rule(
+        "media-format",
+        lambda request: describe_faults(_list_format_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="F",
+        passes=example(messages=[user({"image": {"format": "webp", "source": {"bytes": "AAAA"}}})]),
+        offends=example(messages=[user({"image": {"format": "bmp", "source": {"bytes": "AAAA"}}})]),
+        says=_one_fault_message(
+            "messages.1.member.content.1.member.image.format",
+            "satisfy enum value set: [png, jpeg, gif, webp]",
+            "bmp",
+        ),
+    ),
+    rule(
+        "numbers",
+        lambda request: describe_faults(_list_number_faults(request)),
+        CONSTRAINT_MESSAGE,
+        evidence="F",
+        passes=example(inferenceConfig={"maxTokens": 1}),
+        offends=example(inferenceConfig={"maxTokens": 0}),
+        says=_one_fault_message("inferenceConfig.maxTokens", "have value greater than or equal to 1", "0"),
+        also=(
+            (example(inferenceConfig={"temperature": 1, "topP": 0}), ""),
+            (example(inferenceConfig={"stopSequences": ["x"] * STOPS_MAX}), ""),
+            (
+                example(inferenceConfig={"stopSequences": ["x"] * (STOPS_MAX + 1)}),
+                _one_fault_message("inferenceConfig.stopSequences", "have length less than or equal to 2500"),
+            ),
+            (
+                example(inferenceConfig={"temperature": 1.1}),
+                _one_fault_message(
+                    "inferenceConfig.temperature", "have value less than or equal to 1", "1.1"
+                ),
+            ),
+            (
+                example(inferenceConfig={"topP": -0.1}),
+                _one_fault_message("inferenceConfig.topP", "have value greater than or equal to 0", "-0.1"),
+            ),
+            (
+                example(inferenceConfig={"temperature": 2}),
+                _one_fault_message("inferenceConfig.temperature", "have value less than or equal to 1", "2"),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,187 @@
+"""Documents, pictures and films: how they are called, where they are, and who reads them."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.media_data import JPEG, PDF, PNG, is_base64, recognize_data
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+
+from .request import (
+    MODEL_ERROR_PREFIX,
+    VIDEO_MODEL,
+    assistant,
+    call,
+    example,
+    list_held,
+    list_results,
+    messages,
+    result,
+    rule,
+    tool_config,
+    user,
+)
+
+DOCUMENT_NAME = re.compile(r"(?!.*\s\s)[\w\s()\[\]-]+")
+
+
+def _list_document_names(request: RawRequest) -> Iterator[object]:
+    for said in _list_content_holders(request):
+        yield from (item.get("name") for _, item in list_held(said, "document"))
+
+
+def _refuses_video(request: RawRequest) -> bool:
+    return request.abilities is not None and not request.abilities.videos
+
+
+def _check_video(request: RawRequest) -> RuleFinding | None:
+    return (
+        {}
+        if _refuses_video(request)
+        and any(list_held(said, "video") for said in _list_content_holders(request))
+        else None
+    )
+
+
+def _check_audio(request: RawRequest) -> RuleFinding | None:
+    deaf = request.abilities is not None and not request.abilities.audio
+    return {} if deaf and any(list_held(said, "audio") for said in _list_content_holders(request)) else None
+
+
+def _check_media_base64(request: RawRequest) -> RuleFinding | None:
+    for said in _list_content_holders(request):
+        for kind in ("image", "document", "video", "audio"):
+            for _, item in list_held(said, kind):
+                data = as_mapping(item.get("source")).get("bytes")
+                if isinstance(data, str) and not is_base64(data):
+                    return {"kind": kind}
+    return None
+
+
+def _check_image_data(request: RawRequest) -> RuleFinding | None:
+    """A picture of one format is taken under the name of another, as recordings show; other files are not."""
+    pictures = (item for said in _list_content_holders(request) for _, item in list_held(said, "image"))
+    shown = (recognize_data(as_mapping(item.get("source")).get("bytes")) for item in pictures)
+    return {} if any(type_ and not type_.startswith("image/") for type_ in shown) else None
+
+
+def _check_stored(request: RawRequest) -> RuleFinding | None:
+    """Models that read no films take no pictures out of the provider's own store; documents they do."""
+    found = any(
+        "s3Location" in as_mapping(item.get("source"))
+        for said in _list_content_holders(request)
+        for _, item in list_held(said, "image")
+    )
+    return {} if _refuses_video(request) and found else None
+
+
+def _list_content_holders(request: RawRequest) -> Iterator[JsonObject]:
+    """Whatever holds blocks: messages, and results inside them."""
+    for message in messages(request):
+        yield message
+        yield from ({"content": item.get("content")} for _, item in list_results(message))
+
+
+def _check_document_name(request: RawRequest) -> RuleFinding | None:
+    odd = any(
+        isinstance(name, str) and not DOCUMENT_NAME.fullmatch(name) for name in _list_document_names(request)
+    )
+    return {} if odd else None
+
+
+def _check_documents_unique(request: RawRequest) -> RuleFinding | None:
+    names = Counter(name for name in _list_document_names(request) if isinstance(name, str))
+    return {} if any(times > 1 for times in names.values()) else None
+
+
+def _document_block(name: str) -> JsonObject:
+    return {"document": {"format": "txt", "name": name, "source": {"bytes": "AAAA"}}}
+
+
+def _image_block(data: str) -> JsonObject:
+    return {"image": {"format": "png", "source": {"bytes": data}}}
+
+
+_AUDIO = {"audio": {"format": "mp3", "source": {"bytes": "AAAA"}}}
+_NO_BASE64 = "The {kind} source bytes are not valid base64."
+_LOOK = tool_config()
+_VIDEO = {"video": {"format": "mp4", "source": {"bytes": "AAAA"}}}
+_STORED = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://pictures/1.png"}}}}
+
+MEDIA_RULES = (
+    rule(
+        "document-name",
+        _check_document_name,
+        "The document file name can only contain alphanumeric characters, whitespace characters, hyphens,"
+        " parentheses, and square brackets. The name can't contain more than one consecutive whitespace"
+        " character.",
+        evidence="S",
+        passes=example(messages=[user("Read", _document_block("Plan (new) [2]-a_b"))]),
+        offends=example(messages=[user("Read", _document_block("plan.txt"))]),
+        also=((example(messages=[user({"document": {"format": "txt"}})]), ""),),
+    ),
+    rule(
+        "documents-unique",
+        _check_documents_unique,
+        "Messages can't contain duplicate document names. Rename the document and retry your request.",
+        evidence="S",
+        passes=example(messages=[user("Read", _document_block("one"), _document_block("two"))]),
+        offends=example(messages=[user("Read", _document_block("one"), _document_block("one"))]),
+    ),
+    rule(
+        "video",
+        _check_video,
+        "This model doesn't support the video content block that you provided. Update the content block and"
+        " try again.",
+        evidence="S",
+        models="that read no videos",
+        passes=for_model(VIDEO_MODEL, example(messages=[user(_VIDEO)])),
+        offends=example(messages=[user("Look", _VIDEO)]),
+    ),
+    rule(
+        "audio",
+        _check_audio,
+        "This model doesn't support the audio content block that you provided. Update the content block and"
+        " try again.",
+        evidence="K",
+        models="that take no audio",
+        passes=for_model(VIDEO_MODEL, example(messages=[user("Listen", _AUDIO)])),
+        offends=example(messages=[user("Listen", _AUDIO)]),
+        also=((for_model(None, example(messages=[user("Listen", _AUDIO)])), ""),),
+    ),
+    rule(
+        "media-base64",
+        _check_media_base64,
+        _NO_BASE64,
+        evidence="K",
+        passes=example(messages=[user(_image_block("AAAA"))]),
+        offends=example(messages=[user("Look", _image_block("b'picture'"))]),
+        says=_NO_BASE64.format(kind="image"),
+    ),
+    rule(
+        "image-data",
+        _check_image_data,
+        MODEL_ERROR_PREFIX + "Could not process image",
+        evidence="F",
+        passes=example(messages=[user(_image_block(PNG), _image_block(JPEG))]),
+        offends=example(messages=[user("Look", _image_block(PDF))]),
+        also=(
+            (
+                example(messages=[user(result("tooluse_1", {"text": "seen"}, _image_block(PDF)))]),
+                MODEL_ERROR_PREFIX + "Could not process image",
+            ),
+        ),
+    ),
+    rule(
+        "stored",
+        _check_stored,
+        "This model doesn't support the s3Uri field. Remove s3Uri and try again.",
+        evidence="S",
+        models="that read no videos",
+        passes=for_model(VIDEO_MODEL, example(messages=[user(_STORED)])),
+        offends=example(
+            messages=[user("Look"), assistant(call()), user(result("tooluse_1", _STORED))], **_LOOK
+        ),
+    ),
+)

@@ -1,0 +1,372 @@
+"""The conversation: who speaks when, that something is said, and that every call is answered."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+
+from .request import (
+    MODEL_ERROR_PREFIX,
+    assistant,
+    blocks,
+    call,
+    example,
+    list_calls,
+    list_held,
+    list_results,
+    list_tool_specs,
+    messages,
+    result,
+    rule,
+    text,
+    tool,
+    tool_config,
+    user,
+)
+
+IN_TIME = frozenset({"toolResult", "cachePoint"})
+_UNANSWERED = (
+    MODEL_ERROR_PREFIX
+    + "messages.{index}: `tool_use` ids were found without `tool_result` blocks immediately after:"
+    " {ids}. Each `tool_use` block must have a corresponding `tool_result` block in the next message."
+)
+_EXCESS = (
+    "The number of toolResult blocks at messages.{index}.content exceeds the number of toolUse blocks of"
+    " previous turn."
+)
+_OPENING = (
+    "A conversation must start with a user message. Try again with a conversation that starts with a user"
+    " message."
+)
+_FORMAT = "The format of the value at {at} is invalid. Provide a json object for the field and try again."
+
+
+def _list_turns(request: RawRequest) -> list[tuple[int, JsonObject]]:
+    """What users and models said; what is told in between by neither of them does not count."""
+    return [
+        (index, message)
+        for index, message in enumerate(messages(request))
+        if message.get("role") in ("user", "assistant")
+    ]
+
+
+def _check_user_first(request: RawRequest) -> RuleFinding | None:
+    said = _list_turns(request)
+    return None if said and said[0][1].get("role") == "user" else {}
+
+
+def _check_turns(request: RawRequest) -> RuleFinding | None:
+    roles = [message.get("role") for _, message in _list_turns(request)]
+    return {} if any(one == next_ for one, next_ in pairwise(roles)) else None
+
+
+def _check_content_some(request: RawRequest) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        if not blocks(message):
+            return {"index": index}
+    return None
+
+
+def _check_text_blank(request: RawRequest) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        for inner, block in enumerate(blocks(message)):
+            if block.get("text") == "":
+                return {"at": f"messages.{index}.content.{inner}"}
+    return None
+
+
+def _check_tools_configured(request: RawRequest) -> RuleFinding | None:
+    used = any(
+        list_held(message, kind) for message in messages(request) for kind in ("toolUse", "toolResult")
+    )
+    return {} if used and field(request, "toolConfig") is None else None
+
+
+def _list_json_objects(request: RawRequest) -> Iterator[tuple[str, object]]:
+    for index, spec in list_tool_specs(request):
+        yield (
+            f"toolConfig.tools.{index}.toolSpec.inputSchema.json",
+            as_mapping(spec.get("inputSchema")).get("json"),
+        )
+    for index, message in enumerate(messages(request)):
+        for inner, item in list_held(message, "toolUse"):
+            yield f"messages.{index}.content.{inner}.toolUse.input", item.get("input")
+        for inner, item in list_held(message, "toolResult"):
+            for place, told in enumerate(as_list(item.get("content"))):
+                if "json" in as_mapping(told):
+                    at = f"messages.{index}.content.{inner}.toolResult.content.{place}.json"
+                    yield at, as_mapping(told)["json"]
+
+
+def _check_json_object(request: RawRequest) -> RuleFinding | None:
+    return next(
+        ({"at": place} for place, value in _list_json_objects(request) if not isinstance(value, dict)), None
+    )
+
+
+def _check_tool_schema(request: RawRequest) -> RuleFinding | None:
+    for index, spec in list_tool_specs(request):
+        if as_mapping(as_mapping(spec.get("inputSchema")).get("json")).get("type") != "object":
+            return {"at": f"toolConfig.tools.{index}.toolSpec.inputSchema.json.type"}
+    return None
+
+
+def _find_repeated_ids(request: RawRequest, kind: str) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        found = list_calls(message) if kind == "toolUse" else list_results(message)
+        counted = Counter(str(item.get("toolUseId")) for _, item in found)
+        twice = [id_ for id_, times in counted.items() if times > 1]
+        if twice:
+            return {"kind": kind, "index": index, "ids": ", ".join(twice)}
+    return None
+
+
+def _list_call_answers(request: RawRequest) -> Iterator[tuple[int, list[str], list[str]]]:
+    """Each message, and the end, with the ids asked just before it and the ids it answers."""
+    nobody: tuple[int, JsonObject] = (len(messages(request)), {})
+    for (_, before), (index, message) in pairwise([nobody, *_list_turns(request), nobody]):
+        yield (
+            index,
+            [str(item.get("toolUseId")) for _, item in list_calls(before)],
+            [str(item.get("toolUseId")) for _, item in list_results(message)],
+        )
+
+
+def _check_result_missing(request: RawRequest) -> RuleFinding | None:
+    for index, wanted, given in _list_call_answers(request):
+        missing = [id_ for id_ in wanted if id_ not in given]
+        if missing:
+            return {"index": index, "ids": ", ".join(missing)}
+    return None
+
+
+def _check_results_most(request: RawRequest) -> RuleFinding | None:
+    for index, wanted, given in _list_call_answers(request):
+        if len(given) > len(wanted):
+            return {"index": index}
+    return None
+
+
+def _check_result_first(request: RawRequest) -> RuleFinding | None:
+    """Results count only as long as nothing was said before them."""
+    for index, message in enumerate(messages(request)):
+        said = False
+        late: list[str] = []
+        for block in blocks(message):
+            if said and message.get("role") == "user" and isinstance(block.get("toolResult"), dict):
+                late.append(str(as_mapping(block["toolResult"]).get("toolUseId")))
+            said = said or not IN_TIME & block.keys()
+        if late:
+            return {"index": index - 1, "ids": ", ".join(late)}
+    return None
+
+
+def _check_call_last(request: RawRequest) -> RuleFinding | None:
+    """A call followed by words is not immediately followed by its result."""
+    for index, message in enumerate(messages(request)):
+        called = list_calls(message)
+        if called and any("text" in block for block in blocks(message)[called[0][0] :]):
+            return {"index": index, "ids": ", ".join(str(item.get("toolUseId")) for _, item in called)}
+    return None
+
+
+def _check_failure_told(request: RawRequest) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        for inner, item in list_results(message):
+            if item.get("status") == "error" and not as_list(item.get("content")):
+                return {"at": f"messages.{index}.content.{inner}.toolResult"}
+    return None
+
+
+def _empty_result(**fields: object) -> JsonObject:
+    return {"toolResult": {"toolUseId": "tooluse_1", "content": [], **fields}}
+
+
+_PAIR = (assistant(call()), user(result()))
+_LOOK = tool_config()
+
+MESSAGE_RULES = (
+    rule(
+        "user-first",
+        _check_user_first,
+        _OPENING,
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
+        offends=example(messages=[assistant("Hello"), user("Bye")]),
+        also=((example(messages=[]), _OPENING),),
+    ),
+    rule(
+        "turns",
+        _check_turns,
+        "A conversation must alternate between user and assistant roles. Make sure the conversation"
+        " alternates between user and assistant roles and try again.",
+        evidence="S",
+        passes=example(messages=[user("Hello"), {"role": "system", "content": [text("Be brief.")]}]),
+        offends=example(messages=[user("Hello"), user("Bye")]),
+    ),
+    rule(
+        "content-some",
+        _check_content_some,
+        "The content field in the Message object at messages.{index} is empty. Add a ContentBlock object to"
+        " the content field and try again.",
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
+        offends=example(messages=[user("Hello"), assistant(), user("Bye")]),
+        says="The content field in the Message object at messages.1 is empty. Add a ContentBlock object to"
+        " the content field and try again.",
+    ),
+    rule(
+        "text-blank",
+        _check_text_blank,
+        "The text field in the ContentBlock object at {at} is blank. Add text to the text field, and try"
+        " again.",
+        evidence="S",
+        passes=example(messages=[user("\n")]),
+        offends=example(messages=[user("Hello", "")]),
+        says="The text field in the ContentBlock object at messages.0.content.1 is blank. Add text to the"
+        " text field, and try again.",
+    ),
+    rule(
+        "tools-configured",
+        _check_tools_configured,
+        "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), *_PAIR]),
+    ),
+    rule(
+        "json-object",
+        _check_json_object,
+        _FORMAT,
+        evidence="S",
+        passes=example(messages=[user("Look"), _PAIR[0], user(result("tooluse_1", {"json": {}}))], **_LOOK),
+        offends=example(messages=[user("Look"), _PAIR[0], user(result("tooluse_1", {"json": [1]}))], **_LOOK),
+        says=_FORMAT.format(at="messages.2.content.0.toolResult.content.0.json"),
+        also=(
+            (
+                example(messages=[user("Look"), assistant(call(input="{}")), user(result())], **_LOOK),
+                _FORMAT.format(at="messages.1.content.0.toolUse.input"),
+            ),
+        ),
+    ),
+    rule(
+        "tool-schema",
+        _check_tool_schema,
+        "The value at {at} must be one of the following: object.",
+        evidence="S",
+        passes=example(**_LOOK),
+        offends=example(**tool_config(tool(), tool("find", inputSchema={"json": {"properties": {}}}))),
+        says="The value at toolConfig.tools.1.toolSpec.inputSchema.json.type must be one of the following:"
+        " object.",
+    ),
+    rule(
+        "call-ids-unique",
+        lambda request: _find_repeated_ids(request, "toolUse"),
+        "The {kind} blocks at messages.{index}.content contain duplicate Ids: {ids}",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR, *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call(), call()), user(result())], **_LOOK),
+        says="The toolUse blocks at messages.1.content contain duplicate Ids: tooluse_1",
+    ),
+    rule(
+        "result-once",
+        lambda request: _find_repeated_ids(request, "toolResult"),
+        "The {kind} blocks at messages.{index}.content contain duplicate Ids: {ids}",
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), _PAIR[0], user(result(), result())], **_LOOK),
+        says="The toolResult blocks at messages.2.content contain duplicate Ids: tooluse_1",
+    ),
+    rule(
+        "result-missing",
+        _check_result_missing,
+        "Expected toolResult blocks at messages.{index}.content for the following Ids: {ids}",
+        evidence="S",
+        passes=example(
+            messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"), result("a"))], **_LOOK
+        ),
+        offends=example(messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"))], **_LOOK),
+        says="Expected toolResult blocks at messages.2.content for the following Ids: a",
+        also=(
+            (example(messages=[user("Look", call())], **_LOOK), ""),
+            (
+                example(messages=[user("Look"), assistant(call("a"))], **_LOOK),
+                "Expected toolResult blocks at messages.2.content for the following Ids: a",
+            ),
+        ),
+    ),
+    rule(
+        "results-most",
+        _check_results_most,
+        _EXCESS,
+        evidence="S",
+        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(messages=[user("Look"), _PAIR[0], user(result(), result("b"))], **_LOOK),
+        says=_EXCESS.format(index=2),
+        also=(
+            (example(messages=[user("Look"), assistant(result())], **_LOOK), ""),
+            (
+                example(messages=[user("Look"), assistant("So."), user(result())], **_LOOK),
+                _EXCESS.format(index=2),
+            ),
+            (
+                example(messages=[user(result())], **_LOOK),
+                _EXCESS.format(index=0),
+            ),
+        ),
+    ),
+    rule(
+        "result-first",
+        _check_result_first,
+        _UNANSWERED,
+        evidence="S",
+        passes=example(messages=[user("Look"), _PAIR[0], user(result(), "So?")], **_LOOK),
+        offends=example(messages=[user("Look"), _PAIR[0], user("So?", result())], **_LOOK),
+        says=_UNANSWERED.format(index=1, ids="tooluse_1"),
+        also=(
+            (
+                example(messages=[user("Look"), _PAIR[0], user("So?", result("a"), result("b"))], **_LOOK),
+                _UNANSWERED.format(index=1, ids="a, b"),
+            ),
+            (example(messages=[user("Look"), assistant("So?", result())], **_LOOK), ""),
+            (
+                example(messages=[user("Look"), _PAIR[0], user(result("a"), "So?", result("b"))], **_LOOK),
+                _UNANSWERED.format(index=1, ids="b"),
+            ),
+        ),
+    ),
+    rule(
+        "call-last",
+        _check_call_last,
+        _UNANSWERED,
+        evidence="S",
+        passes=example(messages=[user("Look"), assistant("I look.", call()), user(result())], **_LOOK),
+        offends=example(messages=[user("Look"), assistant(call(), "I look."), user(result())], **_LOOK),
+        says=_UNANSWERED.format(index=1, ids="tooluse_1"),
+        also=(
+            (
+                example(
+                    messages=[
+                        user("Look"),
+                        assistant(call("a"), "And there.", call("b")),
+                        user(result("a"), result("b")),
+                    ],
+                    **_LOOK,
+                ),
+                _UNANSWERED.format(index=1, ids="a, b"),
+            ),
+        ),
+    ),
+    rule(
+        "failure-told",
+        _check_failure_told,
+        "The content field at {at} cannot be empty when status value is error.",
+        evidence="S",
+        passes=example(messages=[user("Look"), _PAIR[0], user(_empty_result())], **_LOOK),
+        offends=example(messages=[user("Look"), _PAIR[0], user(_empty_result(status="error"))], **_LOOK),
+        says="The content field at messages.2.content.0.toolResult cannot be empty when status value is"
+        " error.",
+    ),
+)

@@ -1,0 +1,391 @@
+"""What the model behind the service objects to, in its maker's words after the service's sentence."""
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
+from bridle.values.model import Abilities
+
+from .request import (
+    FORCED_TOOLS,
+    MODEL_ERROR_PREFIX,
+    NEWEST,
+    PREFILLING,
+    THINKING_BUDGETS,
+    assistant,
+    blocks,
+    call,
+    example,
+    find_tool_loop,
+    inference_setting,
+    is_tool_forced,
+    list_tool_specs,
+    messages,
+    reasoning_block,
+    result,
+    rule,
+    text,
+    thinking_config,
+    thinking_fields,
+    tool,
+    tool_choice,
+    tool_config,
+    tools,
+    user,
+)
+
+MARKS_MAX = 4
+THINKING_TOKENS_MIN = 1024
+_FIRST = (
+    MODEL_ERROR_PREFIX
+    + "messages.{index}.content.0.type: Expected `thinking` or `redacted_thinking`, but found"
+    " `{type}`. When `thinking` is enabled, a final `assistant` message must start with a thinking block"
+    " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include thinking"
+    " blocks from previous turns. To avoid this requirement, disable `thinking`."
+)
+
+
+def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
+    names = [spec.get("name") for _, spec in list_tool_specs(request)]
+    return {} if any(names.count(name) > 1 for name in names) else None
+
+
+def _check_choice_known(request: RawRequest) -> RuleFinding | None:
+    wanted = as_mapping(tool_choice(request).get("tool")).get("name")
+    known = {spec.get("name") for _, spec in list_tool_specs(request)}
+    return {"name": wanted} if wanted is not None and wanted not in known else None
+
+
+def _count_cache_points(request: RawRequest) -> int:
+    places: list[JsonObject] = [*tools(request), *map(as_mapping, as_list(field(request, "system")))]
+    for message in messages(request):
+        places += blocks(message)
+    return sum("cachePoint" in place for place in places)
+
+
+def _check_marks_most(request: RawRequest) -> RuleFinding | None:
+    return {"count": _count_cache_points(request)} if _count_cache_points(request) > MARKS_MAX else None
+
+
+def _check_sampling_model(request: RawRequest) -> RuleFinding | None:
+    # `Abilities.sampling` speaks of another wire; here temperature goes together with the allowance for
+    # thinking, in the same models.
+    abilities = request.abilities
+    if abilities is None or not abilities.thinking or "enabled" in abilities.thinking:
+        return None
+    names = {"temperature": "temperature", "topP": "top_p"}
+    return next(
+        ({"name": told} for name, told in names.items() if inference_setting(request, name) is not None), None
+    )
+
+
+def _check_sampling_thinking(request: RawRequest) -> RuleFinding | None:
+    thinks_now = thinking_config(request).get("type") in ("enabled", "adaptive")
+    return {} if thinks_now and inference_setting(request, "temperature") not in (None, 1) else None
+
+
+def _check_thinking_budget(request: RawRequest) -> RuleFinding | None:
+    wanted = thinking_config(request).get("budget_tokens")
+    return {} if isinstance(wanted, int) and wanted < THINKING_TOKENS_MIN else None
+
+
+def _check_effort_level(request: RawRequest) -> RuleFinding | None:
+    wanted, abilities = as_mapping(field(request, "outputConfig")).get("effort"), request.abilities
+    if abilities is None or not isinstance(wanted, str) or not abilities.thinking:
+        return None
+    return None if abilities.takes_effort(wanted) else {"effort": wanted}
+
+
+def _check_thinking_room(request: RawRequest) -> RuleFinding | None:
+    wanted, room = thinking_config(request).get("budget_tokens"), inference_setting(request, "maxTokens")
+    return {} if isinstance(wanted, int) and isinstance(room, int) and room <= wanted else None
+
+
+def _check_thinking_forced(request: RawRequest) -> RuleFinding | None:
+    return {} if is_tool_forced(request) and thinking_config(request).get("type") == "enabled" else None
+
+
+def _check_forced_tools(request: RawRequest) -> RuleFinding | None:
+    return (
+        {} if is_tool_forced(request) and request.abilities and not request.abilities.forced_tools else None
+    )
+
+
+def _check_thinking_first(request: RawRequest) -> RuleFinding | None:
+    """The loop whose results come back must open with a thought; a later message of it needs none."""
+    head = find_tool_loop(request) if thinking_config(request).get("type") == "enabled" else None
+    if head is None:
+        return None
+    first = next(iter((blocks(messages(request)[head]) or [{}])[0]), "")
+    told = {"toolUse": "tool_use"}.get(first, first)
+    return None if first == "reasoningContent" else {"index": head, "type": told}
+
+
+def _check_thought_last(request: RawRequest) -> RuleFinding | None:
+    for index, message in enumerate(messages(request)):
+        said = blocks(message)
+        if message.get("role") == "assistant" and said and "reasoningContent" in said[-1]:
+            return {"index": index}
+    return None
+
+
+def _check_prefill(request: RawRequest) -> RuleFinding | None:
+    said, abilities = messages(request), request.abilities
+    if abilities is None or abilities.prefill or not said:
+        return None
+    return {} if said[-1].get("role") == "assistant" else None
+
+
+def _thinking_mode_rule(mode: str, wording: str, *, passes: Abilities, offends: Abilities) -> ProviderRule:
+    def find(request: RawRequest) -> RuleFinding | None:
+        abilities = request.abilities
+        if abilities is None or not abilities.thinking or thinking_config(request).get("type") != mode:
+            return None
+        return None if mode in abilities.thinking else {}
+
+    setting = {"type": mode} | ({"budget_tokens": THINKING_TOKENS_MIN} if mode == "enabled" else {})
+    return rule(
+        f"thinking-{mode}",
+        find,
+        MODEL_ERROR_PREFIX + wording,
+        evidence="D",
+        models=f"without `{mode}` thinking",
+        passes=for_model(passes, example(**thinking_fields(**setting))),
+        offends=for_model(offends, example(**thinking_fields(**setting))),
+        also=((for_model(Abilities(), example(**thinking_fields(**setting))), ""),),
+    )
+
+
+_ALLOWED = thinking_fields(type="enabled", budget_tokens=1024)
+_MARK = {"cachePoint": {"type": "default"}}
+_LOOK = tool_config()
+_LOOKED = [user("Look"), assistant(call()), user(result())]
+_THINKS_ONCE = [user("Look"), assistant(reasoning_block(), call()), user(result())]
+_AGAIN = [assistant(call("tooluse_2")), user(result("tooluse_2"))]
+_THINKS_LATE = [assistant(reasoning_block(), call("tooluse_2")), user(result("tooluse_2"))]
+
+MODEL_RULES = (
+    rule(
+        "tool-names-unique",
+        _check_tool_names_unique,
+        MODEL_ERROR_PREFIX + "tools: Tool names must be unique.",
+        evidence="F",
+        passes=example(**tool_config(tool(), tool("find"))),
+        offends=example(**tool_config(tool(), tool())),
+    ),
+    rule(
+        "choice-known",
+        _check_choice_known,
+        MODEL_ERROR_PREFIX + "Tool '{name}' not found in provided tools",
+        evidence="F",
+        passes=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"tool": {"name": "look"}}))),
+        offends=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"tool": {"name": "find"}}))),
+        says=MODEL_ERROR_PREFIX + "Tool 'find' not found in provided tools",
+    ),
+    rule(
+        "marks-most",
+        _check_marks_most,
+        MODEL_ERROR_PREFIX + "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
+        evidence="S",
+        passes=example(system=[text("Be brief."), _MARK], messages=[user("Hello", *[_MARK] * 3)]),
+        offends=example(
+            system=[text("Be brief."), _MARK], messages=[user("Hello", _MARK, _MARK, _MARK, _MARK)]
+        ),
+        says=MODEL_ERROR_PREFIX + "A maximum of 4 blocks with cache_control may be provided. Found 5.",
+    ),
+    rule(
+        "sampling-model",
+        _check_sampling_model,
+        MODEL_ERROR_PREFIX + "`{name}` is deprecated for this model.",
+        evidence="S",
+        models="without `enabled` thinking",
+        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 0.5})),
+        offends=example(inferenceConfig={"temperature": 0.5}),
+        says=MODEL_ERROR_PREFIX + "`temperature` is deprecated for this model.",
+        also=(
+            (for_model(Abilities(), example(inferenceConfig={"temperature": 0.5})), ""),
+            (
+                example(inferenceConfig={"topP": 1}),
+                MODEL_ERROR_PREFIX + "`top_p` is deprecated for this model.",
+            ),
+        ),
+    ),
+    rule(
+        "sampling-thinking",
+        _check_sampling_thinking,
+        MODEL_ERROR_PREFIX
+        + "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
+        evidence="S",
+        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 1}, **_ALLOWED)),
+        offends=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 0.5}, **_ALLOWED)),
+    ),
+    _thinking_mode_rule(
+        "enabled",
+        '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
+        ' "output_config.effort" to control thinking behavior.',
+        passes=THINKING_BUDGETS,
+        offends=FORCED_TOOLS,
+    ),
+    _thinking_mode_rule(
+        "adaptive",
+        "adaptive thinking is not supported on this model",
+        passes=THINKING_BUDGETS,
+        offends=PREFILLING,
+    ),
+    _thinking_mode_rule(
+        "disabled",
+        '"thinking.type.disabled" is not supported for this model.',
+        passes=FORCED_TOOLS,
+        offends=NEWEST,
+    ),
+    rule(
+        "thinking-budget",
+        _check_thinking_budget,
+        MODEL_ERROR_PREFIX + "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
+        evidence="F",
+        passes=for_model(THINKING_BUDGETS, example(**_ALLOWED)),
+        offends=for_model(THINKING_BUDGETS, example(**thinking_fields(type="enabled", budget_tokens=1023))),
+    ),
+    rule(
+        "effort-level",
+        _check_effort_level,
+        MODEL_ERROR_PREFIX + "This model does not support effort level '{effort}'.",
+        evidence="K",
+        models="that think",
+        passes=example(outputConfig={"effort": "max"}),
+        offends=example(outputConfig={"effort": "minimal"}),
+        says=MODEL_ERROR_PREFIX + "This model does not support effort level 'minimal'.",
+        also=(
+            (for_model(replace(NEWEST, thinking=()), example(outputConfig={"effort": "minimal"})), ""),
+            (for_model(None, example(outputConfig={"effort": "minimal"})), ""),
+            (
+                for_model(replace(NEWEST, efforts=()), example(outputConfig={"effort": "low"})),
+                MODEL_ERROR_PREFIX + "This model does not support effort level 'low'.",
+            ),
+        ),
+    ),
+    rule(
+        "thinking-room",
+        _check_thinking_room,
+        MODEL_ERROR_PREFIX + "`max_tokens` must be greater than `thinking.budget_tokens`.",
+        evidence="F",
+        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"maxTokens": 1025}, **_ALLOWED)),
+        offends=for_model(THINKING_BUDGETS, example(inferenceConfig={"maxTokens": 1024}, **_ALLOWED)),
+    ),
+    rule(
+        "thinking-forced",
+        _check_thinking_forced,
+        MODEL_ERROR_PREFIX + "Thinking may not be enabled when tool_choice forces tool use.",
+        evidence="S",
+        passes=for_model(THINKING_BUDGETS, example(**tool_config(toolChoice={"auto": {}}), **_ALLOWED)),
+        offends=for_model(THINKING_BUDGETS, example(**tool_config(toolChoice={"any": {}}), **_ALLOWED)),
+    ),
+    rule(
+        "thinking-first",
+        _check_thinking_first,
+        _FIRST,
+        evidence="S",
+        passes=for_model(
+            THINKING_BUDGETS,
+            example(messages=_THINKS_ONCE, **_LOOK, **_ALLOWED),
+        ),
+        offends=for_model(
+            THINKING_BUDGETS,
+            example(messages=[user("Look"), assistant(call()), user(result())], **_LOOK, **_ALLOWED),
+        ),
+        says=_FIRST.format(index=1, type="tool_use"),
+        also=(
+            (for_model(THINKING_BUDGETS, example(messages=[], **_ALLOWED)), ""),
+            (
+                for_model(
+                    THINKING_BUDGETS,
+                    example(messages=[user("Look"), assistant(call()), user("So?")], **_ALLOWED),
+                ),
+                "",
+            ),
+            (
+                for_model(
+                    THINKING_BUDGETS,
+                    example(messages=[user("Look"), assistant("I", call()), user(result())], **_ALLOWED),
+                ),
+                _FIRST.format(index=1, type="text"),
+            ),
+            (
+                for_model(
+                    THINKING_BUDGETS, example(messages=[assistant(call()), user(result())], **_ALLOWED)
+                ),
+                _FIRST.format(index=0, type="tool_use"),
+            ),
+            (
+                for_model(THINKING_BUDGETS, example(messages=[assistant(), user(result())], **_ALLOWED)),
+                _FIRST.format(index=0, type=""),
+            ),
+            (for_model(THINKING_BUDGETS, example(messages=[user(result())], **_ALLOWED)), ""),
+            (
+                for_model(THINKING_BUDGETS, example(messages=[*_THINKS_ONCE, *_AGAIN], **_LOOK, **_ALLOWED)),
+                "",
+            ),
+            (
+                for_model(THINKING_BUDGETS, example(messages=[*_LOOKED, *_THINKS_LATE], **_LOOK, **_ALLOWED)),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+            (
+                for_model(
+                    THINKING_BUDGETS,
+                    example(messages=[*_LOOKED[:2], user(result(), "So?")], **_LOOK, **_ALLOWED),
+                ),
+                "",
+            ),
+            (
+                for_model(
+                    THINKING_BUDGETS,
+                    example(messages=[*_LOOKED[:2], user(result(), _MARK)], **_LOOK, **_ALLOWED),
+                ),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+            (
+                for_model(
+                    THINKING_BUDGETS,
+                    example(
+                        messages=[user("Look"), assistant(call()), user(result())],
+                        additionalModelRequestFields={"reasoning_config": {"type": "enabled"}},
+                    ),
+                ),
+                _FIRST.format(index=1, type="tool_use"),
+            ),
+        ),
+    ),
+    rule(
+        "thought-last",
+        _check_thought_last,
+        MODEL_ERROR_PREFIX
+        + "messages.{index}: The final block in an assistant message cannot be `thinking`.",
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant(reasoning_block(), "Hello"), user("Bye")]),
+        offends=example(messages=[user("Hello"), assistant("Hello", reasoning_block()), user("Bye")]),
+        says=MODEL_ERROR_PREFIX + "messages.1: The final block in an assistant message cannot be `thinking`.",
+        also=((example(messages=[user("Hello", reasoning_block())]), ""),),
+    ),
+    rule(
+        "forced-tools",
+        _check_forced_tools,
+        MODEL_ERROR_PREFIX + 'tool_choice: type "tool" and "any" are not supported for this model.',
+        evidence="D",
+        models="that cannot be forced",
+        passes=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"any": {}}))),
+        offends=example(**tool_config(toolChoice={"any": {}})),
+        also=((for_model(None, example(**tool_config(toolChoice={"any": {}}))), ""),),
+    ),
+    rule(
+        "prefill",
+        _check_prefill,
+        MODEL_ERROR_PREFIX
+        + "This model does not support assistant message prefill. The conversation must end with a"
+        " user message.",
+        evidence="S",
+        models="that take no prefill",
+        passes=for_model(PREFILLING, example(messages=[user("Count"), assistant("One,")])),
+        offends=example(messages=[user("Count"), assistant("One,")]),
+        also=((example(messages=[]), ""),),
+    ),
+)

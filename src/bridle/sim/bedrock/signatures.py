@@ -1,0 +1,188 @@
+"""Reasoning on the Converse wire: the same models, the same seals, and the service's sentence in front."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
+from bridle.sim.signatures import hide_reasoning_text, with_reasoning
+from bridle.sim.signed_reasoning import (
+    FORGED_MESSAGE,
+    HIDDEN_KIND,
+    MODIFIED_MESSAGE,
+    MOVED_MESSAGE,
+    SHOWN_KIND,
+    SentBlock,
+    SentConversation,
+    SentReasoning,
+    find_forged,
+    find_modified,
+    find_moved,
+    sign_reasoning,
+)
+from bridle.values.message import Reasoning, Reply, Stop
+from bridle.values.model import Origin
+
+from .request import (
+    MODEL_ERROR_PREFIX,
+    NEWEST,
+    assistant,
+    blocks,
+    example,
+    find_tool_loop,
+    messages,
+    model_field,
+    rule,
+    thinking_config,
+    tools,
+    user,
+)
+
+FAMILY = "bedrock_converse"
+
+
+def sign_reply(request: RawRequest, reply: Reply) -> Reply:
+    return sign_reasoning(read_conversation(request), reply)
+
+
+def read_conversation(request: RawRequest) -> SentConversation:
+    return SentConversation(
+        family=FAMILY,
+        model=_model_in_path(request),
+        head=[as_list(field(request, "system")), tools(request)],
+        blocks=tuple(_list_sent_blocks(request)),
+        checks_prefix=request.abilities is not None and request.abilities.bound_thinking,
+    )
+
+
+def _model_in_path(request: RawRequest) -> str:
+    """The model's name as the path has it, in one spelling."""
+    return request.path.partition("/model/")[2].rpartition("/")[0].replace("%3A", ":").replace("%3a", ":")
+
+
+def _list_sent_blocks(request: RawRequest) -> Iterator[SentBlock]:
+    for index, message in enumerate(messages(request)):
+        role = str(message.get("role"))
+        for inner, block in enumerate(blocks(message)):
+            if block.keys() == {"cachePoint"}:
+                continue
+            thought = _read_reasoning(as_mapping(block.get("reasoningContent")))
+            yield SentBlock(
+                place=f"messages.{index}.content.{inner}",
+                message=index,
+                role=role,
+                value=None if thought else block,
+                reasoning=thought,
+            )
+
+
+def _read_reasoning(content: JsonObject) -> SentReasoning | None:
+    told = content.get("reasoningText")
+    if isinstance(told, dict):
+        return SentReasoning(
+            kind=SHOWN_KIND, text=str(told.get("text") or ""), signature=told.get("signature")
+        )
+    if "redactedContent" in content:
+        return SentReasoning(kind=HIDDEN_KIND, text="", signature=content["redactedContent"])
+    return None
+
+
+def _check_sealed_thought(request: RawRequest) -> RuleFinding | None:
+    """Only models that sign are asked for signatures: others give thoughts without."""
+    signs = request.abilities is not None and bool(request.abilities.thinking)
+    return find_forged(read_conversation(request)) if signs else None
+
+
+def _check_sealed_prefix(request: RawRequest) -> RuleFinding | None:
+    dropping = model_field(request, "thinking").get("block_binding")
+    return None if dropping else find_moved(read_conversation(request))
+
+
+def _sign_example(request: RawRequest, *thoughts: Reasoning) -> list[JsonObject]:
+    """What the model thinks at the end of this request, as blocks."""
+    origin = Origin(family=FAMILY, endpoint=FAMILY, model="")
+    reply = sign_reply(request, Reply(parts=thoughts, stop=Stop.DONE, origin=origin))
+    return [
+        {"reasoningContent": {"redactedContent": part.signature}}
+        if part.redacted
+        else {"reasoningContent": {"reasoningText": {"text": part.text, "signature": part.signature}}}
+        for part in reply.parts
+        if isinstance(part, Reasoning)
+    ]
+
+
+_HELLO = example(messages=[user("Hello")])
+_THOUGHT = Reasoning(text="Greet back.")
+(_SIGNED,) = _sign_example(_HELLO, _THOUGHT)
+_TWO = _sign_example(_HELLO, _THOUGHT, Reasoning(redacted=True))
+_BOUND = replace(NEWEST, bound_thinking=True)
+
+
+def _example_with_reply(*content: object, words: str = "Hello") -> RawRequest:
+    return example(messages=[user(words), assistant(*content), user("Bye")])
+
+
+def _change_reasoning(**told: str) -> JsonObject:
+    signed = as_mapping(as_mapping(_SIGNED["reasoningContent"])["reasoningText"])
+    return {"reasoningContent": {"reasoningText": {**signed, **told}}}
+
+
+SIGNATURE_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "sealed-thought",
+        _check_sealed_thought,
+        MODEL_ERROR_PREFIX + FORGED_MESSAGE,
+        evidence="S",
+        models="that sign their thoughts",
+        passes=_example_with_reply(*_TWO, "Hello"),
+        offends=_example_with_reply(_change_reasoning(signature="c2ln"), "Hello"),
+        says=MODEL_ERROR_PREFIX + "messages.1.content.0: Invalid `signature` in `thinking` block",
+    ),
+    rule(
+        "sealed-latest",
+        lambda request: find_modified(read_conversation(request)),
+        MODEL_ERROR_PREFIX + MODIFIED_MESSAGE,
+        evidence="S",
+        passes=_example_with_reply(_SIGNED, "Hello"),
+        offends=_example_with_reply(_change_reasoning(text="Greet them."), "Hello"),
+        says=MODEL_ERROR_PREFIX + MODIFIED_MESSAGE.format(at="messages.1.content.0"),
+        also=(
+            (
+                _example_with_reply(_TWO[1], "Hello"),
+                MODEL_ERROR_PREFIX + MODIFIED_MESSAGE.format(at="messages.1.content.0"),
+            ),
+        ),
+    ),
+    rule(
+        "sealed-prefix",
+        _check_sealed_prefix,
+        MODEL_ERROR_PREFIX + MOVED_MESSAGE,
+        evidence="D",
+        models="that check what came before a thought",
+        passes=for_model(_BOUND, _example_with_reply(_SIGNED, "Hello")),
+        offends=for_model(_BOUND, _example_with_reply(_SIGNED, "Hello", words="Good day")),
+        says=MODEL_ERROR_PREFIX + MOVED_MESSAGE.format(at="messages.1.content.0"),
+        also=((_example_with_reply(_SIGNED, "Hello", words="Good day"), ""),),
+    ),
+)
+
+
+# Thoughts on the Converse wire, by the rules of the models' maker.
+
+
+DISPLAY_OMITTED = "omitted"
+
+
+def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    begins = thinking_config(asked).get("type") == "enabled" and find_tool_loop(asked) is None
+    return with_reasoning(reply) if begins else reply
+
+
+def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    usual = asked.abilities.display_default if asked.abilities else ""
+    return (
+        hide_reasoning_text(reply)
+        if (thinking_config(asked).get("display") or usual) == DISPLAY_OMITTED
+        else reply
+    )

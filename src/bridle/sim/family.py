@@ -1,0 +1,71 @@
+"""One simulated wire family: everything in which it differs from the others, as one value.
+
+`families.py` lists the values. Shared modules take the attribute they need and never look a family up by name.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+
+from bridle.sim.cache.cache_report import CacheReporter
+from bridle.sim.cache.prompt_layout import PromptReader
+from bridle.sim.rules.engine import ProviderRule, RawRequest
+from bridle.sim.rules.profiles import FIRST_PARTY, ServerProfile
+from bridle.values.base import Value
+from bridle.values.message import Opaque, Reply
+from bridle.values.request import Request
+
+from .endpoints import ExtraEndpoints
+from .request_forms import ClientTool, MessageJoiner, SchemaReader
+
+ReplyTransform = Callable[[RawRequest, Reply], Reply]
+
+
+def keep_reply(request: RawRequest, reply: Reply) -> Reply:
+    """Return the reply unchanged: the family has nothing to add."""
+    return reply
+
+
+class CompactionDue(Value):
+    """It is time to shorten the conversation."""
+
+    pauses_after: bool = False
+    """Nothing is answered after it."""
+
+
+class FamilyCompaction(Value):
+    """How a provider of this family shortens a conversation."""
+
+    make_requested_summary: Callable[[RawRequest, str], tuple[Opaque, ...]]
+    """Items it returns for a whole conversation when the client asks for a summary."""
+    make_automatic_summary: Callable[[RawRequest, str], tuple[Opaque, ...]]
+    """Items it returns before the answer when it shortens the conversation by itself."""
+    find_due_compaction: Callable[[RawRequest], CompactionDue | None]
+    """Whether the request allows automatic compaction and the conversation is long enough."""
+    read_summary_text: Callable[[Opaque], str]
+    """Text of a summary item, which only the provider's own models can read."""
+
+
+class SimulatedFamily(Value):
+    """One wire family as the simulator needs it. A family with defaults only accepts every request."""
+
+    name: str
+    rules: tuple[ProviderRule, ...] = ()
+    window_rules: tuple[ProviderRule, ...] = ()
+    """Limits on the length of a prompt, checked after all other rules."""
+    window_rules_by_profile: Mapping[str, tuple[ProviderRule, ...]] = {}
+    profiles: tuple[ServerProfile, ...] = (
+        ServerProfile(name=FIRST_PARTY, description="the provider itself"),
+    )
+    """Servers that speak this wire; the first one is the provider itself."""
+    signature_rules: tuple[ProviderRule, ...] = ()
+    sign_reply: ReplyTransform = keep_reply
+    complete_reasoning: ReplyTransform = keep_reply
+    """Adds the reasoning that the provider requires back with the tool results."""
+    display_reasoning: ReplyTransform = keep_reply
+    """Removes the reasoning that the request does not ask to see."""
+    prompt_reader: PromptReader | None = None
+    endpoints: ExtraEndpoints = ExtraEndpoints()
+    cache_reporter: CacheReporter | None = None
+    find_schema: SchemaReader | None = None
+    list_client_tools: Callable[[Request], Iterator[ClientTool]] | None = None
+    join_model_messages: MessageJoiner | None = None
+    compaction: FamilyCompaction | None = None

@@ -1,0 +1,147 @@
+"""Beside generateContent: counting tokens, the models, prompts kept by name, and streams that are lists.
+
+Asked for a stream without `alt=sse`, the provider sends one JSON array, item by item.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpReply
+from bridle.sim.choices import ChoiceFields, repeat_answers
+from bridle.sim.endpoints import EndpointCall, EndpointRoute, ExtraEndpoints, Json, ServerState, page_items
+from bridle.values.errors import Failure
+from bridle.values.model import Model
+from bridle.values.request import Request
+
+from .cached_contents import (
+    create_cached_content,
+    delete_cached_content,
+    expand_request,
+    extend_cached_content,
+    get_cached_content,
+    list_cached_contents,
+    named_prompt_tokens,
+)
+
+API_KEY_HEADER = "x-goog-api-key"
+CHOICE_FIELDS = ChoiceFields("candidates", "usageMetadata", "candidatesTokenCount", "totalTokenCount")
+SSE_DATA = b"data: "
+METHODS = ("generateContent", "countTokens")
+CREATE_CACHED_CONTENT = "createCachedContent"
+FAMILIES = ("gemini",)
+ONE_CACHED_CONTENT = r".*/v1beta\w*/cachedContents/(?P<id>[^/:]+)"
+PAGE_DEFAULT, PAGE_MAX = 50, 1000
+
+
+def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
+    inner = knock.body.get("generateContentRequest")
+    body: Json = dict(inner if isinstance(inner, dict) else knock.body)
+    body.pop("model", None)
+    request = house.read_request(
+        f"/v1beta/models/{knock.path_params['model']}:generateContent", body, knock.headers
+    )
+    if not isinstance(request, Request):
+        return request
+    total = house.count_tokens(request)
+    return {"totalTokens": total, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": total}]}
+
+
+def list_models(house: ServerState, knock: EndpointCall) -> Json:
+    """A page at a time; the name of the last one leads to the next."""
+    listed = [{"id": model.id, **_describe_model(model)} for model in house.models_of(*FAMILIES)]
+    asked = {"limit": knock.query.get("pageSize", ""), "after": knock.query.get("pageToken", "")}
+    found, more = page_items(listed, asked, default=PAGE_DEFAULT, most=PAGE_MAX)
+    onward: Json = {"nextPageToken": found[-1]["id"]} if more else {}
+    return {"models": [_drop_id(each) for each in found], **onward}
+
+
+def _drop_id(about: Json) -> Json:
+    return {name: value for name, value in about.items() if name != "id"}
+
+
+def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
+    name = unquote(knock.path_params["model"])
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        message = f"models/{name} is not found for API version v1beta."
+        return Failure(kind="not_found", message=message, status=404, code="NOT_FOUND")
+    return _describe_model(found)
+
+
+def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    config = body.get("generationConfig") or body.get("generation_config")
+    wanted = config.get("candidateCount", config.get("candidate_count")) if isinstance(config, dict) else 1
+    reply = repeat_answers(reply, wanted, CHOICE_FIELDS)
+    streamed = any("event-stream" in value for _, value in reply.headers)
+    if not streamed or query.get("alt") == "sse":
+        return reply
+    items = [frame.removeprefix(SSE_DATA).strip() for frame in reply.frames]
+    frames = [(b"[" if not at else b",\r\n") + item for at, item in enumerate(items)]
+    return replace(
+        reply,
+        headers=(("content-type", "application/json; charset=UTF-8"),),
+        frames=(*frames, b"]"),
+    )
+
+
+def _describe_model(model: Model) -> Json:
+    return {
+        "name": f"models/{model.id}",
+        "version": model.id,
+        "displayName": model.id.replace("-", " ").title(),
+        "inputTokenLimit": model.abilities.context_tokens,
+        "outputTokenLimit": model.abilities.output_tokens,
+        "supportedGenerationMethods": [
+            *METHODS,
+            *([CREATE_CACHED_CONTENT] if model.abilities.cache_named else []),
+        ],
+        "thinking": bool(model.abilities.thinking),
+    }
+
+
+ROUTES = (
+    EndpointRoute(
+        method="POST", pattern=re.compile(r".*/models/(?P<model>[^/:]+):countTokens"), handle=count_tokens
+    ),
+    EndpointRoute(method="GET", pattern=re.compile(r".*/v1beta\w*/models"), handle=list_models),
+    EndpointRoute(
+        method="GET", pattern=re.compile(r".*/v1beta\w*/models/(?P<model>[^/:]+)"), handle=get_model
+    ),
+    EndpointRoute(
+        method="POST", pattern=re.compile(r".*/v1beta\w*/cachedContents"), handle=create_cached_content
+    ),
+    EndpointRoute(
+        method="GET", pattern=re.compile(r".*/v1beta\w*/cachedContents"), handle=list_cached_contents
+    ),
+    EndpointRoute(method="GET", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=get_cached_content),
+    EndpointRoute(method="PATCH", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=extend_cached_content),
+    EndpointRoute(
+        method="DELETE", pattern=re.compile(rf"{ONE_CACHED_CONTENT}"), handle=delete_cached_content
+    ),
+    EndpointRoute(
+        method="GET", pattern=re.compile(r".*/v1/models"), handle=list_models, required_header=API_KEY_HEADER
+    ),
+    EndpointRoute(
+        method="GET",
+        pattern=re.compile(r".*/v1/models/(?P<model>[^/:]+)"),
+        handle=get_model,
+        required_header=API_KEY_HEADER,
+    ),
+)
+
+EXTRA_ENDPOINTS = ExtraEndpoints(
+    routes=ROUTES,
+    expand_request=expand_request,
+    adapt_reply=adapt_reply,
+    reply_id=lambda digest: f"sim{digest[:20]}",
+    named_prompt_tokens=named_prompt_tokens,
+    is_own_request=lambda path, headers: API_KEY_HEADER in headers or "/v1beta" in path,
+    not_found_message="Method not found.",
+    unsimulated_paths=re.compile(
+        r"(?:/upload)?/v1(?:beta\w*)?/(?:files|batches|fileSearchStores|interactions|tunedModels)(?:[/:].*)?"
+        r"|.*:(?:batch\w+|embedContent|predict\w*|asyncBatchEmbedContent|bidiGenerateContent)"
+    ),
+)

@@ -1,0 +1,222 @@
+"""Reading a raw generateContent body without trusting it, and writing small ones for examples.
+
+The wire takes every name in two spellings, `toolConfig` and `tool_config`; `member` reads both.
+Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
+finds nothing, and the rule about that field's shape speaks instead.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from bridle.sim.request_forms import ANY_OBJECT
+from bridle.sim.rules.engine import RawRequest
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, build_example, make_rule
+from bridle.values.base import Value
+from bridle.values.message import Message
+from bridle.values.model import Abilities
+
+MODEL = "some-model"
+METHOD_PATH = re.compile(r".*/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+):(?P<method>\w+)")
+_CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
+
+# The models the examples speak to, by what they are examples of.
+NEWEST = Abilities(
+    output_tokens=65_536,
+    output_limited=True,
+    thinking=("adaptive",),
+    efforts=("low", "medium", "high"),
+    structured_output="native",
+)
+THINKING_BUDGETS = replace(
+    NEWEST,
+    thinking=("adaptive", "enabled"),
+    allowance_mode="enabled",
+    efforts=(),
+    structured_output="tool",
+)
+
+rule = partial(make_rule, code="INVALID_ARGUMENT")
+"""A rule of this provider's usual kind."""
+
+
+@lru_cache(maxsize=256)
+def to_snake_case(name: str) -> str:
+    return _CAPITAL.sub(r"_\1", name).lower()
+
+
+def as_list(value: object) -> Sequence[object]:
+    """A list; one object where a list belongs is a list of one."""
+    if isinstance(value, dict):
+        return (value,)
+    return value if isinstance(value, list | tuple) else ()
+
+
+def member(block: JsonObject, name: str) -> object:
+    return block[name] if name in block else block.get(to_snake_case(name))
+
+
+def field(request: RawRequest, name: str) -> object:
+    return member(request.body, name)
+
+
+def generation_setting(request: RawRequest, name: str) -> object:
+    return member(as_mapping(field(request, "generationConfig")), name)
+
+
+def thinking_setting(request: RawRequest, name: str) -> object:
+    return member(as_mapping(generation_setting(request, "thinkingConfig")), name)
+
+
+def tool_choice_setting(request: RawRequest, name: str) -> object:
+    return member(as_mapping(member(as_mapping(field(request, "toolConfig")), "functionCallingConfig")), name)
+
+
+def find_model_and_method(request: RawRequest) -> tuple[str, str]:
+    """The model and the method, as the path names them."""
+    found = METHOD_PATH.fullmatch(request.path.partition("?")[0])
+    return (unquote(found["model"]), found["method"]) if found else ("", "")
+
+
+def has_thinking_levels(request: RawRequest) -> bool:
+    """Whether the model thinks at levels; those that do check what earlier ones did not."""
+    return request.abilities is not None and bool(request.abilities.efforts)
+
+
+def contents(request: RawRequest) -> list[JsonObject]:
+    return [as_mapping(item) for item in as_list(field(request, "contents"))]
+
+
+def parts(content: JsonObject) -> list[JsonObject]:
+    return [as_mapping(item) for item in as_list(content.get("parts"))]
+
+
+def list_parts(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+    """Every part of every content with its place."""
+    for index, content in enumerate(contents(request)):
+        for inner, part in enumerate(parts(content)):
+            yield f"contents[{index}].parts[{inner}]", part
+
+
+class ContentTurn(Value):
+    index: int
+    """The place of its first content."""
+    is_model: bool
+    parts: list[JsonObject]
+
+    def members_named(self, name: str) -> list[JsonObject]:
+        found = (member(part, name) for part in self.parts)
+        return [as_mapping(item) for item in found if isinstance(item, dict)]
+
+
+def merge_turns(request: RawRequest) -> list[ContentTurn]:
+    """What was said turn by turn: neighbours of one side are read as one."""
+    said: list[ContentTurn] = []
+    for index, content in enumerate(contents(request)):
+        model = content.get("role") == "model"
+        if said and said[-1].is_model == model:
+            said[-1].parts.extend(parts(content))
+        else:
+            said.append(ContentTurn(index=index, is_model=model, parts=parts(content)))
+    return said
+
+
+def tools(request: RawRequest) -> list[JsonObject]:
+    return [as_mapping(item) for item in as_list(field(request, "tools"))]
+
+
+def list_declarations(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+    for index, tool in enumerate(tools(request)):
+        for inner, item in enumerate(as_list(member(tool, "functionDeclarations"))):
+            yield f"tools[{index}].function_declarations[{inner}]", as_mapping(item)
+
+
+def example(**changes: object) -> RawRequest:
+    """A small legal request to the newest model with these fields changed; None takes one away."""
+    path = f"/v1beta/models/{MODEL}:generateContent"
+    return build_example(path, {"contents": [user("Hello")], **changes}, NEWEST)
+
+
+def at_method(place: str, request: RawRequest) -> RawRequest:
+    """The request at another address: `MODEL:METHOD`."""
+    return replace(request, path=f"/v1beta/models/{place}")
+
+
+def example_with_config(**fields: object) -> RawRequest:
+    return example(generationConfig=fields)
+
+
+def tool_choice_fields(**fields: object) -> dict[str, object]:
+    return {"toolConfig": {"functionCallingConfig": fields}}
+
+
+def user(*said: object) -> JsonObject:
+    return {"role": "user", "parts": [text(item) if isinstance(item, str) else item for item in said]}
+
+
+def model(*said: object) -> JsonObject:
+    return {"role": "model", "parts": [text(item) if isinstance(item, str) else item for item in said]}
+
+
+def text(words: str) -> JsonObject:
+    return {"text": words}
+
+
+def call(
+    name: str = "look", signature: str = "skip_thought_signature_validator", **args: object
+) -> JsonObject:
+    made: JsonObject = {"functionCall": {"name": name, "args": args}}
+    return {**made, "thoughtSignature": signature} if signature else made
+
+
+def response(name: str = "look", **more: object) -> JsonObject:
+    return {"functionResponse": {"name": name, "response": {"output": "seen"}, **more}}
+
+
+def tool(name: str = "look", **more: object) -> JsonObject:
+    return {"functionDeclarations": [{"name": name, **more}]}
+
+
+def tool_taking(**properties: object) -> JsonObject:
+    return tool(parameters={"type": "OBJECT", "properties": properties})
+
+
+# `responseJsonSchema`, `responseSchema` with its types in capitals, and JSON without a schema.
+
+
+def find_schema(body: Mapping[str, object]) -> object:
+    config = as_mapping(member(body, "generationConfig"))
+    if member(config, "responseMimeType") != "application/json":
+        return None
+    plain = member(config, "responseJsonSchema")
+    return plain or _to_json_schema(member(config, "responseSchema")) or ANY_OBJECT
+
+
+def _to_json_schema(schema: object) -> object:
+    """A schema of the OpenAPI subset in the words of JSON Schema."""
+    if isinstance(schema, list):
+        return [_to_json_schema(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {name: _to_json_schema(value) for name, value in schema.items() if name != "nullable"}
+    kind = made.get("type")
+    if isinstance(kind, str):
+        made["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+    return made
+
+
+# Streamed replies on the generateContent wire: google-genai sends every chunk back by itself.
+
+
+def join_model_messages(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Join neighbouring messages of the model; the service reads them as one turn."""
+    joined: list[Message] = []
+    for message in messages:
+        if joined and message.role == "assistant" and joined[-1].role == "assistant":
+            joined[-1] = replace(joined[-1], parts=(*joined[-1].parts, *message.parts))
+        else:
+            joined.append(message)
+    return tuple(joined)

@@ -1,0 +1,397 @@
+"""What generateContent refuses, in its own words.
+
+The order is the provider's as far as it is known: JSON is read into fields first, and what
+cannot be read is refused there; then each field by itself; then what the fields mean
+together.  Tools, schemas and contents have files of their own beside this one.
+
+What a model can do is never decided by its name: its abilities in the model table say it.
+Models that think at levels are also those that demand signatures, know one role less and
+take functions together with everything else.
+"""
+
+import re
+
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import for_model
+from bridle.values.model import Abilities
+
+from .request import (
+    MODEL,
+    NEWEST,
+    THINKING_BUDGETS,
+    as_list,
+    at_method,
+    example,
+    example_with_config,
+    find_model_and_method,
+    generation_setting,
+    rule,
+    thinking_setting,
+    to_snake_case,
+)
+from .rules_fields import FIELD_RULES
+from .rules_media import MEDIA_RULES
+from .rules_messages import CONTENT_RULES
+from .rules_schemas import SCHEMA_RULES
+from .rules_tools import TOOL_RULES
+
+BODY_FIELDS = [
+    "contents",
+    "systemInstruction",
+    "tools",
+    "toolConfig",
+    "generationConfig",
+    "safetySettings",
+    "cachedContent",
+    "labels",
+    "model",
+    "serviceTier",
+    "continuationToken",
+    "store",
+    "modelArmorConfig",
+]
+FIELD_SPELLINGS = frozenset(BODY_FIELDS) | {to_snake_case(name) for name in BODY_FIELDS}
+MODEL_NAME = re.compile(r"[A-Za-z0-9._@-]+")
+MIME_TYPES = ("text/plain", "application/json", "application/xml", "application/yaml", "text/x.enum")
+STOPS_MAX = 5
+CANDIDATES_MAX = 8
+_NOT_FOUND = (
+    "models/{model} is not found for API version v1beta, or is not supported for {method}. Call"
+    " ModelService.ListModels to see the list of available models and their supported methods."
+)
+_TEMPERATURE = (
+    "* GenerateContentRequest.generation_config.temperature: temperature must be in the range [0.0, 2.0].\n"
+)
+_OUTPUT = (
+    "Unable to submit request because it has a maxOutputTokens value of {wanted} but the supported range is"
+    " from 1 (inclusive) to {end} (exclusive). Update the value and try again."
+)
+_CANDIDATES = _OUTPUT.replace("maxOutputTokens", "candidateCount")
+
+
+def _check_json(request: RawRequest) -> RuleFinding | None:
+    return {"why": request.malformed} if request.malformed else None
+
+
+def _check_field(request: RawRequest) -> RuleFinding | None:
+    return next(({"name": name} for name in request.body if name not in FIELD_SPELLINGS), None)
+
+
+def _check_model_name(request: RawRequest) -> RuleFinding | None:
+    name, _ = find_model_and_method(request)
+    return {} if name and not MODEL_NAME.fullmatch(name) else None
+
+
+def _check_model_known(request: RawRequest) -> RuleFinding | None:
+    name, method = find_model_and_method(request)
+    method = "generateContent" if method == "streamGenerateContent" else method
+    return {"model": name, "method": method} if request.abilities is None else None
+
+
+def _check_output_most(request: RawRequest) -> RuleFinding | None:
+    wanted, abilities = generation_setting(request, "maxOutputTokens"), request.abilities
+    if abilities is None or not isinstance(wanted, int):
+        return None
+    if wanted >= 1 and (wanted <= abilities.output_tokens or not abilities.output_limited):
+        return None
+    return {"wanted": wanted, "end": abilities.output_tokens + 1}
+
+
+def _check_candidates(request: RawRequest) -> RuleFinding | None:
+    wanted = generation_setting(request, "candidateCount")
+    odd = isinstance(wanted, int) and not 1 <= wanted <= CANDIDATES_MAX
+    return {"wanted": wanted, "end": CANDIDATES_MAX + 1} if odd else None
+
+
+def _check_temperature(request: RawRequest) -> RuleFinding | None:
+    wanted = generation_setting(request, "temperature")
+    return {} if isinstance(wanted, int | float) and not 0 <= wanted <= 2 else None
+
+
+def _check_stops_most(request: RawRequest) -> RuleFinding | None:
+    return {} if len(as_list(generation_setting(request, "stopSequences"))) > STOPS_MAX else None
+
+
+def _check_mime_type(request: RawRequest) -> RuleFinding | None:
+    wanted = generation_setting(request, "responseMimeType")
+    return {} if wanted is not None and wanted not in MIME_TYPES else None
+
+
+def _check_odds_in_stream(request: RawRequest) -> RuleFinding | None:
+    streams = find_model_and_method(request)[1] == "streamGenerateContent"
+    return {} if streams and generation_setting(request, "responseLogprobs") is True else None
+
+
+def _check_thinking_both(request: RawRequest) -> RuleFinding | None:
+    both = (
+        thinking_setting(request, "thinkingBudget") is not None
+        and thinking_setting(request, "thinkingLevel") is not None
+    )
+    return {} if both else None
+
+
+def _check_thinking_level(request: RawRequest) -> RuleFinding | None:
+    level, abilities = thinking_setting(request, "thinkingLevel"), request.abilities
+    if abilities is None or not isinstance(level, str) or level.lower() in abilities.efforts:
+        return None
+    return {}
+
+
+def _check_thinking_off(request: RawRequest) -> RuleFinding | None:
+    abilities = request.abilities
+    if abilities is None or not abilities.allowance_mode or "disabled" in abilities.thinking:
+        return None
+    return {} if thinking_setting(request, "thinkingBudget") == 0 else None
+
+
+def _check_thinking_budget(request: RawRequest) -> RuleFinding | None:
+    abilities, wanted = request.abilities, thinking_setting(request, "thinkingBudget")
+    if abilities is None or not abilities.allowance_mode or not isinstance(wanted, int) or wanted in (-1, 0):
+        return None
+    least, most = abilities.allowance_least, abilities.allowance_most
+    if least <= wanted and (most is None or wanted <= most):
+        return None
+    return {"wanted": wanted, "least": least, "most": most}
+
+
+_RANGED = replace(THINKING_BUDGETS, allowance_least=128, allowance_most=32_768)
+_SWITCHABLE = replace(THINKING_BUDGETS, thinking=("adaptive", "enabled", "disabled"))
+
+ENVELOPE_RULES = (
+    rule(
+        "json",
+        _check_json,
+        "Invalid JSON payload received. {why}",
+        evidence="S",
+        passes=example(),
+        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
+        says="Invalid JSON payload received. Expecting value: line 1 column 1 (char 0)",
+    ),
+    rule(
+        "field",
+        _check_field,
+        'Invalid JSON payload received. Unknown name "{name}": Cannot find field.',
+        evidence="S",
+        passes=example(generation_config={"temperature": 1}),
+        offends=example(messages=[]),
+        says='Invalid JSON payload received. Unknown name "messages": Cannot find field.',
+    ),
+)
+
+ADDRESS_RULES = (
+    rule(
+        "model-name",
+        _check_model_name,
+        "* GenerateContentRequest.model: unexpected model name format\n",
+        evidence="S",
+        passes=at_method("gemini-2.5_x@1:generateContent", example()),
+        offends=at_method("bad%20model:generateContent", example()),
+        also=((replace(example(), path="/v1beta/other"), ""),),
+    ),
+    replace(
+        rule(
+            "model-known",
+            _check_model_known,
+            _NOT_FOUND,
+            evidence="S",
+            passes=example(),
+            offends=for_model(None, at_method(f"{MODEL}:streamGenerateContent", example())),
+            says=_NOT_FOUND.format(model=MODEL, method="generateContent"),
+            also=(
+                (
+                    for_model(None, at_method(f"{MODEL}:countTokens", example())),
+                    _NOT_FOUND.format(model=MODEL, method="countTokens"),
+                ),
+            ),
+        ),
+        status=404,
+        type="NOT_FOUND",
+        kind="not_found",
+    ),
+)
+
+CONFIG_RULES = (
+    rule(
+        "output-most",
+        _check_output_most,
+        _OUTPUT,
+        evidence="S",
+        passes=example_with_config(maxOutputTokens=65_536),
+        offends=example_with_config(maxOutputTokens=65_537),
+        says=_OUTPUT.format(wanted=65_537, end=65_537),
+        also=(
+            (for_model(None, example_with_config(maxOutputTokens=65_537)), ""),
+            (example_with_config(maxOutputTokens=1), ""),
+            (example_with_config(maxOutputTokens=0), _OUTPUT.format(wanted=0, end=65_537)),
+            (
+                for_model(replace(NEWEST, output_limited=False), example_with_config(maxOutputTokens=65_537)),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "candidates",
+        _check_candidates,
+        _CANDIDATES,
+        evidence="F",
+        passes=example_with_config(candidateCount=8),
+        offends=example_with_config(candidateCount=9),
+        says=_CANDIDATES.format(wanted=9, end=9),
+        also=(
+            (example_with_config(candidateCount=1), ""),
+            (example_with_config(candidateCount=0), _CANDIDATES.format(wanted=0, end=9)),
+        ),
+    ),
+    rule(
+        "temperature",
+        _check_temperature,
+        _TEMPERATURE,
+        evidence="S",
+        passes=example_with_config(temperature=2.0),
+        offends=example_with_config(temperature=2.1),
+        also=(
+            (example_with_config(temperature=0), ""),
+            (example_with_config(temperature=-0.1), _TEMPERATURE),
+        ),
+    ),
+    rule(
+        "stops-most",
+        _check_stops_most,
+        "* GenerateContentRequest.generation_config.stop_sequences: the number of stop_sequences must not"
+        " exceed 5.\n",
+        evidence="S",
+        passes=example_with_config(stopSequences=list("abcde")),
+        offends=example_with_config(stopSequences=list("abcdef")),
+    ),
+    rule(
+        "mime-type",
+        _check_mime_type,
+        "* GenerateContentRequest.generation_config.response_mime_type: allowed mimetypes are `text/plain`,"
+        " `application/json`, `application/xml`, `application/yaml` and `text/x.enum`.\n",
+        evidence="S",
+        passes=example_with_config(responseMimeType="text/x.enum"),
+        offends=example_with_config(responseMimeType="image/png"),
+    ),
+    rule(
+        "odds-in-stream",
+        _check_odds_in_stream,
+        "LogProbs is not supported in streaming mode",
+        evidence="S",
+        passes=example_with_config(responseLogprobs=True),
+        offends=at_method(f"{MODEL}:streamGenerateContent", example_with_config(responseLogprobs=True)),
+        also=((at_method(f"{MODEL}:streamGenerateContent", example()), ""),),
+    ),
+    rule(
+        "thinking-both",
+        _check_thinking_both,
+        "You can only set only one of thinking budget and thinking level.",
+        evidence="S",
+        passes=example_with_config(thinkingConfig={"thinkingBudget": 512}),
+        offends=example_with_config(thinkingConfig={"thinkingBudget": 512, "thinking_level": "LOW"}),
+    ),
+    rule(
+        "thinking-level",
+        _check_thinking_level,
+        "Thinking level is not supported for this model.",
+        evidence="S",
+        models="without that level",
+        passes=example_with_config(thinkingConfig={"thinkingLevel": "LOW"}),
+        offends=example_with_config(thinkingConfig={"thinkingLevel": "minimal"}),
+        also=((for_model(None, example_with_config(thinkingConfig={"thinkingLevel": "LOW"})), ""),),
+    ),
+    rule(
+        "thinking-off",
+        _check_thinking_off,
+        "Budget 0 is invalid. This model only works in thinking mode.",
+        evidence="S",
+        models="with a budget, without `disabled` thinking",
+        passes=for_model(_SWITCHABLE, example_with_config(thinkingConfig={"thinkingBudget": 0})),
+        offends=for_model(THINKING_BUDGETS, example_with_config(thinkingConfig={"thinkingBudget": 0})),
+        also=((example_with_config(thinkingConfig={"thinkingBudget": 0}), ""),),
+    ),
+    rule(
+        "thinking-budget",
+        _check_thinking_budget,
+        "The thinking budget {wanted} is invalid. Please choose a value between {least} and {most}.",
+        evidence="K",
+        models="with a budget",
+        passes=for_model(_RANGED, example_with_config(thinkingConfig={"thinkingBudget": 128})),
+        offends=for_model(_RANGED, example_with_config(thinkingConfig={"thinkingBudget": 127})),
+        says="The thinking budget 127 is invalid. Please choose a value between 128 and 32768.",
+        also=(
+            (for_model(_RANGED, example_with_config(thinkingConfig={"thinkingBudget": -1})), ""),
+            (for_model(_RANGED, example_with_config(thinkingConfig={"thinkingBudget": 32_768})), ""),
+            (
+                for_model(_RANGED, example_with_config(thinkingConfig={"thinkingBudget": 32_769})),
+                "The thinking budget 32769 is invalid. Please choose a value between 128 and 32768.",
+            ),
+            (
+                for_model(
+                    replace(_RANGED, thinking=("enabled", "disabled")),
+                    example_with_config(thinkingConfig={"thinkingBudget": 0}),
+                ),
+                "",
+            ),
+            (
+                for_model(
+                    replace(_RANGED, allowance_mode=""),
+                    example_with_config(thinkingConfig={"thinkingBudget": 1}),
+                ),
+                "",
+            ),
+            (
+                for_model(
+                    replace(_RANGED, allowance_most=None),
+                    example_with_config(thinkingConfig={"thinkingBudget": 99_999}),
+                ),
+                "",
+            ),
+        ),
+    ),
+)
+
+RULES = (
+    *ENVELOPE_RULES,
+    *FIELD_RULES,
+    *ADDRESS_RULES,
+    *SCHEMA_RULES,
+    *TOOL_RULES,
+    *CONTENT_RULES,
+    *MEDIA_RULES,
+    *CONFIG_RULES,
+)
+
+
+# What generateContent says when a prompt fills the model's window: one token must stay free.
+
+
+_WINDOW_EXAMPLE = RawRequest(
+    path="/v1beta/models/some-model:generateContent",
+    headers={"x-goog-api-key": "key"},
+    body={"contents": [{"role": "user", "parts": [{"text": "Hello"}]}]},
+    abilities=Abilities(context_tokens=1_048_576, output_tokens=65_536),
+)
+
+
+def _check_prompt_window(request: RawRequest) -> RuleFinding | None:
+    abilities, tokens = request.abilities, request.prompt_tokens
+    if abilities is None or tokens < abilities.context_tokens:
+        return None
+    return {"tokens": tokens, "most": abilities.context_tokens - 1}
+
+
+WINDOW_RULES = (
+    ProviderRule(
+        id="prompt-window",
+        find=_check_prompt_window,
+        wording="The input token count ({tokens}) exceeds the maximum number of tokens allowed ({most}).",
+        evidence="S",
+        passes=replace(_WINDOW_EXAMPLE, prompt_tokens=1_048_575),
+        offends=replace(_WINDOW_EXAMPLE, prompt_tokens=1_048_576),
+        says="The input token count (1048576) exceeds the maximum number of tokens allowed (1048575).",
+        type="INVALID_ARGUMENT",
+        kind="context",
+    ),
+)

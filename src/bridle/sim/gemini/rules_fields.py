@@ -1,0 +1,197 @@
+"""The fields of a generateContent request, each with the type it is read into.
+
+JSON is read into messages of named types before anybody looks at what it says, and the reader is generous:
+a number may be written as a string, one thing may stand where a list belongs, a null is nothing.  What it
+cannot read it names by place, type and value.
+"""
+
+import re
+from collections.abc import Sequence
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import (
+    DEFAULT_ROW,
+    JSON_TYPES,
+    ErrorStyle,
+    FieldMessage,
+    FieldRow,
+    FieldRules,
+    find_places,
+)
+from bridle.sim.rules.raw_request import JsonObject
+
+from .request import call, example, example_with_config, response, rule, to_snake_case, tool, user
+
+INVALID = "INVALID_ARGUMENT"
+NAMESPACE = "type.googleapis.com/google.ai.generativelanguage.v1beta."
+NUMBER = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d+)?")
+TYPES = {
+    "boolean": "TYPE_BOOL",
+    "integer": "TYPE_INT32",
+    "number": "TYPE_FLOAT",
+    "string": "TYPE_STRING",
+}
+CONFIG_FIELDS = (
+    "audioTimestamp", "candidateCount", "enableAffectiveDialog", "enableEnhancedCivicAnswers",
+    "frequencyPenalty", "imageConfig", "logprobs", "maxOutputTokens", "mediaResolution",
+    "modelSelectionConfig", "presencePenalty", "responseFormat", "responseJsonSchema", "responseLogprobs",
+    "responseMimeType", "responseModalities", "responseSchema", "routingConfig", "seed", "speechConfig",
+    "stopSequences", "temperature", "thinkingConfig", "topK", "topP",
+)  # fmt: skip
+_UNKNOWN = 'Invalid JSON payload received. Unknown name "{name}"'
+_NO_LIST = "Proto field is not repeating, cannot start list."
+
+
+def _is_readable(value: object, kinds: Sequence[str]) -> bool:
+    """Whether the reader makes one of these kinds of a value."""
+    written = "number" in kinds and isinstance(value, str) and NUMBER.fullmatch(value) is not None
+    return written or JSON_TYPES[type(value)] in kinds
+
+
+FIELD_CHECKS = FieldRules(
+    ErrorStyle(
+        example=example,
+        rule=rule,
+        messages={
+            "type": FieldMessage("Invalid value at '{at}' (<expected>), {shown}", INVALID),
+            "fields": FieldMessage(_UNKNOWN + " at '{inside}': Cannot find field.", INVALID),
+        },
+        expected_names=TYPES,
+        spell_name=to_snake_case,
+        null_is_absent=True,
+        is_of_type=_is_readable,
+    )
+)
+
+
+def _message_rule(
+    path: str, name: str, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
+) -> ProviderRule:
+    """A field that holds a message of a named type; where a list of them belongs, one will do."""
+    return FIELD_CHECKS.of_type(path, "object|array", takes, refuses, row, expected=NAMESPACE + name)
+
+
+def _setting_rule(name: str, kind: str, takes: object, refuses: object, evidence: str = "F") -> ProviderRule:
+    """One of the settings; whole numbers may be written with a point."""
+    kinds, expected = ("number", TYPES["integer"]) if kind == "integer" else (kind, TYPES[kind])
+    row = FieldRow(id=f"{to_snake_case(name).replace('_', '-')}-type", evidence=evidence)
+    return FIELD_CHECKS.of_type(f"generationConfig.{name}", kinds, takes, refuses, row, expected=expected)
+
+
+SINGLE_FIELDS = (
+    "systemInstruction", "generationConfig", "toolConfig", "cachedContent",
+    "toolConfig.functionCallingConfig",
+    "toolConfig.functionCallingConfig.mode", "generationConfig.thinkingConfig",
+    *(f"generationConfig.{name}" for name in CONFIG_FIELDS if name not in ("responseModalities", "stopSequences")),
+    "contents[].role", "contents[].parts[].text", "contents[].parts[].functionCall",
+    "contents[].parts[].functionResponse", "tools[].functionDeclarations[].name",
+)  # fmt: skip
+"""Where one value belongs and a list cannot be read."""
+
+
+def _check_no_list(request: RawRequest) -> RuleFinding | None:
+    for path in SINGLE_FIELDS:
+        for spot in find_places(FIELD_CHECKS.style, request.body, path):
+            if isinstance(spot.value, list):
+                place = f" at '{spot.parent_path}'" if spot.parent_path else ""
+                return {"name": to_snake_case(path.rpartition(".")[2]), "place": place}
+    return None
+
+
+_CALLING: JsonObject = {"role": "model", "parts": [{"functionCall": "look"}]}
+_PART = "contents[].parts[]"
+
+
+def _part_rule(id_: str, path: str, name: str, takes: RawRequest, part: object, shown: str) -> ProviderRule:
+    """A field of the second part of the first content."""
+    expected = TYPES.get(name, NAMESPACE + name)
+    place = f"contents[0].parts[1]{'.' if path else ''}{to_snake_case(path)}"
+    return FIELD_CHECKS.of_type(
+        f"{_PART}.{path}".rstrip("."),
+        name if name in TYPES else "object|array",
+        takes,
+        example(contents=[{"role": "user", "parts": [{"text": "Look"}, part]}]),
+        FieldRow(id=id_, says=f"Invalid value at '{place}' ({expected}), {shown}"),
+        expected=expected,
+    )
+
+
+_SAID = example(contents=[user("Hello")])
+_CALLED = example(contents=[user("Look"), {"role": "model", "parts": [call()]}, user(response())])
+
+FIELD_RULES = (
+    rule(
+        "no-list",
+        _check_no_list,
+        _UNKNOWN + "{place}: " + _NO_LIST,
+        evidence="S",
+        passes=example_with_config(stopSequences=["END"], temperature=1),
+        offends=example_with_config(maxOutputTokens=[5]),
+        says="Invalid JSON payload received. Unknown name \"max_output_tokens\" at 'generation_config':"
+        f" {_NO_LIST}",
+        also=(
+            (
+                example(generation_config=[]),
+                f'Invalid JSON payload received. Unknown name "generation_config": {_NO_LIST}',
+            ),
+        ),
+    ),
+    _message_rule("contents", "Content", [user("Hello")], "Hello", FieldRow(evidence="S")),
+    _message_rule("contents[]", "Content", user("Hello"), "Hello", FieldRow(id="content-type")),
+    FIELD_CHECKS.of_type(
+        "contents[].role", "string", "user", {}, FieldRow(id="role-type", within=user("Hello"))
+    ),
+    _message_rule("contents[].parts", "Part", [{"text": "Hello"}], "Hello", FieldRow(id="parts-type")),
+    _part_rule("part-type", "", "Part", _SAID, "Look", '"Look"'),
+    _part_rule("text-type", "text", "string", _SAID, {"text": 5}, "5"),
+    _part_rule("call-type", "functionCall", "FunctionCall", _CALLED, {"functionCall": 5}, "5"),
+    _part_rule("call-name-type", "functionCall.name", "string", _CALLED, {"functionCall": {"name": 5}}, "5"),
+    _part_rule(
+        "response-type", "functionResponse", "FunctionResponse", _CALLED, {"functionResponse": 5}, "5"
+    ),
+    _message_rule("systemInstruction", "Content", user("Be brief."), "Be brief.", FieldRow(evidence="S")),
+    _message_rule("tools", "Tool", [tool()], "look"),
+    _message_rule("tools[]", "Tool", tool(), "look", FieldRow(id="tool-type")),
+    _message_rule("toolConfig", "ToolConfig", {}, 5),
+    FIELD_CHECKS.only_fields(
+        "toolConfig",
+        ("functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
+        {},
+        "tool_choice",
+    ),
+    _message_rule("toolConfig.functionCallingConfig", "FunctionCallingConfig", {}, "ANY"),
+    FIELD_CHECKS.only_fields(
+        "toolConfig.functionCallingConfig",
+        ("mode", "allowedFunctionNames", "streamFunctionCallArguments"),
+        {},
+        "name",
+        FieldRow(id="choice-fields"),
+    ),
+    _message_rule("generationConfig", "GenerationConfig", {"temperature": 1}, "5"),
+    FIELD_CHECKS.only_fields("generationConfig", CONFIG_FIELDS, {"topK": 40}, "max_tokens"),
+    _setting_rule("maxOutputTokens", "integer", "512", "many"),
+    _setting_rule("temperature", "number", 1, "hot"),
+    _setting_rule("topP", "number", 0.5, "wide"),
+    _setting_rule("topK", "integer", 40.0, {}),
+    _setting_rule("candidateCount", "integer", 1, "x"),
+    _setting_rule("seed", "integer", 1, "x", "S"),
+    _setting_rule("presencePenalty", "number", 0.5, "x"),
+    _setting_rule("frequencyPenalty", "number", 0.5, "x"),
+    _setting_rule("responseMimeType", "string", "text/plain", 5),
+    _setting_rule("responseLogprobs", "boolean", True, "yes"),
+    _setting_rule("logprobs", "integer", 1, "x"),
+    _message_rule(
+        "generationConfig.thinkingConfig", "ThinkingConfig", {}, "high", FieldRow(id="thinking-config-type")
+    ),
+    FIELD_CHECKS.only_fields(
+        "generationConfig.thinkingConfig",
+        ("includeThoughts", "thinkingBudget", "thinkingLevel"),
+        {},
+        "effort",
+        FieldRow(id="thinking-config-fields"),
+    ),
+    _setting_rule("thinkingConfig.includeThoughts", "boolean", True, "yes"),
+    _setting_rule("thinkingConfig.thinkingBudget", "integer", 1024, "high", "S"),
+    _setting_rule("stopSequences[]", "string", "END", 5),
+    FIELD_CHECKS.of_type("cachedContent", "string", "cachedContents/1", 5),
+)

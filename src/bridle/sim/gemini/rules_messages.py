@@ -1,0 +1,397 @@
+"""Contents: that something is said, by somebody, and that calls are answered.
+
+Neighbours of one side are read as one turn, so calls and their responses may be spread
+over several contents.  A call that nobody answers passes where no function is declared:
+recorded conversations show it.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+
+from .request import (
+    THINKING_BUDGETS,
+    ContentTurn,
+    call,
+    contents,
+    example,
+    has_thinking_levels,
+    list_declarations,
+    list_parts,
+    member,
+    merge_turns,
+    model,
+    parts,
+    response,
+    rule,
+    tool,
+    user,
+)
+
+ROLES = ("user", "model")
+OLD_ROLES = ("function", "tool")
+DATA_MEMBERS = [
+    "text",
+    "inlineData",
+    "fileData",
+    "functionCall",
+    "functionResponse",
+    "executableCode",
+    "codeExecutionResult",
+    "toolCall",
+    "toolResponse",
+]
+EXTRA_MEMBERS = [
+    "thought",
+    "thoughtSignature",
+    "videoMetadata",
+    "mediaResolution",
+    "partMetadata",
+    "audioTranscription",
+]
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]*={0,2}")
+_NO_BASE64 = "Invalid value at '{at}' (TYPE_BYTES), Base64 decoding failed for \"{data}\""
+_STRUCT = "type.googleapis.com/google.protobuf.Struct"
+_ORPHAN = "Please ensure that function response turn comes immediately after a function call turn."
+_COUNT = (
+    "Please ensure that the number of function response parts is equal to the number of function call parts"
+    " of the function call turn."
+)
+_UNSIGNED = (
+    "Function call is missing a thought_signature in functionCall parts. This is required for tools to work"
+    " correctly, and missing thought_signature may lead to degraded model performance. Additional data,"
+    " function call `default_api:{name}` , position {position}. Please refer to"
+    " https://ai.google.dev/gemini-api/docs/thought-signatures for more details."
+)
+
+
+def _check_contents_some(request: RawRequest) -> RuleFinding | None:
+    return None if contents(request) else {}
+
+
+def _check_parts_some(request: RawRequest) -> RuleFinding | None:
+    for index, content in enumerate(contents(request)):
+        if not parts(content):
+            return {"index": index}
+    return None
+
+
+def _check_part_member(request: RawRequest) -> RuleFinding | None:
+    for place, part in list_parts(request):
+        for name in part:
+            if not any(member({name: True}, known) for known in (*DATA_MEMBERS, *EXTRA_MEMBERS)):
+                return {"at": place, "name": name}
+    return None
+
+
+def _check_part_data(request: RawRequest) -> RuleFinding | None:
+    for place, part in list_parts(request):
+        says = any(member(part, name) is not None for name in (*DATA_MEMBERS, "thoughtSignature"))
+        if not says:
+            return {"at": place}
+    return None
+
+
+def _check_role(request: RawRequest) -> RuleFinding | None:
+    for content in contents(request):
+        if content.get("role") not in (None, *ROLES, *OLD_ROLES):
+            return {}
+    return None
+
+
+def _check_role_function(request: RawRequest) -> RuleFinding | None:
+    for content in contents(request):
+        if has_thinking_levels(request) and content.get("role") in OLD_ROLES:
+            return {"role": content.get("role")}
+    return None
+
+
+def _list_byte_fields(request: RawRequest) -> Iterator[tuple[str, object]]:
+    for place, part in list_parts(request):
+        yield f"{place}.inline_data.data", as_mapping(member(part, "inlineData")).get("data")
+        yield f"{place}.thought_signature", member(part, "thoughtSignature")
+
+
+def _check_bytes(request: RawRequest) -> RuleFinding | None:
+    for place, data in _list_byte_fields(request):
+        if isinstance(data, str) and not (_BASE64.fullmatch(data) and len(data.rstrip("=")) % 4 != 1):
+            return {"at": place, "data": data}
+    return None
+
+
+def _check_struct(request: RawRequest) -> RuleFinding | None:
+    for place, part in list_parts(request):
+        for holder, name, spelled in (
+            ("functionCall", "args", "function_call.args"),
+            ("functionResponse", "response", "function_response.response"),
+        ):
+            value = as_mapping(member(part, holder)).get(name)
+            if value is not None and not isinstance(value, dict):
+                return {"at": f"{place}.{spelled}", "value": f'"{value}"'}
+    return None
+
+
+def _check_name_empty(request: RawRequest) -> RuleFinding | None:
+    for place, part in list_parts(request):
+        for holder, spelled in (("functionCall", "function_call"), ("functionResponse", "function_response")):
+            held = member(part, holder)
+            if isinstance(held, dict) and not held.get("name"):
+                return {"at": f"{place}.{spelled}"}
+    return None
+
+
+def _check_call_first(request: RawRequest) -> RuleFinding | None:
+    said = merge_turns(request)
+    return {} if said and said[0].is_model and said[0].members_named("functionCall") else None
+
+
+def _pair_turns(request: RawRequest) -> Iterator[tuple[ContentTurn, ContentTurn]]:
+    yield from pairwise(merge_turns(request))
+
+
+def _check_response_orphan(request: RawRequest) -> RuleFinding | None:
+    said = merge_turns(request)
+    if said and said[0].members_named("functionResponse"):
+        return {}
+    for before, turn in _pair_turns(request):
+        if turn.members_named("functionResponse") and not before.members_named("functionCall"):
+            return {}
+    return None
+
+
+def _check_response_count(request: RawRequest) -> RuleFinding | None:
+    declared = any(True for _ in list_declarations(request))
+    for before, turn in _pair_turns(request):
+        called, answered = before.members_named("functionCall"), turn.members_named("functionResponse")
+        if len(called) != len(answered) and (answered or declared):
+            return {}
+    return None
+
+
+def _check_call_signed(request: RawRequest) -> RuleFinding | None:
+    """Only since the user last spoke, and only the first call of each turn.
+
+    A turn may be spread over several contents: google-genai sends every chunk of a stream back as one.
+    """
+    if not has_thinking_levels(request):
+        return None
+    said = list(enumerate(contents(request)))
+    spoke = [index for index, content in said if _is_user_content(content)]
+    called = False
+    for index, content in said[max(spoke, default=None) :]:
+        if content.get("role") != "model":
+            called = False
+            continue
+        calls = [part for part in parts(content) if member(part, "functionCall") is not None]
+        if calls and not called and not member(calls[0], "thoughtSignature"):
+            name = as_mapping(member(calls[0], "functionCall")).get("name")
+            return {"name": name, "position": index + 1}
+        called = called or bool(calls)
+    return None
+
+
+def _is_user_content(content: JsonObject) -> bool:
+    own = content.get("role") != "model"
+    return own and any(member(part, "functionResponse") is None for part in parts(content))
+
+
+_LOOK = {"tools": [tool()]}
+_PAIR = (model(call()), user(response()))
+
+CONTENT_RULES = (
+    rule(
+        "contents-some",
+        _check_contents_some,
+        "* GenerateContentRequest.contents: contents is not specified\n",
+        evidence="S",
+        passes=example(contents=user("Hello")),
+        offends=example(contents=[]),
+    ),
+    rule(
+        "parts-some",
+        _check_parts_some,
+        "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n",
+        evidence="S",
+        passes=example(contents=[user("Hello"), model(""), user("Bye")]),
+        offends=example(contents=[user("Hello"), model(), user("Bye")]),
+        says="* GenerateContentRequest.contents[1].parts: contents.parts must not be empty.\n",
+    ),
+    rule(
+        "part-member",
+        _check_part_member,
+        "Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field.",
+        evidence="S",
+        passes=example(contents=[user({"inline_data": {"mime_type": "image/png", "data": "AAAA"}})]),
+        offends=example(contents=[user("Hello", {"text": "Bye", "role": "user"})]),
+        says="Invalid JSON payload received. Unknown name \"role\" at 'contents[0].parts[1]':"
+        " Cannot find field.",
+    ),
+    rule(
+        "part-data",
+        _check_part_data,
+        "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field\n",
+        evidence="S",
+        passes=example(contents=[user("Hello"), model({"thoughtSignature": "c2ln"}), user("Bye")]),
+        offends=example(contents=[user("Hello"), model({"thought": True}), user("Bye")]),
+        says="* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have one"
+        " initialized field\n",
+    ),
+    rule(
+        "role",
+        _check_role,
+        "Please use a valid role: user, model.",
+        evidence="S",
+        passes=example(contents=[user("Hello"), model("Hello"), {"parts": [{"text": "Bye"}]}]),
+        offends=example(contents=[user("Hello"), {"role": "assistant", "parts": [{"text": "Hello"}]}]),
+    ),
+    rule(
+        "role-function",
+        _check_role_function,
+        "Role '{role}' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT,"
+        " DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER.",
+        evidence="S",
+        models="that think at levels",
+        passes=for_model(
+            THINKING_BUDGETS,
+            example(
+                contents=[user("Look"), model(call()), {"role": "function", "parts": [response()]}], **_LOOK
+            ),
+        ),
+        offends=example(
+            contents=[user("Look"), model(call()), {"role": "function", "parts": [response()]}], **_LOOK
+        ),
+        says="Role 'function' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT,"
+        " DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER.",
+    ),
+    rule(
+        "bytes",
+        _check_bytes,
+        _NO_BASE64,
+        evidence="S",
+        passes=example(contents=[user({"inlineData": {"mimeType": "image/png", "data": "_-+/AA=="}})]),
+        offends=example(contents=[user({"inlineData": {"mimeType": "image/png", "data": "AAAAA"}})]),
+        says="Invalid value at 'contents[0].parts[0].inline_data.data' (TYPE_BYTES), Base64 decoding failed"
+        ' for "AAAAA"',
+        also=(
+            (
+                example(contents=[user({"inlineData": {"data": "A A="}})]),
+                _NO_BASE64.format(at="contents[0].parts[0].inline_data.data", data="A A="),
+            ),
+        ),
+    ),
+    rule(
+        "struct",
+        _check_struct,
+        f"Invalid value at '{{at}}' ({_STRUCT}), {{value}}",
+        evidence="F",
+        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(contents=[user("Look"), model(call()), user(response(response="seen"))], **_LOOK),
+        says=f"Invalid value at 'contents[2].parts[0].function_response.response' ({_STRUCT}), \"seen\"",
+    ),
+    rule(
+        "name-empty",
+        _check_name_empty,
+        "* GenerateContentRequest.{at}.name: Name cannot be empty.\n",
+        evidence="F",
+        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(contents=[user("Look"), model(call()), user(response(name=""))], **_LOOK),
+        says="* GenerateContentRequest.contents[2].parts[0].function_response.name: Name cannot be empty.\n",
+    ),
+    rule(
+        "call-first",
+        _check_call_first,
+        "Please ensure that function call turn comes immediately after a user turn or after a function"
+        " response turn.",
+        evidence="S",
+        passes=example(contents=[user("Look"), model("I look."), model(call()), user(response())], **_LOOK),
+        offends=example(contents=[model(call()), user(response())], **_LOOK),
+        also=(
+            (example(contents=[user(call()), model("So.")]), ""),
+            (example(contents=[model("So."), user("Bye")]), ""),
+        ),
+    ),
+    rule(
+        "response-orphan",
+        _check_response_orphan,
+        _ORPHAN,
+        evidence="S",
+        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
+        offends=example(contents=[user("Look"), model("No."), user(response())], **_LOOK),
+        also=((example(contents=[user(response())]), _ORPHAN),),
+    ),
+    rule(
+        "response-count",
+        _check_response_count,
+        _COUNT,
+        evidence="S",
+        passes=example(
+            contents=[user("Look"), model(call(), call(signature="")), user(response()), user(response())],
+            **_LOOK,
+        ),
+        offends=example(
+            contents=[user("Look"), model(call(), call(signature="")), user(response(), "And?")], **_LOOK
+        ),
+        also=(
+            (example(contents=[user("Look"), model("So."), user("Bye")], **_LOOK), ""),
+            (example(contents=[user("Look"), model(call()), user("Bye")]), ""),
+            (example(contents=[user("Look"), model(call(), call()), user(response())]), _COUNT),
+            (example(contents=[user("Look"), model(call()), user("Bye")], **_LOOK), _COUNT),
+        ),
+    ),
+    rule(
+        "call-signed",
+        _check_call_signed,
+        _UNSIGNED,
+        evidence="S",
+        models="that think at levels",
+        passes=example(
+            contents=[user("Look"), model(call(signature="")), user(response()), model("So."), user("Bye")],
+            **_LOOK,
+        ),
+        offends=example(contents=[user("Look"), model("I", call(signature="")), user(response())], **_LOOK),
+        says=_UNSIGNED.format(name="look", position=2),
+        also=(
+            (
+                example(
+                    contents=[
+                        user("Look"),
+                        model(call(signature="")),
+                        user(response()),
+                        model(call()),
+                        user(response()),
+                    ]
+                ),
+                _UNSIGNED.format(name="look", position=2),
+            ),
+            (example(contents=[user(call(signature=""))]), ""),
+            (
+                example(
+                    contents=[
+                        user("Look"),
+                        model("I look."),
+                        model(call()),
+                        model(call(signature="")),
+                        model(""),
+                        model(call(signature="")),
+                        user(response(), response()),
+                    ],
+                    **_LOOK,
+                ),
+                "",
+            ),
+            (
+                example(
+                    contents=[model(call(signature=""), call("search")), user(response(), response("search"))]
+                ),
+                _UNSIGNED.format(name="look", position=1),
+            ),
+            (
+                example(contents=[user("Look"), model("I look.", call(signature="")), user(response())]),
+                _UNSIGNED.format(name="look", position=2),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,265 @@
+"""Tools, the choice among them, and what does not go together with them."""
+
+import re
+
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+
+from .request import (
+    THINKING_BUDGETS,
+    as_list,
+    example,
+    field,
+    generation_setting,
+    list_declarations,
+    member,
+    rule,
+    tool,
+    tool_choice_fields,
+    tool_choice_setting,
+    tools,
+)
+
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.:-]{0,127}")
+MODES = ("MODE_UNSPECIFIED", "AUTO", "ANY", "NONE", "VALIDATED")
+NAMING_MODES = ("ANY", "VALIDATED")
+SEARCHES = ("googleSearch", "googleSearchRetrieval", "urlContext", "fileSearch", "googleMaps")
+DECLARED = "functionDeclarations"
+KINDS = (
+    *SEARCHES,
+    DECLARED,
+    "codeExecution",
+    "computerUse",
+    "enterpriseWebSearch",
+    "mcpServers",
+)
+_MODE = "type.googleapis.com/google.ai.generativelanguage.v1beta.FunctionCallingConfig.Mode"
+_NAMING = (
+    "Invalid function name. Must start with a letter or an underscore. Must be alphameric (a-z, A-Z, 0-9),"
+    " underscores (_), dots (.), colons (:), or dashes (-), with a maximum length of 128.\n"
+)
+_CONFIG = "GenerateContentRequest.tool_config.function_calling_config"
+
+
+def _check_tool_name(request: RawRequest) -> RuleFinding | None:
+    for place, item in list_declarations(request):
+        name = item.get("name")
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            return {"at": place}
+    return None
+
+
+def _check_tool_names_unique(request: RawRequest) -> RuleFinding | None:
+    seen: list[object] = []
+    for _, item in list_declarations(request):
+        name = item.get("name")
+        if name in seen:
+            return {"name": name}
+        if name is not None:
+            seen.append(name)
+    return None
+
+
+def _check_tool_kind(request: RawRequest) -> RuleFinding | None:
+    for index, item in enumerate(tools(request)):
+        for name in item:
+            if not any(member({name: True}, kind) for kind in KINDS):
+                return {"index": index, "name": name}
+    return None
+
+
+def _choice_mode(request: RawRequest) -> str:
+    mode = tool_choice_setting(request, "mode")
+    if isinstance(mode, int) and 0 <= mode < len(MODES):
+        return MODES[mode]
+    return mode.upper() if isinstance(mode, str) else ""
+
+
+def _check_choice_mode(request: RawRequest) -> RuleFinding | None:
+    mode = tool_choice_setting(request, "mode")
+    if mode is None or _choice_mode(request) in MODES:
+        return None
+    return {"mode": mode}
+
+
+def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
+    return {} if _choice_mode(request) and not any(True for _ in list_declarations(request)) else None
+
+
+def _check_choice_names_mode(request: RawRequest) -> RuleFinding | None:
+    names = as_list(tool_choice_setting(request, "allowedFunctionNames"))
+    return {} if names and _choice_mode(request) not in NAMING_MODES else None
+
+
+def _check_choice_names_known(request: RawRequest) -> RuleFinding | None:
+    known = {item.get("name") for _, item in list_declarations(request)}
+    for name in as_list(tool_choice_setting(request, "allowedFunctionNames")):
+        if name not in known:
+            return {}
+    return None
+
+
+def _takes_functions_alone(request: RawRequest) -> bool:
+    """Whether the model takes functions only by themselves."""
+    return request.abilities is not None and request.abilities.structured_output == "tool"
+
+
+def _check_tools_mixed(request: RawRequest) -> RuleFinding | None:
+    searches = any(member(item, kind) is not None for item in tools(request) for kind in SEARCHES)
+    functions = any(True for _ in list_declarations(request))
+    return {} if _takes_functions_alone(request) and functions and searches else None
+
+
+def _check_tools_mixed_shown(request: RawRequest) -> RuleFinding | None:
+    hosted = any(
+        member(item, kind) is not None for item in tools(request) for kind in KINDS if kind != DECLARED
+    )
+    functions = any(True for _ in list_declarations(request))
+    shown = member(as_mapping(field(request, "toolConfig")), "includeServerSideToolInvocations") is True
+    return {} if functions and hosted and not shown and not _takes_functions_alone(request) else None
+
+
+def _check_tools_shaped(request: RawRequest) -> RuleFinding | None:
+    shaped = generation_setting(request, "responseMimeType") == "application/json"
+    functions = any(True for _ in list_declarations(request))
+    return {} if _takes_functions_alone(request) and functions and shaped else None
+
+
+def _check_cached_again(request: RawRequest) -> RuleFinding | None:
+    again = any(field(request, name) for name in ("systemInstruction", "tools", "toolConfig"))
+    return {} if again and field(request, "cachedContent") else None
+
+
+_JSON = {"generationConfig": {"responseMimeType": "application/json"}}
+_SEARCH: JsonObject = {"googleSearch": {}}
+_SHOWN = {"toolConfig": {"includeServerSideToolInvocations": True}}
+
+TOOL_RULES = (
+    rule(
+        "tool-kind",
+        _check_tool_kind,
+        "Invalid JSON payload received. Unknown name \"{name}\" at 'tools[{index}]': Cannot find field.",
+        evidence="S",
+        passes=example(tools=[{"code_execution": {}}]),
+        offends=example(tools=[{"codeExecution": {}}, {"function": {"name": "look"}}]),
+        says="Invalid JSON payload received. Unknown name \"function\" at 'tools[1]': Cannot find field.",
+    ),
+    rule(
+        "tool-name",
+        _check_tool_name,
+        f"* GenerateContentRequest.{{at}}.name: {_NAMING}",
+        evidence="S",
+        passes=example(tools=[tool("_look.up:2-b" + "x" * 116)]),
+        offends=example(tools=[tool(), tool("2look")]),
+        says=f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
+        also=(
+            (
+                example(tools=[tool(), {"functionDeclarations": [{"description": "Looks."}]}]),
+                f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
+            ),
+        ),
+    ),
+    rule(
+        "tool-names-unique",
+        _check_tool_names_unique,
+        "Duplicate function declaration found: {name}",
+        evidence="S",
+        passes=example(tools=[tool("look"), tool("find")]),
+        offends=example(tools=[tool("look"), tool("find"), tool("look")]),
+        says="Duplicate function declaration found: look",
+        also=((example(tools=[{"functionDeclarations": [{}, {}]}]), ""),),
+    ),
+    rule(
+        "choice-mode",
+        _check_choice_mode,
+        f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"{{mode}}\"",
+        evidence="S",
+        passes=example(tools=[tool()], **tool_choice_fields(mode="any")),
+        offends=example(tools=[tool()], **tool_choice_fields(mode="REQUIRED")),
+        says=f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"REQUIRED\"",
+        also=(
+            (
+                example(tools=[tool()], **tool_choice_fields(mode=5)),
+                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"5\"",
+            ),
+            (example(tools=[tool()], **tool_choice_fields(mode=4)), ""),
+            (example(tools=[tool()], **tool_choice_fields(mode=0)), ""),
+            (
+                example(tools=[tool()], **tool_choice_fields(mode=-1)),
+                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"-1\"",
+            ),
+        ),
+    ),
+    rule(
+        "choice-without-tools",
+        _check_choice_without_tools,
+        "Function calling config is set without function_declarations.",
+        evidence="S",
+        passes=example(tools=[tool()], **tool_choice_fields(mode="NONE")),
+        offends=example(tools=[_SEARCH], **tool_choice_fields(mode="AUTO")),
+    ),
+    rule(
+        "choice-names-mode",
+        _check_choice_names_mode,
+        f"* {_CONFIG}.allowed_function_names: only allowed when function calling mode is ANY or VALIDATED\n",
+        evidence="K",
+        passes=example(tools=[tool()], **tool_choice_fields(mode="ANY", allowedFunctionNames=["look"])),
+        offends=example(tools=[tool()], **tool_choice_fields(mode="AUTO", allowedFunctionNames=["look"])),
+        also=((example(tools=[tool()], **tool_choice_fields(mode=2, allowedFunctionNames=["look"])), ""),),
+    ),
+    rule(
+        "choice-names-known",
+        _check_choice_names_known,
+        "allowed_function_names should be a subset of the provided function_declarations",
+        evidence="S",
+        passes=example(
+            tools=[tool(), tool("find")], **tool_choice_fields(mode="ANY", allowedFunctionNames=["find"])
+        ),
+        offends=example(
+            tools=[tool()], **tool_choice_fields(mode="ANY", allowedFunctionNames=["look", "find"])
+        ),
+    ),
+    rule(
+        "tools-mixed",
+        _check_tools_mixed,
+        "Tool use with function calling is unsupported",
+        evidence="S",
+        models="that take functions only by themselves",
+        passes=example(tools=[tool(), _SEARCH], **_SHOWN),
+        offends=for_model(THINKING_BUDGETS, example(tools=[tool(), _SEARCH])),
+        also=((for_model(THINKING_BUDGETS, example(tools=[_SEARCH])), ""),),
+    ),
+    rule(
+        "tools-mixed-shown",
+        _check_tools_mixed_shown,
+        "Please enable tool_config.include_server_side_tool_invocations to use Built-in tools with Function"
+        " calling.",
+        evidence="K",
+        models="that take functions beside the provider's own tools",
+        passes=example(tools=[tool(), _SEARCH], **_SHOWN),
+        offends=example(tools=[tool(), _SEARCH]),
+        also=(
+            (example(tools=[_SEARCH, {"codeExecution": {}}]), ""),
+            (for_model(THINKING_BUDGETS, example(tools=[tool(), _SEARCH])), ""),
+        ),
+    ),
+    rule(
+        "tools-shaped",
+        _check_tools_shaped,
+        "Function calling with a response mime type: 'application/json' is unsupported",
+        evidence="S",
+        models="that take functions only by themselves",
+        passes=example(tools=[tool()], **_JSON),
+        offends=for_model(THINKING_BUDGETS, example(tools=[tool()], **_JSON)),
+        also=((for_model(THINKING_BUDGETS, example(**_JSON)), ""),),
+    ),
+    rule(
+        "cached-again",
+        _check_cached_again,
+        "CachedContent can not be used with GenerateContent request setting system_instruction, tools or"
+        " tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
+        evidence="S",
+        passes=example(cachedContent="cachedContents/1"),
+        offends=example(cachedContent="cachedContents/1", tools=[tool()]),
+    ),
+)

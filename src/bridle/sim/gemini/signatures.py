@@ -1,0 +1,222 @@
+"""Thought signatures on the generateContent wire.
+
+One sits on a part: on the first call of a reply, or on its words, or, when they are told in
+pieces, on an empty part behind them.  It is bound to that part and to the model.  A blob that
+cannot be read is refused wherever it stands; that it belongs to its part and its model is
+checked since the user last spoke.  Words that are no signature but stand for one, for calls that
+come from elsewhere, are taken.  Only models that think at levels check any of this.
+"""
+
+from base64 import b64encode
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.signatures import digest_value, open_signature, sign_note
+from bridle.values.message import Part, Reasoning, Reply, Text, ToolCall
+from bridle.values.text import parse_json
+
+from .request import (
+    THINKING_BUDGETS,
+    contents,
+    example,
+    find_model_and_method,
+    has_thinking_levels,
+    member,
+    model,
+    parts,
+    response,
+    rule,
+    tool,
+    user,
+)
+
+FAMILY = "gemini"
+SIGNATURE_KIND = "thought_signature"
+SIGNATURE_FIELD = "thoughtSignature"
+UNBOUND = ""
+"""Bound to no part in particular."""
+STANDARD_ALPHABET = str.maketrans("-_", "+/")
+"""Bytes come back in either alphabet, with or without their padding: clients write them as they like."""
+PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
+PLACEHOLDER_BYTES = tuple(b64encode(words.encode()).decode().rstrip("=") for words in PLACEHOLDERS)
+"""The same from clients that hold a signature as bytes, without padding."""
+
+
+def sign_reply(request: RawRequest, reply: Reply) -> Reply:
+    if request.abilities is None or not request.abilities.thinking or not reply.parts:
+        return reply
+    name, method = find_model_and_method(request)
+    said = list(reply.parts)
+    calls = [index for index, part in enumerate(said) if isinstance(part, ToolCall)]
+    texts = [index for index, part in enumerate(said) if isinstance(part, Text)]
+    if calls:
+        place = calls[0]
+    elif texts and method != "streamGenerateContent":
+        place = texts[-1]
+    else:
+        place = len(said)
+        said.append(Text(text=""))
+    said[place] = _sign_part(said[place], name)
+    return replace(reply, parts=tuple(said))
+
+
+def _sign_part(part: Part, name: str) -> Part:
+    if not isinstance(part, ToolCall | Text):
+        return part
+    bound = digest_value(part.text) if isinstance(part, Text) else _digest_call(part)
+    blob = sign_note(SIGNATURE_KIND, FAMILY, name, part=bound)
+    return replace(part, native=msgspec.json.encode({SIGNATURE_FIELD: blob}).decode())
+
+
+def _digest_call(call: ToolCall) -> str:
+    try:
+        args: object = parse_json(call.arguments or "{}")
+    except ValueError:
+        return UNBOUND  # cut off, or nonsense: nobody can tell in which shape it will come back
+    return digest_value([call.name, args]) if isinstance(args, dict) else UNBOUND
+
+
+def _digest_part(part: JsonObject) -> str:
+    made = member(part, "functionCall")
+    if isinstance(made, dict):
+        return digest_value([made.get("name"), made.get("args") or {}])
+    return digest_value(part.get("text") or "")
+
+
+def _checked_signature(part: JsonObject) -> str:
+    """The signature on a part, unless it is none and stands for one."""
+    blob = member(part, SIGNATURE_FIELD)
+    if not isinstance(blob, str) or not blob:
+        return ""
+    spelled = blob.translate(STANDARD_ALPHABET).rstrip("=")
+    if (blob in PLACEHOLDERS or spelled in PLACEHOLDER_BYTES) and member(part, "functionCall"):
+        return ""
+    return spelled + "=" * (-len(spelled) % 4)
+
+
+def _check_sealed_signature(request: RawRequest) -> RuleFinding | None:
+    if not has_thinking_levels(request):
+        return None
+    for content in contents(request):
+        for part in parts(content):
+            note = open_signature(_checked_signature(part))
+            if _checked_signature(part) and (
+                note is None or (note.kind, note.family) != (SIGNATURE_KIND, FAMILY)
+            ):
+                return {}
+    return None
+
+
+def _check_sealed_part(request: RawRequest) -> RuleFinding | None:
+    if not has_thinking_levels(request):
+        return None
+    name, _ = find_model_and_method(request)
+    said = contents(request)
+    spoke = [index for index, content in enumerate(said) if _is_user_content(content)]
+    for content in said[spoke[-1] if spoke else 0 :]:
+        for part in parts(content):
+            note = open_signature(_checked_signature(part))
+            if note is not None and (note.model, note.bound.get("part")) not in (
+                (name, UNBOUND),
+                (name, _digest_part(part)),
+            ):
+                return {}
+    return None
+
+
+def _is_user_content(content: JsonObject) -> bool:
+    own = content.get("role") != "model"
+    return own and any(member(part, "functionResponse") is None for part in parts(content))
+
+
+def _signed_call(name: str = "some-model", **args: object) -> JsonObject:
+    made: JsonObject = {"functionCall": {"name": "look", "args": args}}
+    return {**made, SIGNATURE_FIELD: sign_note(SIGNATURE_KIND, FAMILY, name, part=_digest_part(made))}
+
+
+def _respell_signature(blob: object) -> str:
+    return str(blob).replace("+", "-").replace("/", "_").rstrip("=")
+
+
+def _example_with_reply(made: JsonObject, *later: JsonObject) -> RawRequest:
+    return example(contents=[user("Look"), model(made), user(response()), *later], tools=[tool()])
+
+
+_SIGNED = _signed_call(at="Oslo")
+_LATER = (model("So."), user("Bye"))
+
+SIGNATURE_RULES: tuple[ProviderRule, ...] = (
+    rule(
+        "sealed-signature",
+        _check_sealed_signature,
+        "Corrupted thought signature.",
+        evidence="S",
+        models="that think at levels",
+        passes=_example_with_reply(_SIGNED),
+        offends=_example_with_reply(
+            {**_SIGNED, SIGNATURE_FIELD: sign_note("thinking", "another", "some-model")}
+        ),
+        also=(
+            (
+                _example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2ln"}, model("So."), user("Bye")),
+                "Corrupted thought signature.",
+            ),
+            (for_model(THINKING_BUDGETS, _example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2ln"})), ""),
+            (
+                _example_with_reply(
+                    {**_SIGNED, SIGNATURE_FIELD: _respell_signature(_SIGNED[SIGNATURE_FIELD])}
+                ),
+                "",
+            ),
+            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2lnbg"}), "Corrupted thought signature."),
+            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: PLACEHOLDERS[0]}), ""),
+            (
+                _example_with_reply(
+                    {**_SIGNED, SIGNATURE_FIELD: b64encode(PLACEHOLDERS[0].encode()).decode()}
+                ),
+                "",
+            ),
+            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: PLACEHOLDER_BYTES[1]}), ""),
+            (
+                example(
+                    contents=[
+                        user("Look"),
+                        model({"text": "So.", SIGNATURE_FIELD: PLACEHOLDERS[0]}),
+                        user("Bye"),
+                    ]
+                ),
+                "Corrupted thought signature.",
+            ),
+        ),
+    ),
+    rule(
+        "sealed-part",
+        _check_sealed_part,
+        "Invalid thought signature.",
+        evidence="S",
+        models="that think at levels",
+        passes=_example_with_reply({**_SIGNED, "functionCall": {"args": {"at": "Oslo"}, "name": "look"}}),
+        offends=_example_with_reply({**_SIGNED, "functionCall": {"name": "look", "args": {"at": "Rome"}}}),
+        also=(
+            (_example_with_reply(_signed_call("another-model")), "Invalid thought signature."),
+            (_example_with_reply(_signed_call("another-model"), *_LATER), ""),
+        ),
+    ),
+)
+
+
+# Thoughts on the generateContent wire: parts of their own, sent only with `includeThoughts`.
+
+
+def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    return reply
+
+
+def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+    config = as_mapping(member(as_mapping(member(asked.body, "generationConfig")), "thinkingConfig"))
+    if member(config, "includeThoughts") is True:
+        return reply
+    return replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Reasoning)))

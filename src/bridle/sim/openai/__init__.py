@@ -1,0 +1,1 @@
+"""Rules, prompt layout and endpoints that the two simulated OpenAI wires share."""

@@ -1,0 +1,75 @@
+"""What the two OpenAI wires have in common about prompts and their cache.
+
+Any setting that is written into the front of the prompt makes all of it another prompt;
+the table has them with the value that is meant when they are left out.
+"""
+
+from collections.abc import Callable, Mapping
+
+from bridle.sim.cache.prompt_layout import (
+    Body,
+    PromptBlock,
+    Section,
+    as_mapping,
+    as_text,
+    hash_value,
+    media_block,
+    to_json,
+)
+
+BREAKPOINT = "prompt_cache_breakpoint"
+TTL_DEFAULT = "30m"
+IN_MEMORY = "in_memory"
+MEDIA = {
+    "input_image": "image",
+    "image_url": "image",
+    "input_file": "file",
+    "file": "file",
+    "input_audio": "file",
+}
+PromptSetting = tuple[Callable[[Body], object], object]
+
+
+def find_account(headers: Mapping[str, str]) -> str:
+    names = ("authorization", "api-key", "openai-organization", "openai-project")
+    return " ".join(headers.get(name, "") for name in names).strip()
+
+
+def changed_settings(body: Body, settings: Mapping[str, PromptSetting]) -> Mapping[str, str]:
+    """What is not as it would be anyway."""
+    values = [(name, find(body)) for name, (find, _) in settings.items()]
+    return {
+        name: hash_value(value)
+        for name, value in values
+        if value is not None and value not in (settings[name][1], "")
+    }
+
+
+def find_retention(body: Body) -> str:
+    """How long the request wants its prompt kept; empty for the model's own way."""
+    wanted = as_text(as_mapping(body.get("prompt_cache_options")).get("ttl"))
+    retention = as_text(body.get("prompt_cache_retention"))
+    return wanted or ("" if retention == IN_MEMORY else retention)
+
+
+def allows_implicit_cache(body: Body) -> bool:
+    return as_mapping(body.get("prompt_cache_options")).get("mode") != "explicit"
+
+
+def part_block(section: Section, who: str, part: Body, body: Body) -> PromptBlock:
+    kind = as_text(part.get("type"))
+    bare = {name: value for name, value in part.items() if name not in (BREAKPOINT, "cache_control")}
+    mark = _breakpoint_ttl(part, body)
+    if kind in MEDIA:
+        return media_block(section, MEDIA[kind], who, bare, mark=mark)
+    text = part.get("text", part.get("refusal"))
+    if isinstance(text, str):
+        return PromptBlock(section=section, kind="text", key=who, text=text, breakpoint_ttl=mark)
+    return PromptBlock(section=section, kind="other", key=who, text=to_json(bare), breakpoint_ttl=mark)
+
+
+def _breakpoint_ttl(part: Body, body: Body) -> str:
+    point, control = as_mapping(part.get(BREAKPOINT)), as_mapping(part.get("cache_control"))
+    if point:
+        return as_text(point.get("ttl")) or find_retention(body) or TTL_DEFAULT
+    return as_text(control.get("ttl")) or "5m" if control else ""

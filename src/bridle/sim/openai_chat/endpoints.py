@@ -1,0 +1,91 @@
+"""Beside Chat Completions: the list of models, and counts only for those who ask for them.
+
+A stream has its counts in a piece without choices, which breaks every client that does not
+expect it; so it is sent only when `stream_options` ask for it.
+"""
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpReply
+from bridle.sim.choices import ChoiceFields, repeat_answers
+from bridle.sim.endpoints import EndpointCall, EndpointRoute, ExtraEndpoints, Json, ServerState
+from bridle.sim.openai.endpoints import (
+    NOT_FOUND_MESSAGE,
+    REQUEST_ID_HEADER,
+    UNSIMULATED_PATHS,
+    WRONG_CONTENT_TYPE,
+    add_rejected_field,
+    find_tier,
+    pad_frame,
+    wants_padding,
+)
+from bridle.values.errors import Failure
+from bridle.values.model import Model
+
+DELTA_FIELD = b'"delta":'
+USAGE_CHUNK = b'"choices":[],'
+CREATED = 1_767_225_600
+CREATED_FIELD, TIER_FIELD = re.compile(rb'"created":\d+(?=,)'), b'"service_tier":'
+CHOICE_FIELDS = ChoiceFields("choices", "usage", "completion_tokens", "total_tokens")
+FAMILIES = (
+    "openai_responses",
+    "openai_chat",
+)
+
+
+def list_models(house: ServerState, knock: EndpointCall) -> Json:
+    return {"object": "list", "data": [_describe_model(model) for model in house.models_of(*FAMILIES)]}
+
+
+def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
+    name = unquote(knock.path_params["model"])
+    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+    if found is None:
+        message = f"The model '{name}' does not exist"
+        return Failure(kind="not_found", message=message, status=404, code="model_not_found")
+    return _describe_model(found)
+
+
+def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
+    reply = repeat_answers(_add_service_tier(reply, body), body.get("n"), CHOICE_FIELDS)
+    if len(reply.frames) == 1:
+        return reply
+    options = body.get("stream_options")
+    counts = isinstance(options, dict) and options.get("include_usage")
+    frames = [frame for frame in reply.frames if counts or USAGE_CHUNK not in frame]
+    if wants_padding(body):
+        frames = [pad_frame(frame) if DELTA_FIELD in frame else frame for frame in frames]
+    return replace(reply, frames=tuple(frames))
+
+
+def _add_service_tier(reply: HttpReply, body: Mapping[str, object]) -> HttpReply:
+    """The reply with the tier it was served on, unless it names one."""
+    tier = b',"service_tier":"%b"' % find_tier(body).encode()
+    frames = (CREATED_FIELD.sub(rb"\g<0>" + tier, frame, count=1) for frame in reply.frames)
+    return reply if TIER_FIELD in reply.frames[0] else replace(reply, frames=tuple(frames))
+
+
+def _describe_model(model: Model) -> Json:
+    return {"id": model.id, "object": "model", "created": CREATED, "owned_by": model.endpoint.name}
+
+
+ROUTES = (
+    EndpointRoute(method="GET", pattern=re.compile(r".*/models"), handle=list_models),
+    EndpointRoute(method="GET", pattern=re.compile(r".*/models/(?P<model>.+)"), handle=get_model),
+)
+
+EXTRA_ENDPOINTS = ExtraEndpoints(
+    routes=ROUTES,
+    adapt_reply=adapt_reply,
+    not_found_message=NOT_FOUND_MESSAGE,
+    request_id_header=REQUEST_ID_HEADER,
+    reply_id=lambda digest: f"chatcmpl-sim{digest[:24]}",
+    created_field=b'"created":0',
+    unsimulated_paths=UNSIMULATED_PATHS,
+    wrong_content_type=WRONG_CONTENT_TYPE,
+    add_rejected_field=add_rejected_field,
+)

@@ -1,0 +1,295 @@
+"""What Chat Completions refuses, in its own words, and what the servers refuse that took the wire over.
+
+The order is the first party's as far as it is known: what has to be there, what nobody knows, each field by
+itself, what one model does not take, and last how messages follow one another.
+
+Servers differ more than their wire does.  `PROFILES` says which rules each kind of server has.
+"""
+
+from msgspec.structs import replace
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.rules_cache import cache_rules
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.profiles import (
+    ALTERNATION,
+    COMPATIBLE,
+    FIRST_PARTY,
+    LOCAL,
+    MUST_ECHO,
+    SHORT_IDS,
+    STRIP,
+    ServerProfile,
+)
+from bridle.sim.rules.raw_request import JsonObject, field, for_model
+from bridle.values.model import Abilities
+
+from .request import FIELD_CHECKS, example, text, tool, user
+from .rules_compatible_servers import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
+from .rules_fields import MODEL_RULES, SETTING_RULES
+from .rules_local_servers import LOCAL_RULES, TEMPLATE_RULES
+from .rules_media import MEDIA_RULES
+from .rules_messages import CALL_RULES, MESSAGE_RULES
+from .rules_tools import FORMAT_RULES, TOOL_RULES
+
+BODY_FIELDS = ("audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs",
+          "max_completion_tokens", "max_tokens", "messages", "metadata", "modalities", "model", "moderation",
+          "n", "parallel_tool_calls", "prediction", "presence_penalty", "prompt_cache_key",
+          "prompt_cache_options", "prompt_cache_retention", "reasoning_effort", "response_format",
+          "safety_identifier", "seed", "service_tier", "stop", "store", "stream", "stream_options",
+          "temperature", "tool_choice", "tools", "top_logprobs", "top_p", "user", "verbosity",
+          "web_search_options")  # fmt: skip
+
+
+def _check_json(request: RawRequest) -> RuleFinding | None:
+    return {} if request.malformed else None
+
+
+def _check_model_required(request: RawRequest) -> RuleFinding | None:
+    """Where deployments have addresses, the model is in the path and need not be in the body."""
+    return {} if not field(request, "model") and "/deployments/" not in request.path else None
+
+
+def _check_model_word(request: RawRequest) -> RuleFinding | None:
+    return {} if request.abilities is None and " " in str(field(request, "model")) else None
+
+
+def _check_model_known(request: RawRequest) -> RuleFinding | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+ENVELOPE_RULES = (
+    rule(
+        "json",
+        _check_json,
+        "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your"
+        " HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid"
+        " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
+        " at help.openai.com.)",
+        evidence="S",
+        passes=example(),
+        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
+    ),
+    rule(
+        "model-required",
+        _check_model_required,
+        "you must provide a model parameter",
+        evidence="S",
+        passes=example(),
+        offends=example(model=None),
+        also=((replace(example(model=None), path="/deployments/mine/chat/completions"), ""),),
+    ),
+    rule(
+        "model-word",
+        _check_model_word,
+        "invalid model ID",
+        evidence="S",
+        passes=example(),
+        offends=for_model(None, example(model="no such model")),
+        also=((example(model="my model"), ""), (for_model(None, example(model="no-such-model")), "")),
+    ),
+    replace(
+        rule(
+            "model-known",
+            _check_model_known,
+            "The model `{model}` does not exist or you do not have access to it.",
+            evidence="S",
+            passes=example(),
+            offends=for_model(None, example(model="no-such-model")),
+            says="The model `no-such-model` does not exist or you do not have access to it.",
+            code="model_not_found",
+        ),
+        status=404,
+        kind="not_found",
+    ),
+    FIELD_CHECKS.required(
+        "messages",
+        example(),
+        FieldRow(id="messages-required", evidence="S", says="Missing required parameter: 'messages'."),
+        refuses=example(messages=None),
+    ),
+    FIELD_CHECKS.only_fields(
+        "",
+        BODY_FIELDS,
+        example(store=False, seed=1, user="u", tools=[tool()], messages=[user("Hello")]),
+        example(top_k=5),
+        FieldRow(id="fields", evidence="S", says="Unknown parameter: 'top_k'."),
+    ),
+)
+
+
+def _example_with_breakpoint(who: str, point: JsonObject) -> RawRequest:
+    piece = {**text(), "prompt_cache_breakpoint": point}
+    return example(messages=[{"role": who, "content": [piece]}])
+
+
+CACHE_RULES = cache_rules(
+    FIELD_CHECKS,
+    _example_with_breakpoint,
+    ("messages[].content[]",),
+    ("mode", "ttl"),
+    ("30m",),
+    by_model=True,
+)
+
+FIRST_PARTY_RULES = (
+    *ENVELOPE_RULES,
+    *MESSAGE_RULES,
+    *SETTING_RULES,
+    *CACHE_RULES,
+    *TOOL_RULES,
+    *FORMAT_RULES,
+    *MODEL_RULES,
+    *MEDIA_RULES,
+    *CALL_RULES,
+)
+OTHER_SERVER_RULES = (*LOCAL_RULES, *ECHO_RULES, *STRIP_RULES, *ID_RULES, *PARSE_RULES, *TEMPLATE_RULES)
+RULES = (*FIRST_PARTY_RULES, *OTHER_SERVER_RULES)
+
+
+def _rule_ids(*rules: ProviderRule) -> tuple[str, ...]:
+    return tuple(each.id for each in rules)
+
+
+COMMON_RULE_IDS = ("json", "messages-required", "messages-some", "role-required", "tool-function-required",
+          "tool-name-required")  # fmt: skip
+
+PROFILES = (
+    ServerProfile(
+        name=FIRST_PARTY,
+        description="the provider whose wire it is, at its strictest",
+        without=_rule_ids(*OTHER_SERVER_RULES),
+    ),
+    ServerProfile(
+        name=COMPATIBLE,
+        description="a server that took the wire over, with the few rules that all of them have",
+        only=(*COMMON_RULE_IDS, "result-orphan", *_rule_ids(*PARSE_RULES)),
+    ),
+    ServerProfile(
+        name=MUST_ECHO,
+        description="a server that wants reasoning back with the calls it led to",
+        only=(*COMMON_RULE_IDS, "tools-some", *_rule_ids(*ECHO_RULES)),
+    ),
+    ServerProfile(
+        name=STRIP,
+        description="a server that refuses to be told reasoning",
+        only=(*COMMON_RULE_IDS, *_rule_ids(*STRIP_RULES)),
+    ),
+    ServerProfile(
+        name=SHORT_IDS,
+        description="a server whose ids of calls are nine letters and digits, and that refuses reasoning",
+        only=(*COMMON_RULE_IDS, *_rule_ids(*STRIP_RULES, *ID_RULES)),
+    ),
+    ServerProfile(
+        name=ALTERNATION,
+        description="a template that wants user and assistant to take turns",
+        only=(*COMMON_RULE_IDS, *_rule_ids(*TEMPLATE_RULES)),
+    ),
+    ServerProfile(
+        name=LOCAL,
+        description="a server on one's own machine, which takes nearly everything",
+        only=(*_rule_ids(*LOCAL_RULES), "user-asked"),
+    ),
+)
+
+
+# What Chat Completions says when prompt and answer together do not fit into the model's window.
+#
+# The room that was asked for counts as used, even when the answer would be short.
+
+
+_WINDOW_MODEL = Abilities(context_tokens=200_000, output_tokens=64_000)
+_WINDOW_EXAMPLE = RawRequest(
+    path="/v1/chat/completions",
+    headers={"authorization": "Bearer key"},
+    body={"model": "some-model", "messages": [{"role": "user", "content": "Hello"}]},
+    abilities=_WINDOW_MODEL,
+)
+_WINDOW_EXAMPLE_WITH_LIMIT = replace(
+    _WINDOW_EXAMPLE, body={**_WINDOW_EXAMPLE.body, "max_completion_tokens": 4_096}
+)
+
+
+def _find_overflow(request: RawRequest) -> RuleFinding | None:
+    abilities, prompt = request.abilities, request.prompt_tokens
+    if abilities is None:
+        return None
+    names = ("max_completion_tokens", "max_tokens")
+    room = next((room for name in names if isinstance(room := request.body.get(name), int)), 0)
+    if prompt + room <= abilities.context_tokens and prompt <= abilities.prompt_tokens_max:
+        return None
+    output = f", {room} in the output" if room else ""
+    return {
+        "most": abilities.context_tokens,
+        "total": prompt + room,
+        "prompt": prompt,
+        "room": room,
+        "output": output,
+    }
+
+
+def _window_rule(
+    id_: str, wording: str, says: str, code: str, evidence: str = "S"
+) -> tuple[ProviderRule, ...]:
+    rule = ProviderRule(
+        id=id_,
+        find=_find_overflow,
+        wording=wording,
+        evidence=evidence,
+        passes=replace(_WINDOW_EXAMPLE_WITH_LIMIT, prompt_tokens=195_904),
+        offends=replace(_WINDOW_EXAMPLE_WITH_LIMIT, prompt_tokens=195_905),
+        says=says,
+        type=code,
+        kind="context",
+        param="messages",
+    )
+    return (rule,)
+
+
+WINDOW_RULES = _window_rule(
+    "prompt-window",
+    "This model's maximum context length is {most} tokens. However, you requested {total} tokens"
+    " ({prompt} in the messages, {room} in the completion)."
+    " Please reduce the length of the messages or completion.",
+    "This model's maximum context length is 200000 tokens. However, you requested 200001 tokens"
+    " (195905 in the messages, 4096 in the completion)."
+    " Please reduce the length of the messages or completion.",
+    "context_length_exceeded",
+)
+_LOCAL_WINDOW = _window_rule(
+    "local-window",
+    "request ({total} tokens) exceeds the available context size ({most} tokens), try increasing it",
+    "request (200001 tokens) exceeds the available context size (200000 tokens), try increasing it",
+    "exceed_context_size_error",
+)
+WINDOW_RULES_BY_PROFILE = {
+    LOCAL: _LOCAL_WINDOW,
+    ALTERNATION: _LOCAL_WINDOW,
+    STRIP: _window_rule(
+        "strip-window",
+        "Please reduce the length of the messages or completion.",
+        "Please reduce the length of the messages or completion.",
+        "context_length_exceeded",
+    ),
+    SHORT_IDS: _window_rule(
+        "short-ids-window",
+        "Prompt contains {total} tokens and 0 draft tokens, too large for model with {most} maximum context"
+        " length",
+        "Prompt contains 200001 tokens and 0 draft tokens, too large for model with 200000 maximum context"
+        " length",
+        "invalid_request_prompt",
+        evidence="F",
+    ),
+    COMPATIBLE: _window_rule(
+        "compatible-window",
+        "This endpoint's maximum context length is {most} tokens. However, you requested about {total} tokens"
+        " ({prompt} of text input{output}). Please reduce the length of either one, or use the"
+        " context-compression plugin to compress your prompt automatically.",
+        "This endpoint's maximum context length is 200000 tokens. However, you requested about 200001 tokens"
+        " (195905 of text input, 4096 in the output). Please reduce the length of either one, or use the"
+        " context-compression plugin to compress your prompt automatically.",
+        "context_length_exceeded",
+    ),
+}
+"""Other servers say it in words of their own; whoever has to shorten a prompt must know them all."""

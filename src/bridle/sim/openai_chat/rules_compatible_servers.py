@@ -1,0 +1,363 @@
+"""What servers refuse that took the Chat Completions wire over, in their words.
+
+They differ most over reasoning: one wants it back, another refuses it.
+"""
+
+import re
+
+from msgspec.structs import replace
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
+from bridle.values.text import is_too_deep, parse_json
+
+from .request import (
+    MODEL,
+    REASONING_FIELDS,
+    REASONING_MODEL,
+    TEXT_MODEL,
+    assistant,
+    call,
+    calling_message,
+    calls,
+    example,
+    image,
+    messages,
+    parts,
+    result,
+    text,
+    tool,
+    user,
+)
+from .rules_messages import check_result_missing, check_result_orphan
+
+CALL_ID = re.compile("[a-zA-Z0-9]{9}")
+
+
+def _check_echo(request: RawRequest) -> RuleFinding | None:
+    """Calls came out of thoughts; a model that thinks wants them back together."""
+    able = request.abilities
+    thinks = able is not None and (bool(able.thinking) or not able.sampling)
+    if not thinks or as_mapping(field(request, "thinking")).get("type") == "disabled":
+        return None
+    found = any(calls(message) and not _has_reasoning(message) for message in messages(request))
+    return {} if found else None
+
+
+def _has_reasoning(message: JsonObject) -> bool:
+    return any(message.get(name) for name in REASONING_FIELDS)
+
+
+def _check_choice_thinking(request: RawRequest) -> RuleFinding | None:
+    able, choice = request.abilities, field(request, "tool_choice")
+    if not able or not able.thinking or as_mapping(field(request, "thinking")).get("type") == "disabled":
+        return None
+    return {} if choice == "required" or as_mapping(choice) else None
+
+
+def _list_stops(request: RawRequest) -> list[str]:
+    given = field(request, "stop")
+    return [given] if isinstance(given, str) else [word for word in as_list(given) if isinstance(word, str)]
+
+
+def _check_stops_most(request: RawRequest) -> RuleFinding | None:
+    most = request.abilities.stop_sequences_max if request.abilities else None
+    return {"most": most} if most is not None and len(_list_stops(request)) > most else None
+
+
+def _check_stop_length(request: RawRequest) -> RuleFinding | None:
+    most = request.abilities.stop_bytes_max if request.abilities else None
+    too_long = most is not None and any(len(word.encode()) > most for word in _list_stops(request))
+    return {"most": most} if too_long else None
+
+
+def _check_model_exists(request: RawRequest) -> RuleFinding | None:
+    return {} if request.abilities is None else None
+
+
+def _check_model_valid(request: RawRequest) -> RuleFinding | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def _check_image_enabled(request: RawRequest) -> RuleFinding | None:
+    blind = request.abilities is not None and not request.abilities.images
+    shown = [part.get("type") for message in messages(request) for part in parts(message)]
+    return {} if blind and "image_url" in shown else None
+
+
+def _check_strip(request: RawRequest) -> RuleFinding | None:
+    return {} if any(_has_reasoning(message) for message in messages(request)) else None
+
+
+def _check_strip_parts(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    found = any(part.get("type") == "thinking" for message in messages(request) for part in parts(message))
+    return {} if found and able and not able.thinking and not able.efforts else None
+
+
+def _check_call_id_nine(request: RawRequest) -> RuleFinding | None:
+    for message in messages(request):
+        ids = [item.get("id") for item in calls(message)]
+        ids += [message.get("tool_call_id")] if message.get("role") == "tool" else []
+        bad = next((str(id_) for id_ in ids if not CALL_ID.fullmatch(str(id_))), None)
+        if bad is not None:
+            return {"id": bad}
+    return None
+
+
+def _check_arguments_json(request: RawRequest) -> RuleFinding | None:
+    for message in messages(request):
+        for item in calls(message):
+            function = as_mapping(item.get("function"))
+            if not _is_object(function.get("arguments")):
+                return {"name": function.get("name")}
+    return None
+
+
+def _is_object(arguments: object) -> bool:
+    """An object, or text that is one; nothing at all counts as an empty one."""
+    if isinstance(arguments, dict) or arguments in (None, ""):
+        return True
+    try:
+        return is_too_deep(str(arguments)) or isinstance(parse_json(str(arguments)), dict)
+    except ValueError:
+        return False
+
+
+_LOOKED = [user("Look"), calling_message(), result()]
+_THOUGHT = [user("Look"), calling_message(reasoning_content="I look."), result()]
+_INSUFFICIENT = (
+    "An assistant message with 'tool_calls' must be followed by tool messages responding to each"
+    " 'tool_call_id'. (insufficient tool messages following tool_calls message)"
+)
+_ECHO = "The `reasoning_content` in the thinking mode must be passed back to the API."
+_ID = "Tool call id was {id} but must be a-z, A-Z, 0-9, with a length of 9."
+_ARGUMENTS = (
+    "Invalid tool call in messages: tool_calls[].function.arguments for function '{name}' must be a JSON"
+    " object string (or an object), got invalid JSON."
+)
+
+_STOPPED = replace(REASONING_MODEL, stop_sequences_max=2, stop_bytes_max=4)
+
+ECHO_RULES = (
+    rule(
+        "stops-most",
+        _check_stops_most,
+        "Invalid request: at most {most} stop sequences are supported",
+        evidence="K",
+        models="with a limit",
+        passes=for_model(_STOPPED, example(stop=["a", "b"])),
+        offends=for_model(_STOPPED, example(stop=["a", "b", "c"])),
+        says="Invalid request: at most 2 stop sequences are supported",
+        also=(
+            (for_model(REASONING_MODEL, example(stop=["a", "b", "c"])), ""),
+            (for_model(_STOPPED, example(stop="abcd")), ""),
+        ),
+    ),
+    rule(
+        "stop-length",
+        _check_stop_length,
+        "Invalid request: a stop sequence must be at most {most} bytes long",
+        evidence="K",
+        models="with a limit",
+        passes=for_model(_STOPPED, example(stop=["abcd"])),
+        offends=for_model(_STOPPED, example(stop=["a", "abcde"])),
+        says="Invalid request: a stop sequence must be at most 4 bytes long",
+        also=(
+            (for_model(REASONING_MODEL, example(stop=["abcde"])), ""),
+            (
+                for_model(_STOPPED, example(stop="aäää")),
+                "Invalid request: a stop sequence must be at most 4 bytes long",
+            ),
+        ),
+    ),
+    rule(
+        "echo",
+        _check_echo,
+        _ECHO,
+        evidence="S",
+        models="that reason",
+        passes=for_model(REASONING_MODEL, example(messages=_THOUGHT)),
+        offends=for_model(REASONING_MODEL, example(messages=_LOOKED)),
+        also=(
+            (example(messages=_LOOKED), ""),
+            (for_model(REASONING_MODEL, example(messages=_LOOKED, thinking={"type": "disabled"})), ""),
+            (for_model(REASONING_MODEL, example(messages=_LOOKED, thinking={"type": "enabled"})), _ECHO),
+            (
+                for_model(
+                    REASONING_MODEL, example(messages=[user("Hello"), assistant("Hello"), user("Bye")])
+                ),
+                "",
+            ),
+            (for_model(replace(REASONING_MODEL, thinking=()), example(messages=_LOOKED)), _ECHO),
+            (for_model(replace(REASONING_MODEL, sampling=True), example(messages=_LOOKED)), _ECHO),
+            (
+                for_model(
+                    REASONING_MODEL,
+                    example(messages=[*_THOUGHT, calling_message("call_2"), result("call_2")]),
+                ),
+                _ECHO,
+            ),
+        ),
+    ),
+    rule(
+        "choice-thinking",
+        _check_choice_thinking,
+        "Thinking mode does not support this tool_choice",
+        evidence="S",
+        models="that reason",
+        passes=for_model(REASONING_MODEL, example(tools=[tool()], tool_choice="auto")),
+        offends=for_model(REASONING_MODEL, example(tools=[tool()], tool_choice="required")),
+        also=(
+            (
+                for_model(
+                    REASONING_MODEL,
+                    example(tools=[tool()], tool_choice="required", thinking={"type": "disabled"}),
+                ),
+                "",
+            ),
+            (example(tools=[tool()], tool_choice="required"), ""),
+            (
+                for_model(
+                    REASONING_MODEL, example(tools=[tool()], tool_choice={"type": "function", "function": {}})
+                ),
+                "Thinking mode does not support this tool_choice",
+            ),
+        ),
+    ),
+    rule(
+        "model-exists",
+        _check_model_exists,
+        "Model Not Exist",
+        evidence="S",
+        passes=example(),
+        offends=for_model(None, example(model=f"no-{MODEL}")),
+    ),
+    rule(
+        "results-sufficient",
+        check_result_missing,
+        _INSUFFICIENT,
+        evidence="S",
+        passes=example(messages=_LOOKED),
+        offends=example(messages=[user("Look"), calling_message("call_1", "call_2"), result("call_1")]),
+    ),
+    rule(
+        "results-called",
+        check_result_orphan,
+        "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+        evidence="S",
+        passes=example(messages=_LOOKED),
+        offends=example(messages=[user("Look"), result()]),
+    ),
+)
+
+STRIP_RULES = (
+    rule(
+        "strip",
+        _check_strip,
+        "Reasoning input is not enabled for this model",
+        evidence="S",
+        passes=example(messages=[user("Look"), calling_message("abcdefgh1"), result("abcdefgh1")]),
+        offends=example(messages=[user("Hello"), assistant("Hello", reasoning_content="Hm."), user("Bye")]),
+        also=(
+            (
+                example(messages=[user("Hello"), assistant("Hello", reasoning="Hm."), user("Bye")]),
+                "Reasoning input is not enabled for this model",
+            ),
+            (example(messages=[user("Hello"), assistant("Hello", reasoning_content=""), user("Bye")]), ""),
+        ),
+    ),
+    rule(
+        "strip-parts",
+        _check_strip_parts,
+        "Reasoning input is not enabled for this model",
+        evidence="S",
+        models="that do not reason",
+        passes=for_model(
+            REASONING_MODEL, example(messages=[user("Hello"), assistant([{"type": "thinking"}]), user("Bye")])
+        ),
+        offends=example(messages=[user("Hello"), assistant([text(), {"type": "thinking"}]), user("Bye")]),
+        also=(
+            (example(messages=[user("Hello"), assistant([text()]), user("Bye")]), ""),
+            (for_model(None, example(messages=[assistant([{"type": "thinking"}])])), ""),
+            (
+                for_model(
+                    replace(REASONING_MODEL, efforts=()),
+                    example(messages=[assistant([{"type": "thinking"}])]),
+                ),
+                "",
+            ),
+            (
+                for_model(
+                    replace(REASONING_MODEL, thinking=()),
+                    example(messages=[assistant([{"type": "thinking"}])]),
+                ),
+                "",
+            ),
+        ),
+    ),
+)
+
+ID_RULES = (
+    replace(
+        rule(
+            "model-valid",
+            _check_model_valid,
+            "Invalid model: {model}",
+            evidence="S",
+            passes=example(),
+            offends=for_model(None, example(model="no-such-model")),
+            says="Invalid model: no-such-model",
+            code="invalid_model",
+        ),
+        kind="not_found",
+    ),
+    rule(
+        "image-enabled",
+        _check_image_enabled,
+        "Image input is not enabled for this model",
+        evidence="S",
+        models="that see nothing",
+        passes=example(messages=[user([text(), image()])]),
+        offends=for_model(TEXT_MODEL, example(messages=[user([text(), image()])])),
+        code="3051",
+        also=((for_model(TEXT_MODEL, example(messages=[user([text()])])), ""),),
+    ),
+    rule(
+        "call-id-nine",
+        _check_call_id_nine,
+        _ID,
+        evidence="S",
+        passes=example(messages=[user("Look"), calling_message("abcdefgh1"), result("abcdefgh1")]),
+        offends=example(messages=[user("Look"), calling_message("call_12345"), result("call_12345")]),
+        says=_ID.format(id="call_12345"),
+        code="invalid_function_call",
+        also=(
+            (
+                example(messages=[user("Look"), calling_message("abcdefgh1"), result("abcdefgh")]),
+                _ID.format(id="abcdefgh"),
+            ),
+        ),
+    ),
+)
+
+PARSE_RULES = (
+    rule(
+        "arguments-json",
+        _check_arguments_json,
+        _ARGUMENTS,
+        evidence="S",
+        passes=example(messages=_LOOKED),
+        offends=example(messages=[user("Look"), assistant(tool_calls=[call(arguments='{"a": ')]), result()]),
+        says=_ARGUMENTS.format(name="look"),
+        also=(
+            (example(messages=[user("Look"), assistant(tool_calls=[call(arguments="")]), result()]), ""),
+            (example(messages=[assistant(tool_calls=[call(arguments={"a": 1})]), result()]), ""),
+            (
+                example(messages=[user("Look"), assistant(tool_calls=[call(arguments="[1]")]), result()]),
+                _ARGUMENTS.format(name="look"),
+            ),
+        ),
+    ),
+)

@@ -1,0 +1,317 @@
+"""Settings of the Chat Completions wire, each within its limits, and what one model does not take."""
+
+from msgspec.structs import replace
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.rules_fields import metadata_rules, shared_field_rules
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow, join_quoted
+from bridle.sim.rules.raw_request import field, for_model
+
+from .request import FIELD_CHECKS, PLAIN_MODEL, REASONING_MODEL, example, is_reasoning, tool, tools
+
+REFUSED_BY_REASONERS = ("stop", "logit_bias", "prediction")
+"""Settings that a model which reasons takes at no value."""
+REFUSED_WHILE_REASONING = ("presence_penalty", "frequency_penalty", "logprobs")
+
+
+def _check_limits_once(request: RawRequest) -> RuleFinding | None:
+    both = field(request, "max_tokens") is not None and field(request, "max_completion_tokens") is not None
+    return {} if both else None
+
+
+def _check_output_most(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    if able is None or not able.output_limited:
+        return None
+    for name in ("max_tokens", "max_completion_tokens"):
+        wanted = field(request, name)
+        if isinstance(wanted, int) and wanted > able.output_tokens:
+            return {"wanted": wanted, "most": able.output_tokens}
+    return None
+
+
+def _check_stream_options_alone(request: RawRequest) -> RuleFinding | None:
+    return {} if field(request, "stream_options") is not None and not field(request, "stream") else None
+
+
+def _check_logprobs_alone(request: RawRequest) -> RuleFinding | None:
+    return {} if field(request, "top_logprobs") is not None and not field(request, "logprobs") else None
+
+
+def _check_limit_name(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    return {} if able and able.thinking and field(request, "max_tokens") is not None else None
+
+
+def _check_setting_model(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    for name in REFUSED_BY_REASONERS if able and able.thinking else ():
+        if field(request, name) is not None:
+            return {"name": name}
+    return None
+
+
+def _check_reasoning_setting(request: RawRequest) -> RuleFinding | None:
+    for name in REFUSED_WHILE_REASONING if is_reasoning(request) else ():
+        if field(request, name):
+            return {"name": name}
+    return None
+
+
+def _check_temperature_model(request: RawRequest) -> RuleFinding | None:
+    able, wanted = request.abilities, field(request, "temperature")
+    if able is None or able.sampling or field(request, "reasoning_effort") == "none":
+        return None
+    return {"value": wanted} if wanted not in (None, 1) else None
+
+
+def _check_top_p_model(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    if able is None or able.sampling or field(request, "reasoning_effort") == "none":
+        return None
+    return {} if field(request, "top_p") not in (None, 1) else None
+
+
+def _check_effort_tools(request: RawRequest) -> RuleFinding | None:
+    able, effort = request.abilities, field(request, "reasoning_effort")
+    if able is None or able.effort_with_tools or not tools(request):
+        return None
+    return {"model": field(request, "model")} if effort not in (None, "none") else None
+
+
+def _check_effort_model(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    return {} if able and not able.efforts and field(request, "reasoning_effort") is not None else None
+
+
+def _check_effort_level(request: RawRequest) -> RuleFinding | None:
+    able, wanted = request.abilities, field(request, "reasoning_effort")
+    if able is None or not able.efforts or wanted is None or wanted in able.efforts:
+        return None
+    return {"effort": repr(wanted), "efforts": join_quoted(able.efforts)}
+
+
+_STREAMED = {"stream": True}
+_OFFERED = {"tools": [tool()]}
+_DOCUMENTED = FieldRow(evidence="D")
+_EITHER = "one of one of 'none', 'auto', or 'required' or object"
+
+SETTING_RULES = (
+    FIELD_CHECKS.of_type("n", "integer|null", 1, "2"),
+    FIELD_CHECKS.minimum("n", 1, 1, 0, FieldRow(evidence="S")),
+    FIELD_CHECKS.maximum("n", 8, 8, 9, FieldRow(evidence="S")),
+    FIELD_CHECKS.of_type("max_completion_tokens", "integer|null", 9, "x", _DOCUMENTED),
+    FIELD_CHECKS.minimum("max_completion_tokens", 1, 1, 0, FieldRow(id="output-least", evidence="S")),
+    FIELD_CHECKS.of_type("max_tokens", "integer|null", 9, "x", _DOCUMENTED),
+    *metadata_rules(FIELD_CHECKS),
+    *shared_field_rules(FIELD_CHECKS, PLAIN_MODEL, ("auto", "default", "fast", "flex", "priority")),
+    FIELD_CHECKS.of_type("presence_penalty", "number|null", 1, "x"),
+    FIELD_CHECKS.maximum("presence_penalty", 2.0, 2.0, 2.5, FieldRow(evidence="S")),
+    FIELD_CHECKS.minimum("presence_penalty", -2.0, -2, -2.5, FieldRow(evidence="S")),
+    FIELD_CHECKS.of_type("frequency_penalty", "number|null", 1, "x", _DOCUMENTED),
+    FIELD_CHECKS.maximum("frequency_penalty", 2.0, 2.0, 2.5, FieldRow(evidence="S")),
+    FIELD_CHECKS.minimum("frequency_penalty", -2.0, -2, -2.5, FieldRow(evidence="S")),
+    FIELD_CHECKS.of_type("seed", "integer|null", 1, 1.5),
+    FIELD_CHECKS.of_type("logprobs", "boolean|null", True, "yes", _DOCUMENTED),
+    FIELD_CHECKS.of_type("top_logprobs", "integer|null", 1, "x", FieldRow(beside={"logprobs": True})),
+    FIELD_CHECKS.minimum("top_logprobs", 0, 0, -1, FieldRow(beside={"logprobs": True})),
+    FIELD_CHECKS.of_type("logit_bias", "object|null", {"1": 1}, [1], _DOCUMENTED),
+    FIELD_CHECKS.of_type(
+        "tool_choice", "string|object|null", "auto", 7, FieldRow(beside=_OFFERED), expected=_EITHER
+    ),
+    FIELD_CHECKS.of_type("parallel_tool_calls", "boolean|null", False, "yes", FieldRow(beside=_OFFERED)),
+    FIELD_CHECKS.of_type("response_format", "object|null", {"type": "text"}, "json"),
+    FIELD_CHECKS.of_type(
+        "stream_options", "object|null", {"include_usage": True}, "x", FieldRow(beside=_STREAMED)
+    ),
+    FIELD_CHECKS.of_type(
+        "stream_options.include_usage", "boolean|null", True, "yes", FieldRow(beside=_STREAMED, evidence="D")
+    ),
+    FIELD_CHECKS.only_fields(
+        "stream_options",
+        ("include_usage", "include_obfuscation"),
+        {"include_obfuscation": False},
+        "bogus",
+        FieldRow(beside=_STREAMED),
+    ),
+    FIELD_CHECKS.of_type("functions", "array|null", [{"name": "look"}], "look", _DOCUMENTED),
+    FIELD_CHECKS.of_type(
+        "prediction", "object|null", {"type": "content", "content": "Hi"}, "Hi", _DOCUMENTED
+    ),
+    FIELD_CHECKS.max_items(
+        "stop", 4, ["a", "b", "c", "d"], ["a", "b", "c", "d", "e"], FieldRow(evidence="S")
+    ),
+    FIELD_CHECKS.of_type(
+        "verbosity", "string|null", "low", 7, _DOCUMENTED, expected="one of 'low', 'medium', or 'high'"
+    ),
+    FIELD_CHECKS.one_of(
+        "verbosity", ("low", "medium", "high"), "low", "tiny", FieldRow(id="verbosity", evidence="S")
+    ),
+    rule(
+        "limits-once",
+        _check_limits_once,
+        "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.",
+        param="max_tokens",
+        evidence="S",
+        passes=example(max_tokens=100),
+        offends=example(max_tokens=100, max_completion_tokens=100),
+        code="invalid_parameter_combination",
+        also=((example(max_completion_tokens=100), ""),),
+    ),
+    rule(
+        "output-most",
+        _check_output_most,
+        "max_tokens is too large: {wanted}. This model supports at most {most} completion tokens, whereas you"
+        " provided {wanted}.",
+        param="max_tokens",
+        evidence="S",
+        passes=example(max_completion_tokens=16_384),
+        offends=example(max_completion_tokens=16_385),
+        models="with a known limit",
+        says="max_tokens is too large: 16385. This model supports at most 16384 completion tokens, whereas"
+        " you provided 16385.",
+        code="invalid_value",
+        also=(
+            (
+                for_model(replace(PLAIN_MODEL, output_limited=False), example(max_completion_tokens=16_385)),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "stream-options-alone",
+        _check_stream_options_alone,
+        "The 'stream_options' parameter is only allowed when 'stream' is enabled.",
+        param="stream_options",
+        evidence="S",
+        passes=example(stream=True, stream_options={"include_usage": True}),
+        offends=example(stream_options={"include_usage": True}),
+    ),
+    rule(
+        "logprobs-alone",
+        _check_logprobs_alone,
+        "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.",
+        param="top_logprobs",
+        evidence="S",
+        passes=example(logprobs=True, top_logprobs=1),
+        offends=example(top_logprobs=1),
+    ),
+)
+
+MODEL_RULES = (
+    rule(
+        "limit-name",
+        _check_limit_name,
+        "Unsupported parameter: 'max_tokens' is not supported with this model."
+        " Use 'max_completion_tokens' instead.",
+        param="max_tokens",
+        evidence="S",
+        models="that reason",
+        passes=for_model(REASONING_MODEL, example(max_completion_tokens=100)),
+        offends=for_model(REASONING_MODEL, example(max_tokens=100)),
+        code="unsupported_parameter",
+    ),
+    rule(
+        "setting-model",
+        _check_setting_model,
+        "Unsupported parameter: '{name}' is not supported with this model.",
+        param="{name}",
+        evidence="S",
+        models="that reason",
+        passes=example(stop=["END"]),
+        offends=for_model(REASONING_MODEL, example(stop=["END"])),
+        says="Unsupported parameter: 'stop' is not supported with this model.",
+        code="unsupported_parameter",
+    ),
+    rule(
+        "effort-model",
+        _check_effort_model,
+        "Unrecognized request argument supplied: reasoning_effort",
+        evidence="S",
+        models="without efforts",
+        passes=for_model(REASONING_MODEL, example(reasoning_effort="low")),
+        offends=example(reasoning_effort="low"),
+    ),
+    rule(
+        "effort-level",
+        _check_effort_level,
+        "Unsupported value: 'reasoning_effort' does not support {effort} with this model. Supported values"
+        " are: {efforts}.",
+        param="reasoning_effort",
+        evidence="S",
+        models="with efforts",
+        passes=for_model(REASONING_MODEL, example(reasoning_effort="none")),
+        offends=for_model(REASONING_MODEL, example(reasoning_effort="minimal")),
+        says="Unsupported value: 'reasoning_effort' does not support 'minimal' with this model. Supported"
+        " values are: 'none', 'low', 'medium', and 'high'.",
+        code="unsupported_value",
+        also=((example(reasoning_effort="low"), ""),),
+    ),
+    rule(
+        "effort-tools",
+        _check_effort_tools,
+        "Function tools with reasoning_effort are not supported for {model} in /v1/chat/completions."
+        " Please use /v1/responses instead.",
+        param="reasoning_effort",
+        evidence="S",
+        models="that take no effort beside tools",
+        passes=for_model(REASONING_MODEL, example(reasoning_effort="none", tools=[tool()])),
+        offends=for_model(REASONING_MODEL, example(reasoning_effort="low", tools=[tool()])),
+        says="Function tools with reasoning_effort are not supported for some-model in"
+        " /v1/chat/completions. Please use /v1/responses instead.",
+        also=(
+            (for_model(REASONING_MODEL, example(tools=[tool()])), ""),
+            (
+                for_model(
+                    replace(REASONING_MODEL, effort_with_tools=True),
+                    example(reasoning_effort="low", tools=[tool()]),
+                ),
+                "",
+            ),
+        ),
+    ),
+    rule(
+        "temperature-model",
+        _check_temperature_model,
+        "Unsupported value: 'temperature' does not support {value} with this model. Only the default (1)"
+        " value is supported.",
+        param="temperature",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=for_model(REASONING_MODEL, example(temperature=1)),
+        offends=for_model(REASONING_MODEL, example(temperature=0.2)),
+        says="Unsupported value: 'temperature' does not support 0.2 with this model. Only the default (1)"
+        " value is supported.",
+        code="unsupported_value",
+        also=((for_model(REASONING_MODEL, example(temperature=0.2, reasoning_effort="none")), ""),),
+    ),
+    rule(
+        "top-p-model",
+        _check_top_p_model,
+        "Unsupported parameter: 'top_p' is not supported with this model.",
+        param="top_p",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=for_model(REASONING_MODEL, example(top_p=1)),
+        offends=for_model(REASONING_MODEL, example(top_p=0.5)),
+        code="unsupported_parameter",
+        also=(
+            (for_model(REASONING_MODEL, example(top_p=0.5, reasoning_effort="none")), ""),
+            (example(top_p=0.5), ""),
+        ),
+    ),
+    rule(
+        "reasoning-setting",
+        _check_reasoning_setting,
+        "Unsupported parameter: '{name}' is not supported with this model.",
+        param="{name}",
+        evidence="S",
+        models="that reason, while they do",
+        passes=for_model(REASONING_MODEL, example(logprobs=True, reasoning_effort="none")),
+        offends=for_model(REASONING_MODEL, example(logprobs=True)),
+        says="Unsupported parameter: 'logprobs' is not supported with this model.",
+        code="unsupported_parameter",
+        also=((example(logprobs=True), ""), (for_model(REASONING_MODEL, example(logprobs=False)), "")),
+    ),
+)

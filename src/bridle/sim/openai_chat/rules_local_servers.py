@@ -1,0 +1,223 @@
+"""What servers on one's own machine refuse on the Chat Completions wire, and the templates inside them.
+
+A template that cannot be filled is told as the server's own failure.
+"""
+
+from itertools import pairwise
+
+from msgspec.structs import replace
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import as_list, field, for_model
+
+from .request import (
+    REASONING_FIELDS,
+    TEXT_MODEL,
+    assistant,
+    calling_message,
+    calls,
+    example,
+    image,
+    messages,
+    parts,
+    result,
+    text,
+    tool,
+    user,
+)
+
+PART_TYPES = ("text", "image_url", "input_audio", "input_video", "video_url")
+
+
+def _list_roles(request: RawRequest) -> list[str]:
+    """Who speaks, after the instructions; what calls and what comes of them does not count."""
+    said = messages(request)
+    first = 1 if said and said[0].get("role") in ("system", "developer") else 0
+    return [str(item.get("role")) for item in said[first:] if item.get("role") != "tool" and not calls(item)]
+
+
+def _check_roles_alternate(request: RawRequest) -> RuleFinding | None:
+    speakers = _list_roles(request)
+    strangers = [role for role in speakers if role not in ("user", "assistant")]
+    repeated = any(one == other for one, other in pairwise(speakers))
+    return {} if repeated or strangers or speakers[:1] == ["assistant"] else None
+
+
+def _check_user_asked(request: RawRequest) -> RuleFinding | None:
+    said = messages(request)
+    return {} if said and not any(message.get("role") == "user" for message in said) else None
+
+
+def _check_local_messages(request: RawRequest) -> RuleFinding | None:
+    return None if isinstance(field(request, "messages"), list) else {}
+
+
+def _check_local_content(request: RawRequest) -> RuleFinding | None:
+    found = any(item.get("role") != "assistant" and "content" not in item for item in messages(request))
+    return {} if found else None
+
+
+def _check_local_silent(request: RawRequest) -> RuleFinding | None:
+    for message in messages(request):
+        silent = not any(name in message for name in ("content", "tool_calls", *REASONING_FIELDS))
+        if message.get("role") == "assistant" and silent:
+            return {}
+    return None
+
+
+def _check_local_part(request: RawRequest) -> RuleFinding | None:
+    for message in messages(request):
+        if any(part.get("type") not in PART_TYPES for part in parts(message)):
+            return {}
+    return None
+
+
+def _check_local_last_words(request: RawRequest) -> RuleFinding | None:
+    last = [message.get("role") for message in messages(request)[-2:]]
+    return {} if last == ["assistant", "assistant"] else None
+
+
+def _check_local_image(request: RawRequest) -> RuleFinding | None:
+    blind = request.abilities is not None and not request.abilities.images
+    pictures = any(
+        part.get("type") == "image_url" for message in messages(request) for part in parts(message)
+    )
+    return {} if blind and pictures else None
+
+
+def _check_local_grammar(request: RawRequest) -> RuleFinding | None:
+    return {} if field(request, "grammar") and as_list(field(request, "tools")) else None
+
+
+def _check_local_json(request: RawRequest) -> RuleFinding | None:
+    return {"why": request.malformed} if request.malformed else None
+
+
+def _as_server_error(rule_: ProviderRule) -> ProviderRule:
+    """The same, told as the server's own failure."""
+    return replace(rule_, status=500, type="server_error", kind="server")
+
+
+_BRIEF = {"role": "system", "content": "Be brief."}
+_LOOKED = [user("Look"), calling_message(), result()]
+_ALTERNATE = (
+    "After the optional system message, conversation roles must alternate user and assistant roles except for"
+    " tool calls and results."
+)
+
+TEMPLATE_RULES = (
+    _as_server_error(
+        rule(
+            "roles-alternate",
+            _check_roles_alternate,
+            _ALTERNATE,
+            evidence="S",
+            passes=example(
+                messages=[
+                    _BRIEF,
+                    *_LOOKED,
+                    assistant("Seen."),
+                    user("Bye"),
+                ]
+            ),
+            offends=example(messages=[user("Hello"), user("Are you there?")]),
+            also=(
+                (example(messages=[assistant("Hello"), user("Hello")]), _ALTERNATE),
+                (example(messages=[user("Hello"), _BRIEF]), _ALTERNATE),
+                (example(messages=[*_LOOKED, assistant("Seen."), assistant("So.")]), _ALTERNATE),
+            ),
+        )
+    ),
+    _as_server_error(
+        rule(
+            "user-asked",
+            _check_user_asked,
+            "no user query found in messages",
+            evidence="S",
+            passes=example(),
+            offends=example(messages=[_BRIEF]),
+            also=((example(messages=[]), ""),),
+        )
+    ),
+)
+
+LOCAL_RULES = (
+    rule(
+        "local-json",
+        _check_local_json,
+        "[json.exception.parse_error.101] parse error: {why}",
+        evidence="F",
+        passes=example(),
+        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
+        says="[json.exception.parse_error.101] parse error: Expecting value: line 1 column 1 (char 0)",
+    ),
+    rule(
+        "local-messages",
+        _check_local_messages,
+        "Expected 'messages' to be an array",
+        evidence="F",
+        passes=example(),
+        offends=example(messages="Hello"),
+    ),
+    rule(
+        "local-content",
+        _check_local_content,
+        "All non-assistant messages must contain 'content'",
+        evidence="S",
+        passes=example(),
+        offends=example(
+            messages=[user("Look"), calling_message(), {"role": "tool", "tool_call_id": "call_1"}]
+        ),
+        also=((example(messages=[user("Hello"), {"role": "assistant"}]), ""),),
+    ),
+    rule(
+        "local-silent",
+        _check_local_silent,
+        "Assistant message must contain either 'content' or 'tool_calls'!",
+        evidence="S",
+        passes=example(messages=_LOOKED),
+        offends=example(messages=[user("Hello"), {"role": "assistant"}, user("Bye")]),
+        also=(
+            (example(messages=[user("Hello"), {"role": "assistant", "reasoning": "Hm."}, user("Bye")]), ""),
+            (example(messages=[{"role": "user"}]), ""),
+        ),
+    ),
+    rule(
+        "local-part",
+        _check_local_part,
+        "unsupported content[].type",
+        evidence="F",
+        passes=example(messages=[user([text()])]),
+        offends=example(messages=[user([text(), {"type": "file", "file": {}}])]),
+    ),
+    rule(
+        "local-last-words",
+        _check_local_last_words,
+        "Cannot have 2 or more assistant messages at the end of the list.",
+        evidence="S",
+        passes=example(messages=[user("Hello"), assistant("Hello")]),
+        offends=example(messages=[user("Hello"), assistant("Hello"), assistant("Well")]),
+    ),
+    rule(
+        "local-grammar",
+        _check_local_grammar,
+        "Cannot use custom grammar constraints with tools.",
+        evidence="F",
+        passes=example(tools=[tool()]),
+        offends=example(tools=[tool()], grammar='root ::= "yes"'),
+        also=((example(grammar='root ::= "yes"'), ""),),
+    ),
+    _as_server_error(
+        rule(
+            "local-image",
+            _check_local_image,
+            "image input is not supported - hint: if this is unexpected, you may need to provide the mmproj",
+            evidence="S",
+            models="that see nothing",
+            passes=example(messages=[user([text(), image()])]),
+            offends=for_model(TEXT_MODEL, example(messages=[user([text(), image()])])),
+            also=((for_model(TEXT_MODEL, example(messages=[user([text()])])), ""),),
+        )
+    ),
+)

@@ -1,0 +1,153 @@
+"""Conversations the Responses API makes short: how that is asked for, in three ways.
+
+At a path of its own, which takes a conversation and little else; by an item at the end of the input; and by a
+setting, for when the conversation gets long.  Whether an item that comes back was sealed here is asked where
+all seals are (seals_openai_responses.py).
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec.structs import replace
+
+from bridle.sim.family import CompactionDue
+from bridle.sim.openai.error_style import rule
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
+from bridle.sim.signatures import digest_value
+from bridle.values.message import Opaque
+
+from .request import FIELD_CHECKS, example, items, user
+from .signatures import make_summary_item, read_summary
+
+COMPACT_PATH = "/compact"
+TRIGGER_TYPE = "compaction_trigger"
+THRESHOLD_TOKENS_MIN = 1_000
+COMPACT_FIELDS = ("image", "input", "instructions", "model", "previous_response_id", "prompt_cache_key",
+          "prompt_cache_options", "prompt_cache_retention", "service_tier")  # fmt: skip
+"""All that the path of its own takes."""
+
+
+def _check_compact_fields(request: RawRequest) -> RuleFinding | None:
+    if not request.path.endswith(COMPACT_PATH):
+        return None
+    return next(({"name": name} for name in request.body if name not in COMPACT_FIELDS), None)
+
+
+def _check_compaction_trigger(request: RawRequest) -> RuleFinding | None:
+    for index, item in enumerate(items(request)[:-1]):
+        if item.get("type") == TRIGGER_TYPE:
+            return {"index": index}
+    return None
+
+
+def _example_compaction(**changes: object) -> RawRequest:
+    return replace(example(**changes), path="/v1/responses/compact")
+
+
+COMPACTION_RULES = (
+    rule(
+        "compact-fields",
+        _check_compact_fields,
+        "Unknown parameter: '{name}'.",
+        evidence="F",
+        passes=_example_compaction(instructions="Be brief.", prompt_cache_key="k"),
+        offends=_example_compaction(tools=[]),
+        says="Unknown parameter: 'tools'.",
+        code="unknown_parameter",
+        also=((example(tools=[]), ""),),
+    ),
+    rule(
+        "compaction-trigger",
+        _check_compaction_trigger,
+        "Invalid value for 'input[{index}]': 'compaction_trigger' must be the final input item.",
+        evidence="K",
+        passes=example(input=[user("Hello"), {"type": TRIGGER_TYPE}]),
+        offends=example(input=[{"type": TRIGGER_TYPE}, user("Hello")]),
+        says="Invalid value for 'input[0]': 'compaction_trigger' must be the final input item.",
+        code="invalid_value",
+    ),
+    FIELD_CHECKS.one_of(
+        "context_management[].type",
+        ("compaction",),
+        example(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
+        example(context_management=[{"type": "truncation"}]),
+        FieldRow(
+            id="management-type",
+            evidence="F",
+            says="Invalid value: 'truncation'. Supported values are: 'compaction'.",
+        ),
+    ),
+    FIELD_CHECKS.only_fields(
+        "context_management[]",
+        ("type", "compact_threshold"),
+        example(context_management=[{"type": "compaction"}]),
+        example(context_management=[{"type": "compaction", "keep": 3}]),
+        FieldRow(
+            id="management-fields", evidence="F", says="Unknown parameter: 'context_management[0].keep'."
+        ),
+    ),
+    FIELD_CHECKS.minimum(
+        "context_management[].compact_threshold",
+        THRESHOLD_TOKENS_MIN,
+        example(context_management=[{"type": "compaction", "compact_threshold": 1_000}]),
+        example(context_management=[{"type": "compaction", "compact_threshold": 999}]),
+        FieldRow(
+            id="management-threshold",
+            evidence="F",
+            says="Invalid 'context_management[0].compact_threshold': integer below minimum value."
+            " Expected a value"
+            " >= 1000, but got 999 instead.",
+        ),
+    ),
+)
+
+
+# Conversations made short on the Responses wire: one sealed item, which nobody else can read.
+#
+# Asked for at the path for it, the answer also repeats what people said, as it was.  Asked for by an item at
+# the end of the input, or by a setting and a long prompt, the sealed item comes alone or before the answer.
+
+
+def make_requested_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
+    mark, given = digest_value(asked.body), field(asked, "input")
+    told: Iterable[JsonObject] = (
+        [{"role": "user", "content": given}] if isinstance(given, str) else items(asked)
+    )
+    said = [{**item, "content": _item_content(item)} for item in told if item.get("role") == "user"]
+    kept = [
+        {"id": f"msg_{mark}{at:02x}", "type": "message", "status": "completed", **item}
+        for at, item in enumerate(said)
+    ]
+    return (*map(_as_opaque, kept), *make_automatic_summary(asked, words))
+
+
+def make_automatic_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
+    sealed = make_summary_item(str(field(asked, "model")), f"cmp_{digest_value(asked.body)}", words)
+    return (_as_opaque(sealed),)
+
+
+def read_summary_text(part: Opaque) -> str:
+    item = msgspec.json.decode(part.native, type=dict[str, object])
+    return read_summary(item)
+
+
+def find_due_compaction(asked: RawRequest) -> CompactionDue | None:
+    last = as_mapping(next(reversed(items(asked)), None))
+    if last.get("type") == TRIGGER_TYPE:
+        return CompactionDue(pauses_after=True)
+    for entry in map(as_mapping, as_list(field(asked, "context_management"))):
+        threshold = entry.get("compact_threshold")
+        if isinstance(threshold, int) and asked.prompt_tokens >= threshold:
+            return CompactionDue()
+    return None
+
+
+def _item_content(item: JsonObject) -> object:
+    content = item.get("content")
+    return [{"type": "input_text", "text": content}] if isinstance(content, str) else content
+
+
+def _as_opaque(item: JsonObject) -> Opaque:
+    return Opaque(kind=str(item["type"]), native=msgspec.json.encode(item).decode())

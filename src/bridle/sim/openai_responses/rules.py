@@ -1,0 +1,367 @@
+"""What the Responses API refuses, in its own words.
+
+The order is the provider's as far as it is known: what has to be there, what nobody knows, each field by
+itself, input, tools, the shape of the answer, and last what one model cannot do.
+
+What a model can do is never decided by its name: its abilities in the model table say it.  What depends on
+what the provider keeps (responses, conversations, sealed reasoning) is not a matter of one request and is
+not judged here.
+"""
+
+from msgspec.structs import replace
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.rules_cache import cache_rules
+from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
+from bridle.sim.rules.field_rules import FieldRow, join_quoted
+from bridle.sim.rules.raw_request import JsonObject, field, for_model
+from bridle.values.model import Abilities
+
+from .compaction import COMPACTION_RULES
+from .request import (
+    FIELD_CHECKS,
+    PLAIN_MODEL,
+    REASONING_MODEL,
+    call,
+    example,
+    is_reasoning,
+    output,
+    requested_effort,
+    text,
+    user,
+)
+from .rules_fields import SETTING_RULES
+from .rules_item_links import LINK_RULES
+from .rules_items import ITEM_RULES
+from .rules_media import MEDIA_RULES
+from .rules_tools import FORMAT_RULES, TOOL_RULES
+
+BODY_FIELDS = ("access_programs", "background", "client_metadata", "context_management", "conversation", "image",
+          "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
+          "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+          "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
+          "store", "stream", "stream_options", "temperature", "text", "tool_choice", "tools",
+          "top_logprobs", "top_p", "truncation", "user")  # fmt: skip
+MOVED_FIELDS = {
+    "messages": "input",
+    "response_format": "text.format",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+    "verbosity": "text.verbosity",
+}
+"""Fields of the older wire and where they are in this one."""
+
+
+def _check_json(request: RawRequest) -> RuleFinding | None:
+    return {} if request.malformed else None
+
+
+def _check_model_known(request: RawRequest) -> RuleFinding | None:
+    return {"model": field(request, "model")} if request.abilities is None else None
+
+
+def _check_input_required(request: RawRequest) -> RuleFinding | None:
+    given = ("input", "previous_response_id", "prompt", "conversation")
+    return {} if all(field(request, name) is None for name in given) else None
+
+
+def _check_field_moved(request: RawRequest) -> RuleFinding | None:
+    return next(
+        ({"name": name, "place": place} for name, place in MOVED_FIELDS.items() if name in request.body), None
+    )
+
+
+def _check_temperature_model(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    if able is None or able.sampling or requested_effort(request) == "none":
+        return None
+    return {} if field(request, "temperature") not in (None, 1) else None
+
+
+def _check_top_p_model(request: RawRequest) -> RuleFinding | None:
+    able = request.abilities
+    if able is None or able.sampling or requested_effort(request) == "none":
+        return None
+    return {} if field(request, "top_p") is not None else None
+
+
+def _check_logprobs_model(request: RawRequest) -> RuleFinding | None:
+    wanted = field(request, "top_logprobs")
+    return {} if is_reasoning(request) and isinstance(wanted, int) and wanted > 0 else None
+
+
+def _check_output_most(request: RawRequest) -> RuleFinding | None:
+    able, wanted = request.abilities, field(request, "max_output_tokens")
+    if able is None or not able.output_limited or not isinstance(wanted, int) or wanted <= able.output_tokens:
+        return None
+    return {"wanted": wanted, "most": able.output_tokens}
+
+
+def _check_effort_model(request: RawRequest) -> RuleFinding | None:
+    return {} if requested_effort(request) and request.abilities and not request.abilities.efforts else None
+
+
+def _check_effort_level(request: RawRequest) -> RuleFinding | None:
+    able, wanted = request.abilities, requested_effort(request)
+    if able is None or not able.efforts or not isinstance(wanted, str) or wanted in able.efforts:
+        return None
+    return {"effort": wanted, "model": field(request, "model"), "efforts": join_quoted(able.efforts)}
+
+
+_LIMITED = replace(REASONING_MODEL, output_limited=True)
+
+ENVELOPE_RULES = (
+    rule(
+        "json",
+        _check_json,
+        "We could not parse the JSON body of your request. (HINT: This likely means you aren't using your"
+        " HTTP library correctly. The OpenAI API expects a JSON payload, but what was sent was not valid"
+        " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
+        " at help.openai.com.)",
+        evidence="S",
+        passes=example(),
+        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
+    ),
+    FIELD_CHECKS.required(
+        "model",
+        example(),
+        FieldRow(
+            id="model-required",
+            only=lambda body: "prompt" not in body,
+            evidence="S",
+            says="Missing required parameter: 'model'.",
+            also=((example(model=None, input=None, prompt={"id": "pmpt_1"}), ""),),
+        ),
+        refuses=example(model=None),
+    ),
+    replace(
+        rule(
+            "model-known",
+            _check_model_known,
+            "The requested model '{model}' does not exist.",
+            param="model",
+            evidence="S",
+            passes=example(),
+            offends=for_model(None, example(model="no-such-model")),
+            says="The requested model 'no-such-model' does not exist.",
+            code="model_not_found",
+        ),
+        kind="not_found",
+    ),
+    rule(
+        "field-moved",
+        _check_field_moved,
+        "Unsupported parameter: '{name}'. In the Responses API, this parameter has moved to '{place}'."
+        " Try again with the new parameter. See the API documentation for more information:"
+        " https://platform.openai.com/docs/quickstart?api-mode=responses.",
+        evidence="S",
+        passes=example(max_output_tokens=100),
+        offends=example(max_tokens=100),
+        says="Unsupported parameter: 'max_tokens'. In the Responses API, this parameter has moved to"
+        " 'max_output_tokens'. Try again with the new parameter. See the API documentation for more"
+        " information: https://platform.openai.com/docs/quickstart?api-mode=responses.",
+        code="unsupported_parameter",
+    ),
+    FIELD_CHECKS.only_fields(
+        "",
+        BODY_FIELDS,
+        example(store=False, include=["reasoning.encrypted_content"]),
+        example(stop=["END"]),
+        FieldRow(id="fields", evidence="S", says="Unknown parameter: 'stop'."),
+    ),
+    rule(
+        "input-required",
+        _check_input_required,
+        "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
+        evidence="S",
+        passes=example(input=None, previous_response_id="resp_1"),
+        offends=example(input=None, instructions="Be brief."),
+        code="missing_required_parameter",
+    ),
+    FIELD_CHECKS.of_type(
+        "input",
+        "string|array|null",
+        example(input=[user("Hello")]),
+        example(input=7),
+        FieldRow(
+            id="input-type",
+            evidence="F",
+            says="Invalid type for 'input': expected one of an array of objects or string,"
+            " but got an integer instead.",
+        ),
+        expected="one of an array of objects or string",
+    ),
+    FIELD_CHECKS.of_type(
+        "input[]",
+        "object",
+        example(input=[user("Hello")]),
+        example(input=["Hello"]),
+        FieldRow(
+            id="item-type",
+            evidence="F",
+            says="Invalid type for 'input[0]': expected an object, but got a string instead.",
+        ),
+    ),
+)
+
+MODEL_RULES = (
+    rule(
+        "temperature-model",
+        _check_temperature_model,
+        "Unsupported parameter: 'temperature' is not supported with this model.",
+        param="temperature",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=example(temperature=1),
+        offends=example(temperature=0.2),
+        also=(
+            (for_model(PLAIN_MODEL, example(temperature=0.2)), ""),
+            (example(temperature=0.2, reasoning={"effort": "none"}), ""),
+        ),
+    ),
+    rule(
+        "top-p-model",
+        _check_top_p_model,
+        "Unsupported parameter: 'top_p' is not supported with this model.",
+        param="top_p",
+        evidence="S",
+        models="that take no sampling, while they reason",
+        passes=for_model(PLAIN_MODEL, example(top_p=0.5)),
+        offends=example(top_p=1),
+        also=((example(), ""), (example(top_p=0.5, reasoning={"effort": "none"}), "")),
+    ),
+    rule(
+        "logprobs-model",
+        _check_logprobs_model,
+        "logprobs are not supported with reasoning models.",
+        param="top_logprobs",
+        evidence="S",
+        models="that reason",
+        passes=for_model(PLAIN_MODEL, example(top_logprobs=5)),
+        offends=example(top_logprobs=1),
+        code="unsupported_parameter",
+        also=((example(top_logprobs=0), ""), (example(top_logprobs=2, reasoning={"effort": "none"}), "")),
+    ),
+    rule(
+        "output-most",
+        _check_output_most,
+        "Invalid 'max_output_tokens': integer above maximum value. Expected a value <= {most}, but got"
+        " {wanted} instead.",
+        param="max_output_tokens",
+        evidence="K",
+        models="with a known limit",
+        passes=for_model(_LIMITED, example(max_output_tokens=128_000)),
+        offends=for_model(_LIMITED, example(max_output_tokens=128_001)),
+        says="Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got"
+        " 128001 instead.",
+        code="integer_above_max_value",
+        also=(
+            (for_model(None, example(max_output_tokens=128_001)), ""),
+            (for_model(REASONING_MODEL, example(max_output_tokens=128_001)), ""),
+            (for_model(_LIMITED, example()), ""),
+        ),
+    ),
+    rule(
+        "effort-model",
+        _check_effort_model,
+        "Unsupported parameter: 'reasoning.effort' is not supported with this model.",
+        param="reasoning.effort",
+        evidence="S",
+        models="without efforts",
+        passes=example(reasoning={"effort": "low"}),
+        offends=for_model(PLAIN_MODEL, example(reasoning={"effort": "low"})),
+        code="unsupported_parameter",
+        also=((for_model(PLAIN_MODEL, example(reasoning={"summary": "auto"})), ""),),
+    ),
+    rule(
+        "effort-level",
+        _check_effort_level,
+        "Unsupported value: '{effort}' is not supported with the '{model}' model. Supported values are:"
+        " {efforts}.",
+        param="reasoning.effort",
+        evidence="S",
+        models="with efforts",
+        passes=example(reasoning={"effort": "none"}),
+        offends=example(reasoning={"effort": "minimal"}),
+        says="Unsupported value: 'minimal' is not supported with the 'some-model' model. Supported values"
+        " are: 'none', 'low', 'medium', and 'high'.",
+        code="unsupported_value",
+        also=((example(), ""), (for_model(PLAIN_MODEL, example(reasoning={"effort": "low"})), "")),
+    ),
+)
+
+
+def _example_with_breakpoint(who: str, point: JsonObject) -> RawRequest:
+    """Somebody's words, or what came of a call, with a breakpoint."""
+    if who == "tool":
+        piece = text("seen", prompt_cache_breakpoint=point)
+        return example(input=[user("Look"), call(), output(output=[piece])])
+    kind = "output_text" if who == "assistant" else "input_text"
+    piece = text("Hello", kind, prompt_cache_breakpoint=point)
+    return example(input=[{"role": who, "content": [piece]}, user("Go on")])
+
+
+CACHE_OPTIONS = ("mode", "ttl", "prewarm", "comparison_response_id")
+CACHE_RULES = cache_rules(
+    FIELD_CHECKS,
+    _example_with_breakpoint,
+    ("input[].content[]", "input[].output[]"),
+    CACHE_OPTIONS,
+    ("30m", "12h"),
+)
+
+RULES = (
+    *ENVELOPE_RULES,
+    *ITEM_RULES,
+    *TOOL_RULES,
+    *SETTING_RULES,
+    *CACHE_RULES,
+    *COMPACTION_RULES,
+    *FORMAT_RULES,
+    *MODEL_RULES,
+    *MEDIA_RULES,
+    *LINK_RULES,
+)
+
+
+# What the Responses API says when a prompt is longer than the model's window.
+#
+# A request that lets the provider drop the oldest items is never too long.
+
+
+_WINDOW_MESSAGE = (
+    "Your input exceeds the context window of this model. Please adjust your input and try again."
+)
+_WINDOW_MODEL = Abilities(context_tokens=200_000)
+_WINDOW_EXAMPLE = RawRequest(
+    path="/v1/responses",
+    headers={"authorization": "Bearer key"},
+    body={"model": "some-model", "input": "Hello"},
+    abilities=_WINDOW_MODEL,
+)
+
+
+def _check_prompt_window(request: RawRequest) -> RuleFinding | None:
+    abilities = request.abilities
+    if abilities is None or request.body.get("truncation") == "auto":
+        return None
+    return {} if request.prompt_tokens > abilities.prompt_tokens_max else None
+
+
+WINDOW_RULES = (
+    ProviderRule(
+        id="prompt-window",
+        find=_check_prompt_window,
+        wording=_WINDOW_MESSAGE,
+        evidence="S",
+        passes=replace(
+            _WINDOW_EXAMPLE, prompt_tokens=200_001, body={**_WINDOW_EXAMPLE.body, "truncation": "auto"}
+        ),
+        offends=replace(_WINDOW_EXAMPLE, prompt_tokens=200_001),
+        says=_WINDOW_MESSAGE,
+        type="context_length_exceeded",
+        kind="context",
+        param="input",
+    ),
+)

@@ -1,0 +1,217 @@
+"""Input of the Responses wire: ids, calls with their outputs, and thoughts with what they led to."""
+
+from bridle.sim.openai.error_style import rule
+from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.raw_request import JsonObject, field
+
+from .request import call, example, items, output, reasoning_item, user
+from .rules_items import is_message
+
+ID_PREFIXES = {
+    "function_call": "fc",
+    "message": "msg",
+    "reasoning": "rs",
+    "custom_tool_call": "ctc",
+    "web_search_call": "ws",
+}
+"""How the id of an item begins, by its type."""
+CALL_NAMES = {
+    "function_call": "function call",
+    "custom_tool_call": "custom tool call",
+    "computer_call": "computer call",
+    "apply_patch_call": "apply patch call",
+    "shell_call": "shell call",
+}
+"""Calls that the client answers, by type, as the refusals name them."""
+OUTPUT_NAMES = {f"{type_}_output": f"{named} output" for type_, named in CALL_NAMES.items()}
+
+
+def _check_item_id_prefix(request: RawRequest) -> RuleFinding | None:
+    for index, item in enumerate(items(request)):
+        prefix, id_ = ID_PREFIXES.get(str(item.get("type"))), item.get("id")
+        if prefix and isinstance(id_, str) and not id_.startswith(prefix):
+            return {"index": index, "id": id_, "prefix": prefix}
+    return None
+
+
+def _check_item_ids_unique(request: RawRequest) -> RuleFinding | None:
+    seen: set[object] = set()
+    for item in items(request):
+        id_ = item.get("id")
+        if isinstance(id_, str) and id_ in seen:
+            return {"id": id_}
+        seen.add(str(id_))
+    return None
+
+
+def _has_stored_history(request: RawRequest) -> bool:
+    """Whether part of the conversation is with the provider, where a rule about one request cannot look."""
+    kept = field(request, "previous_response_id") or field(request, "conversation")
+    return bool(kept) or any(item.get("type") == "item_reference" for item in items(request))
+
+
+def _check_output_orphan(request: RawRequest) -> RuleFinding | None:
+    """An output answers a call before it that nothing has answered yet."""
+    open_calls: set[object] = set()
+    for item in items(request):
+        type_, id_ = str(item.get("type")), str(item.get("call_id"))
+        if type_ in CALL_NAMES:
+            open_calls.add((f"{type_}_output", id_))
+        elif type_ in OUTPUT_NAMES:
+            if (type_, id_) not in open_calls and not _has_stored_history(request):
+                return {"kind": OUTPUT_NAMES[type_], "id": item.get("call_id")}
+            open_calls.discard((type_, id_))
+    return None
+
+
+def _check_call_unanswered(request: RawRequest) -> RuleFinding | None:
+    answered = [(item.get("type"), str(item.get("call_id"))) for item in items(request)]
+    for item in items(request):
+        late = item.get("async") is True or _has_stored_history(request)
+        type_, id_ = str(item.get("type")), str(item.get("call_id"))
+        if type_ in CALL_NAMES and (f"{type_}_output", id_) not in answered and not late:
+            return {"kind": CALL_NAMES[type_], "id": item.get("call_id")}
+    return None
+
+
+def _check_reasoning_followed(request: RawRequest) -> RuleFinding | None:
+    """Thoughts led to something the model did; that has to come right behind them."""
+    said = items(request)
+    for index, item in enumerate(said):
+        if item.get("type") != "reasoning" or not item.get("id"):
+            continue
+        following = next((other for other in said[index:] if other.get("type") != "reasoning"), None)
+        if following is None or _is_from_client(following):
+            return {"id": item.get("id")}
+    return None
+
+
+def _is_from_client(item: JsonObject) -> bool:
+    """Whether it comes from the caller's side."""
+    if is_message(item):
+        return item.get("role") != "assistant"
+    return str(item.get("type")).endswith("_output")
+
+
+_DANGLING = "Item '{id}' of type 'reasoning' was provided without its required following item."
+_LOOKED = [user("Look"), call(), output()]
+_PATCH = {"type": "custom_tool_call", "call_id": "call_p", "name": "apply_patch", "input": "*** Begin Patch"}
+_PATCHED = {"type": "custom_tool_call_output", "call_id": "call_p", "output": "Done"}
+_CLICK = {
+    "type": "computer_call",
+    "call_id": "call_c",
+    "actions": [{"type": "screenshot"}],
+    "pending_safety_checks": [],
+}
+_CLICKED = {
+    "type": "computer_call_output",
+    "call_id": "call_c",
+    "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="},
+}
+
+LINK_RULES = (
+    rule(
+        "item-id-prefix",
+        _check_item_id_prefix,
+        "Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{prefix}'.",
+        param="input[{index}].id",
+        evidence="S",
+        passes=example(input=[user("Look"), reasoning_item(), call(id="fc_1"), output()]),
+        offends=example(input=[user("Look"), reasoning_item(), call(id="call_1"), output()]),
+        says="Invalid 'input[2].id': 'call_1'. Expected an ID that begins with 'fc'.",
+        code="invalid_value",
+        also=(
+            (example(input=[{"type": "item_reference", "id": "msg_1"}, user("Hello")]), ""),
+            (example(input=_LOOKED), ""),
+        ),
+    ),
+    rule(
+        "item-ids-unique",
+        _check_item_ids_unique,
+        "Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
+        param="input",
+        evidence="S",
+        passes=example(
+            input=[user("Look"), reasoning_item("rs_1"), reasoning_item("rs_2"), call(), output()]
+        ),
+        offends=example(
+            input=[user("Look"), reasoning_item("rs_1"), reasoning_item("rs_1"), call(), output()]
+        ),
+        says="Duplicate item found with id rs_1. Remove duplicate items from your input and try again.",
+    ),
+    rule(
+        "output-orphan",
+        _check_output_orphan,
+        "No tool call found for {kind} with call_id {id}.",
+        param="input",
+        evidence="S",
+        passes=example(input=_LOOKED),
+        offends=example(input=[user("Look"), output()]),
+        says="No tool call found for function call output with call_id call_1.",
+        also=(
+            (example(input=[output()], previous_response_id="resp_1"), ""),
+            (example(input=[output()], conversation="conv_1"), ""),
+            (example(input=[{"type": "item_reference", "id": "fc_1"}, output()]), ""),
+            (
+                example(input=[user("Look"), output(), call()]),
+                "No tool call found for function call output with call_id call_1.",
+            ),
+            (example(input=[user("Look"), _PATCH, _PATCHED]), ""),
+            (
+                example(input=[user("Look"), _PATCH, output("call_p")]),
+                "No tool call found for function call output with call_id call_p.",
+            ),
+            (
+                example(input=[user("Look"), _PATCHED]),
+                "No tool call found for custom tool call output with call_id call_p.",
+            ),
+            (
+                example(input=[user("Look"), call(), output(), output()]),
+                "No tool call found for function call output with call_id call_1.",
+            ),
+        ),
+    ),
+    rule(
+        "call-unanswered",
+        _check_call_unanswered,
+        "No tool output found for {kind} {id}.",
+        param="input",
+        evidence="S",
+        passes=example(
+            input=[user("Look"), call("call_1"), call("call_2"), output("call_2"), output("call_1")]
+        ),
+        offends=example(
+            input=[user("Look"), call("call_1"), call("call_2"), output("call_1"), user("Well?")]
+        ),
+        says="No tool output found for function call call_2.",
+        also=(
+            (example(input=[user("Look"), {**call(), "async": True}, user("Well?")]), ""),
+            (example(input=[call(), {"type": "item_reference", "id": "fc_1"}]), ""),
+            (example(input=[_PATCH, user("Well?")]), "No tool output found for custom tool call call_p."),
+            (example(input=[_CLICK, user("Well?")]), "No tool output found for computer call call_c."),
+            (example(input=[user("Click"), _CLICK, _CLICKED]), ""),
+            (
+                example(input=[user("Look"), {**call(), "async": False}]),
+                "No tool output found for function call call_1.",
+            ),
+        ),
+    ),
+    rule(
+        "reasoning-followed",
+        _check_reasoning_followed,
+        _DANGLING,
+        param="input",
+        evidence="S",
+        passes=example(input=[user("Look"), reasoning_item(), call(), output()]),
+        offends=example(input=[user("Look"), reasoning_item(), user("Well?")]),
+        says=_DANGLING.format(id="rs_1"),
+        also=(
+            (example(input=[user("Look"), reasoning_item()]), _DANGLING.format(id="rs_1")),
+            (example(input=[call(), reasoning_item(), output()]), _DANGLING.format(id="rs_1")),
+            (example(input=[user("Look"), {**reasoning_item(), "id": None}, user("Well?")]), ""),
+            (example(input=[{"role": "assistant", "id": "msg_1", "content": "Hm."}, user("Well?")]), ""),
+            (example(input=[reasoning_item(), {"role": "assistant", "content": "Hm."}]), ""),
+            (example(input=[{"role": "user", "id": "msg_1", "content": "Hm."}]), ""),
+        ),
+    ),
+)

@@ -1,0 +1,83 @@
+"""A conversation in few words, as the simulator tells it.
+
+The words tell who said what, each thing by its beginning: all that people said, of the rest the oldest and
+the newest.  What an earlier summary said comes first, and before it where the script is that is being played
+(place.py).  The same conversation always gives the same words.
+"""
+
+import re
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from bridle.values.message import Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.request import Request
+
+from .conversation import read_conversation
+from .script_position import POSITION, find_position
+
+LEAD = "Summary of the conversation so far, by a simulated model."
+WORDS_SHOWN = 100
+"""Characters of each thing that was said."""
+EARLIER_SHOWN = 1_000
+USER_PREFIX = "user: "
+FIRST_SHOWN, LAST_SHOWN = 4, 12
+SUMMARY_REQUEST = re.compile(
+    r"""(?ix)
+    (?: (?:^|[.!?:;\n])\s* | \b(?:please|then|now|and|you\s+(?:must|should|to)|task\s+is\s+to)\s+ )
+    (?: summari[sz]e\b
+      | (?:create|write|give|make|produce|provide|generate|draft|prepare)\b [^.!?\n]{0,60}? \bsummary\b )
+    [^.!?\n]{0,80}? \b(?:conversation|session|chat|dialog(?:ue)?|discussion|transcript|another\s+llm)\b
+    | \bconversation\b .* \banswer\s+with\s+the\s+summary\b
+    """,
+    re.DOTALL,
+)
+"""A request for the conversation in few words, as an order; that both words are said is none."""
+
+
+def summarize_conversation(request: Request) -> str:
+    told = [line for message in request.messages for line in _summary_lines(message)]
+    middle = told[FIRST_SHOWN : max(FIRST_SHOWN, len(told) - LAST_SHOWN)]
+    said = [line for line in middle if line.startswith(USER_PREFIX)]
+    more = [f"({len(middle) - len(said)} more)"] if len(middle) > len(said) else []
+    last = told[max(FIRST_SHOWN, len(told) - LAST_SHOWN) :]
+    return "\n".join((LEAD, *_position_line(request), *told[:FIRST_SHOWN], *said, *more, *last))
+
+
+def summarize_if_asked(request: Request) -> str:
+    """The same, when the last message asks for it; empty when it asks for something else."""
+    if not request.messages or not SUMMARY_REQUEST.search(read_conversation(request).prompt):
+        return ""
+    return summarize_conversation(replace(request, messages=request.messages[:-1]))
+
+
+def _position_line(request: Request) -> Iterator[str]:
+    """Where the script that is being played is."""
+    scene = read_conversation(request)
+    place = find_position(scene.prompt, scene.reply_count, request.messages)
+    yield from () if place is None else (str(place),)
+
+
+def _summary_lines(message: Message) -> Iterator[str]:
+    for part in message.parts:
+        match part:
+            case Text(text=text) if text.strip():
+                yield f"{message.role}: {_shorten_line(POSITION.sub('', text))}"
+            case ToolCall(name=name, arguments=arguments):
+                yield f"called {name} {_shorten_line(arguments)}"
+            case ToolResult():
+                yield f"brought: {_shorten_line(part.text)}"
+            case Opaque(text=text) if text:
+                lines = POSITION.sub("", text.removeprefix(LEAD)).strip().splitlines()
+                yield from (line for line in lines if line.startswith(USER_PREFIX))
+                rest = " ".join(line for line in lines if not line.startswith(USER_PREFIX))
+                yield from (f"earlier: {_shorten_line(rest, EARLIER_SHOWN)}" for _ in rest[:1])
+            case Text() | Reasoning() | Opaque():
+                pass
+            case _:
+                yield f"{message.role}: (a file or picture)"
+
+
+def _shorten_line(text: str, length: int = WORDS_SHOWN) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= length else f"{line[:length]}…"

@@ -1,0 +1,393 @@
+"""Bounds that a description states because the wire cannot carry them as keywords.
+
+Clients move what a strict dialect refuses into the description: in words ("at least 2; at most 10") or as
+the list of keywords that vendors' own helpers append (`{minimum: 2, maximum: 10}`).  A model reads both,
+so the simulated one does too.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+import jsonschema_rs
+import msgspec
+
+_NUMBER_PATTERN = r"(-?\d+(?:\.\d+)?)"
+_PHRASES = (
+    ("minItems", rf"at least {_NUMBER_PATTERN} of them"),
+    ("maxItems", rf"at most {_NUMBER_PATTERN} of them"),
+    ("minLength", rf"at least {_NUMBER_PATTERN} long"),
+    ("maxLength", rf"at most {_NUMBER_PATTERN} long"),
+    ("minProperties", rf"at least {_NUMBER_PATTERN} fields"),
+    ("minimum", rf"at least {_NUMBER_PATTERN}(?! (?:of them|long|fields)|[\d.])"),
+    ("maximum", rf"at most {_NUMBER_PATTERN}(?! (?:of them|long|fields)|[\d.])"),
+    ("exclusiveMinimum", rf"more than {_NUMBER_PATTERN}"),
+    ("exclusiveMaximum", rf"less than {_NUMBER_PATTERN}"),
+    ("multipleOf", rf"a multiple of {_NUMBER_PATTERN}"),
+)
+_KEYWORDS = re.compile(rf"\b([a-zA-Z]+): {_NUMBER_PATTERN}(?=[,}}])")
+_BOUNDS_BY_TYPE = {
+    "array": {"minItems", "maxItems"},
+    "object": {"minProperties"},
+    "string": {"minLength", "maxLength"},
+    "integer": {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"},
+}
+_BOUNDS_BY_TYPE["number"] = _BOUNDS_BY_TYPE["integer"]
+
+
+def add_described_bounds(schema: dict[str, object]) -> dict[str, object]:
+    """The schema with the bounds of its descriptions as keywords, at every place of it."""
+    inner = {name: _add_bounds_inside(value) for name, value in schema.items()}
+    for keyword, number in _parse_bounds(schema.get("description"), schema.get("type")).items():
+        given = schema.get(keyword)
+        # The wire carries a lower bound up to its own limit; the description then states the whole.
+        inner[keyword] = max(number, given) if isinstance(given, int | float) else number
+    return inner
+
+
+def _add_bounds_inside(value: object) -> object:
+    if isinstance(value, dict):
+        return add_described_bounds(value)
+    return [_add_bounds_inside(item) for item in value] if isinstance(value, list) else value
+
+
+def _parse_bounds(description: object, kind: object) -> Mapping[str, float]:
+    kinds = [str(each) for each in kind if each != "null"] if isinstance(kind, list) else [str(kind)]
+    taken = set().union(*(_BOUNDS_BY_TYPE.get(each, set()) for each in kinds))
+    if not isinstance(description, str) or not taken:
+        return {}
+    found = {
+        keyword: match.group(1)
+        for keyword, pattern in _PHRASES
+        if (match := re.search(pattern, description, re.IGNORECASE))
+    }
+    found |= dict(_KEYWORDS.findall(description)) if "{" in description else {}
+    return {
+        keyword: float(number) if "." in number else int(number)
+        for keyword, number in found.items()
+        if keyword in taken
+    }
+
+
+# Values that fit a JSON schema, filled from what was said as far as it goes.
+#
+# Used where a model must answer in a shape: structured output, a forced call, the
+# parameters of a tool nobody explained.  First a value is built with whatever the
+# conversation offers for each name; if that does not satisfy the schema, the smallest
+# value that should is built instead.  A pattern that no value here matches, or a
+# contradiction in the schema, gives an instance that is wrong, which is what a real
+# model might give as well.
+
+
+DEPTH_MAX = 4
+"""A schema may refer to itself; below this only what is required is built, and optional branches end."""
+DEPTH_END = 10
+"""A shape that demands itself has no instance; it is cut here."""
+FILLER = "simulated"
+FORMAT_SAMPLES = {
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "duration": "P1D",
+    "email": "somebody@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
+PATTERN_SAMPLES = (
+    "1",
+    "10",
+    "1.5",
+    "a",
+    "A",
+    "ab",
+    "AB",
+    "abc",
+    "ABC",
+    "A1",
+    "ABC-123",
+    "1.0.0",
+    "a_b",
+    "a-b",
+)
+"""Values to try where a pattern is asked for, before those of `FORMATS`."""
+ANSWER_NAMES = re.compile(
+    r"answer|summary|text|result|message|reason|description|explanation|comment|conclusion"
+)
+PROPER_NAME_FIELDS = re.compile(r"name|city|place|location|country|town|person|title|author|winner|capital")
+NUMBER = re.compile(r"(?<![\w.])-?\d{1,15}(?:\.\d{1,15})?(?![\w])")
+QUOTED_VALUE = r"\b{}\s*(?:is|was|=|:|of)?\s*[\"'`]([^\"'`\n]+)[\"'`]"
+STATED_VALUE = r"\b{}\s*(?:\bis\b|\bwas\b|=|:)\s*([^\n,;?]+)"
+PROPER_NAME = re.compile(r"(?<![.!?]\s)(?<!^)\b[A-ZÀ-Þ][\w'-]+(?:\s+[A-ZÀ-Þ][\w'-]+)*", re.MULTILINE)
+
+Schema = Mapping[str, object]
+
+
+def fill_schema(schema: str, about: str = "", answer: str = "") -> str:
+    """JSON that fits the schema, from what the conversation is about and what was answered."""
+    root = add_described_bounds(msgspec.json.decode(schema, type=dict[str, object]))
+    value = _ValueBuilder(root, _KnownFacts(about, answer)).build(root)
+    if not _is_valid(root, value):
+        value = _ValueBuilder(root, None).build(root)
+    return msgspec.json.encode(value).decode()
+
+
+def _is_valid(schema: Schema, value: object) -> bool:
+    try:
+        return jsonschema_rs.is_valid(dict(schema), value)
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return False  # not a schema at all: nothing fits it
+
+
+class _KnownFacts:
+    """What was said, asked for by the name of a property.  Each number and proper name is given out once."""
+
+    def __init__(self, about: str, answer: str) -> None:
+        self.about = about
+        self.answer = answer
+        self.text = f"{about}\n{answer}".strip()
+        self.known = _find_json_objects(self.text)
+        self.numbers = [_parse_number(text) for text in NUMBER.findall(self.text)]
+        self.names = list(dict.fromkeys(PROPER_NAME.findall(self.text)))
+
+    def find_fact(self, name: str, kind: str) -> object:
+        if name in self.known:
+            return self.known[name]
+        spoken = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
+        wanted = re.escape(spoken).replace(r"\ ", "[ _-]")
+        told = next(
+            filter(
+                None,
+                (re.search(p.format(wanted), self.text, re.IGNORECASE) for p in (QUOTED_VALUE, STATED_VALUE)),
+            ),
+            None,
+        )
+        if told:
+            return _convert_text(kind, told.group(1).strip(" .\"'`"))
+        if kind in ("integer", "number"):
+            return self._next_number(whole=kind == "integer")
+        if kind != "string":
+            return None
+        if ANSWER_NAMES.search(spoken):
+            return self.answer or None
+        return self.names.pop(0) if PROPER_NAME_FIELDS.search(spoken) and self.names else None
+
+    def _next_number(self, *, whole: bool) -> object:
+        for index, number in enumerate(self.numbers):
+            if not whole or isinstance(number, int):
+                return self.numbers.pop(index)
+        return None
+
+    def find_mentioned(self, options: Iterable[object]) -> object:
+        for option in options:
+            if isinstance(option, str) and re.search(rf"\b{re.escape(option)}\b", self.text, re.IGNORECASE):
+                return option
+        return None
+
+
+class _ValueBuilder:
+    def __init__(self, root: Schema, facts: _KnownFacts | None) -> None:
+        self.root = root
+        self.facts = facts
+
+    def build(self, schema: object, name: str = "", depth: int = 0) -> object:
+        if not isinstance(schema, Mapping):
+            return FILLER
+        schema = self._resolve_schema(schema, depth)
+        for key in ("const", "default"):
+            if key in schema:
+                return schema[key]
+        options = schema.get("enum")
+        if isinstance(options, list) and options:
+            return (self.facts.find_mentioned(options) if self.facts else None) or options[0]
+        kind = _schema_type(schema)
+        if depth >= DEPTH_END and kind in ("object", "array"):
+            return {} if kind == "object" else []
+        fact = self.facts.find_fact(name, kind) if self.facts and name else None
+        match kind:
+            case "object":
+                return self._build_object(schema, fact, depth)
+            case "array":
+                return self._build_array(schema, fact, name, depth)
+            case "integer" | "number":
+                return (
+                    fact if isinstance(fact, int | float) else _make_number(schema, whole=kind == "integer")
+                )
+            case "boolean":
+                return fact if isinstance(fact, bool) else False
+            case "null":
+                return None
+            case _:
+                return _make_string(schema, fact if isinstance(fact, str) else "")
+
+    def _resolve_schema(self, schema: Schema, depth: int) -> Schema:
+        """The schema with references followed, parts joined and a branch chosen."""
+        for _ in range(DEPTH_MAX):
+            if isinstance(schema.get("$ref"), str):
+                schema = {**self._follow_reference(str(schema["$ref"])), **_drop_keys(schema, "$ref")}
+            elif schema.get("allOf"):
+                schema = _merge_schemas([_drop_keys(schema, "allOf"), *_as_schemas(schema["allOf"])])
+            elif branches := _as_schemas(schema.get("anyOf")) or _as_schemas(schema.get("oneOf")):
+                schema = {**_drop_keys(schema, "anyOf", "oneOf"), **_choose_branch(branches, depth)}
+            else:
+                break
+        return schema
+
+    def _follow_reference(self, reference: str) -> Schema:
+        found: object = self.root
+        for step in reference.removeprefix("#").strip("/").split("/"):
+            found = found.get(step) if isinstance(found, Mapping) and step else found
+        return found if isinstance(found, Mapping) else {}
+
+    def _build_object(self, schema: Schema, fact: object, depth: int) -> object:
+        if isinstance(fact, Mapping):
+            return fact
+        properties = schema.get("properties")
+        named = properties if isinstance(properties, Mapping) else {}
+        required = [str(name) for name in _as_list(schema.get("required"))]
+        if self.facts and "required" not in schema and depth < DEPTH_MAX:
+            required = list(named)  # nothing has to be there, so whatever can be told is
+        built = {name: self.build(named.get(name, {}), name, depth + 1) for name in required}
+        if self.facts and depth < DEPTH_MAX:
+            built |= {name: self.facts.known[name] for name in named if name in self.facts.known}
+        least = schema.get("minProperties")
+        for number in range(int(least) if isinstance(least, int) else 0):
+            if len(built) < int(str(least)):
+                built[f"key{number + 1}"] = self.build(schema.get("additionalProperties"), "", depth + 1)
+        return built
+
+    def _build_array(self, schema: Schema, fact: object, name: str, depth: int) -> object:
+        if isinstance(fact, list):
+            return fact
+        least, most = schema.get("minItems"), schema.get("maxItems")
+        wanted = max(
+            int(least) if isinstance(least, int) else 0, 1 if self.facts and depth < DEPTH_MAX else 0
+        )
+        count = min(wanted, int(most)) if isinstance(most, int) else wanted
+        first = [self.build(item, name, depth + 1) for item in _as_list(schema.get("prefixItems"))]
+        rest = [self.build(schema.get("items", {}), name, depth + 1) for _ in range(count - len(first))]
+        return _make_distinct(first + rest) if schema.get("uniqueItems") else first + rest
+
+
+def _schema_type(schema: Schema) -> str:
+    kind = schema.get("type")
+    if isinstance(kind, list):
+        kind = next((option for option in kind if option != "null"), "null")
+    if kind is None and ("properties" in schema or "required" in schema):
+        return "object"
+    return str(kind or "string")
+
+
+def _choose_branch(branches: Sequence[Schema], depth: int) -> Schema:
+    """The first real option, or deep inside a recursion the one that ends it."""
+    ending = [branch for branch in branches if branch.get("type") == "null"]
+    real = [branch for branch in branches if branch.get("type") != "null"]
+    return (ending if depth >= DEPTH_MAX and ending else real or ending)[0]
+
+
+def _merge_schemas(schemas: Sequence[Schema]) -> Schema:
+    joined: dict[str, object] = {}
+    for schema in schemas:
+        for key, value in schema.items():
+            before = joined.get(key)
+            if isinstance(before, Mapping) and isinstance(value, Mapping):
+                joined[key] = {**before, **value}
+            elif isinstance(before, list) and isinstance(value, list):
+                joined[key] = [*before, *(item for item in value if item not in before)]
+            else:
+                joined[key] = value
+    return joined
+
+
+def _make_number(schema: Schema, *, whole: bool) -> float:
+    value: float = 0
+    step = 1 if whole else 0.5
+    lowest, above = schema.get("minimum"), schema.get("exclusiveMinimum")
+    highest, below = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if isinstance(lowest, int | float):
+        value = max(value, lowest) if value < lowest else value
+    if isinstance(above, int | float) and value <= above:
+        value = above + step
+    if isinstance(highest, int | float) and value > highest:
+        value = highest
+    if isinstance(below, int | float) and value >= below:
+        value = below - step
+    multiple = schema.get("multipleOf")
+    if isinstance(multiple, int | float) and multiple:
+        value = -(-value // multiple) * multiple
+    return int(value) if whole else value
+
+
+def _make_string(schema: Schema, fact: str) -> str:
+    words = _match_pattern(
+        schema.get("pattern"), fact or FORMAT_SAMPLES.get(str(schema.get("format")), FILLER)
+    )
+    least, most = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(least, int):
+        words = words.ljust(least, ".")
+    return words[:most] if isinstance(most, int) else words
+
+
+def _match_pattern(pattern: object, words: str) -> str:
+    """The words, or where they do not match the pattern, the first sample that does."""
+    if not isinstance(pattern, str):
+        return words
+    try:
+        wanted = re.compile(pattern)
+    except re.error:
+        return words
+    return next(
+        (sample for sample in (words, *PATTERN_SAMPLES, *FORMAT_SAMPLES.values()) if wanted.search(sample)),
+        words,
+    )
+
+
+def _make_distinct(items: list[object]) -> list[object]:
+    apart: list[object] = []
+    for index, item in enumerate(items):
+        if isinstance(item, str) and index:
+            apart.append(f"{item} {index}")
+        elif isinstance(item, int | float) and not isinstance(item, bool):
+            apart.append(item + index)
+        else:
+            apart.append(item)
+    return apart
+
+
+def _convert_text(kind: str, text: str) -> object:
+    """What was said as the type that was asked for, or nothing."""
+    if kind in ("integer", "number"):
+        number = NUMBER.search(text)
+        return _parse_number(number.group()) if number else None
+    if kind == "boolean":
+        return text.lower() in ("yes", "true")
+    return text or None
+
+
+def _parse_number(text: str) -> float:
+    return float(text) if "." in text else int(text)
+
+
+def _find_json_objects(text: str) -> dict[str, object]:
+    """Everything known from JSON objects that stand on lines of their own; what came later wins."""
+    known: dict[str, object] = {}
+    for line in [text, *text.splitlines()]:
+        if line.strip().startswith("{"):
+            try:
+                known |= msgspec.json.decode(line, type=dict[str, object])
+            except msgspec.DecodeError:
+                continue  # words in braces are not an object; nothing is known from them
+    return known
+
+
+def _as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list) else ()
+
+
+def _as_schemas(value: object) -> list[Schema]:
+    return [item for item in _as_list(value) if isinstance(item, Mapping)]
+
+
+def _drop_keys(schema: Schema, *keys: str) -> Schema:
+    return {key: value for key, value in schema.items() if key not in keys}

@@ -1,0 +1,1 @@
+"""The tasks that the rule-based responder can do, one per file."""

@@ -1,0 +1,166 @@
+"""Sums: found in words, read into a tree, and worked out exactly.
+
+Numbers are fractions, so nothing is lost on the way.  Only plain arithmetic is
+understood; nothing in a prompt is ever evaluated as code.
+"""
+
+import re
+from fractions import Fraction
+from operator import add, mul, sub, truediv
+from typing import Literal
+
+from bridle.values.base import Value
+
+Operator = Literal["+", "-", "*", "/", "**"]
+OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv}
+POWER_MAX = 10_000
+"""Base times exponent: beyond it a power is a way to stop the machine, not a question."""
+
+OPERATOR_WORDS = (
+    (re.compile(r"(?<=\d),(?=\d{3}\b)"), ""),
+    (re.compile(r"\bto the power of\b|\^"), "**"),
+    (re.compile(r"\bsquared\b"), "** 2"),
+    (re.compile(r"\b(?:multiplied by|times)\b|[\u00d7\u00b7]|(?<=\d)\s*x\s*(?=\d)"), " * "),
+    (re.compile(r"\b(?:divided by|over)\b|\u00f7"), " / "),
+    (re.compile(r"\bplus\b"), " + "),
+    (re.compile(r"\b(?:minus|less)\b|[\u2212\u2013]"), " - "),
+)
+EXPRESSION = re.compile(r"[-(\s]*\d[\d\s.+*/()-]*")
+TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|\*\*|[-+*/()])")
+RANGE = re.compile(r"\d+(?:[-/]\d+)+")
+"""A date, a range or a share rather than a sum, unless somebody asks for it."""
+CALCULATION_REQUEST = re.compile(
+    r"\b(?:what is|what's|how much|calculate|compute|evaluate|work out|solve)\b", re.IGNORECASE
+)
+
+
+class NumberNode(Value):
+    value: Fraction
+
+
+class OperationNode(Value):
+    operator: Operator
+    left: "NumberNode | OperationNode"
+    right: "NumberNode | OperationNode"
+
+
+Expression = NumberNode | OperationNode
+
+
+def find_expression(prompt: str) -> tuple[str, OperationNode] | None:
+    """The longest sum in a prompt, as written with signs and as a tree."""
+    text = prompt
+    for pattern, sign in OPERATOR_WORDS:
+        text = pattern.sub(sign, text)
+    spans = sorted((match.group().strip() for match in EXPRESSION.finditer(text)), key=len, reverse=True)
+    for span in spans:
+        written = " ".join(span.rstrip(" .+*/-(").split())
+        tree = parse_expression(written)
+        if isinstance(tree, OperationNode) and (
+            not RANGE.fullmatch(written) or _is_meant_as_sum(prompt, written)
+        ):
+            return written, tree
+    return None
+
+
+def parse_expression(text: str) -> Expression | None:
+    """The tree of a sum; None when it is not one."""
+    tokens = TOKEN.findall(text)
+    if "".join(tokens) != re.sub(r"\s+", "", text):
+        return None
+    reader = _ExpressionParser(tokens)
+    tree = reader.parse_sum()
+    return tree if tree is not None and reader.is_done else None
+
+
+def evaluate_expression(tree: Expression) -> Fraction:
+    """Raises `ArithmeticError` where there is no answer."""
+    if isinstance(tree, NumberNode):
+        return tree.value
+    return apply_operator(tree.operator, evaluate_expression(tree.left), evaluate_expression(tree.right))
+
+
+def apply_operator(operator: Operator, left: Fraction, right: Fraction) -> Fraction:
+    if operator != "**":
+        return Fraction(OPERATORS[operator](left, right))
+    if (
+        right.denominator != 1
+        or abs(right) * max(abs(left), Fraction(left.denominator), Fraction(2)) > POWER_MAX
+    ):
+        raise OverflowError("only small whole powers are worked out")
+    return Fraction(left ** int(right))
+
+
+def format_number(value: Fraction) -> str:
+    return str(value.numerator) if value.denominator == 1 else f"{float(value):.10g}"
+
+
+def parse_number(text: str) -> Fraction | None:
+    """The number a text consists of, give or take spaces and a final stop."""
+    match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*\.?\s*", text)
+    return Fraction(match.group(1)) if match else None
+
+
+def _is_meant_as_sum(prompt: str, written: str) -> bool:
+    return prompt.strip(" ?=.!") == written or bool(CALCULATION_REQUEST.search(prompt))
+
+
+class _ExpressionParser:
+    """Reads by precedence: sums of products of powers of numbers and brackets."""
+
+    def __init__(self, tokens: list[str]) -> None:
+        self.tokens = tokens
+        self.at = 0
+
+    @property
+    def is_done(self) -> bool:
+        return self.at == len(self.tokens)
+
+    def take_token(self, *wanted: str) -> str:
+        if not self.is_done and self.tokens[self.at] in wanted:
+            self.at += 1
+            return self.tokens[self.at - 1]
+        return ""
+
+    def parse_sum(self) -> Expression | None:
+        tree = self.parse_product()
+        while tree is not None and (sign := self.take_token("+", "-")):
+            right = self.parse_product()
+            tree = None if right is None else _make_operation(sign, tree, right)
+        return tree
+
+    def parse_product(self) -> Expression | None:
+        tree = self.parse_power()
+        while tree is not None and (sign := self.take_token("*", "/")):
+            right = self.parse_power()
+            tree = None if right is None else _make_operation(sign, tree, right)
+        return tree
+
+    def parse_power(self) -> Expression | None:
+        if self.take_token("-"):
+            inner = self.parse_power()
+            if isinstance(inner, NumberNode):
+                return NumberNode(value=-inner.value)
+            return None if inner is None else _make_operation("-", NumberNode(value=Fraction(0)), inner)
+        tree = self.parse_atom()
+        if tree is not None and self.take_token("**"):
+            right = self.parse_power()
+            return None if right is None else _make_operation("**", tree, right)
+        return tree
+
+    def parse_atom(self) -> Expression | None:
+        if self.take_token("("):
+            tree = self.parse_sum()
+            return tree if self.take_token(")") else None
+        if self.is_done or not self.tokens[self.at][-1].isdigit():
+            return None
+        self.at += 1
+        return NumberNode(value=Fraction(self.tokens[self.at - 1]))
+
+
+def _make_operation(sign: str, left: Expression, right: Expression) -> OperationNode:
+    match sign:
+        case "+" | "-" | "*" | "/" | "**":
+            return OperationNode(operator=sign, left=left, right=right)
+        case _:
+            raise AssertionError(f"{sign!r} is no operator")

@@ -1,0 +1,159 @@
+"""What a provider that compiles an answer's schema cannot compile; shared by the families that do.
+
+The finders take the places of schemas and the schemas, and return what a rule's wording names.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from .engine import RuleFinding
+from .raw_request import JsonObject, as_list, as_mapping
+
+PlacedSchema = tuple[str, JsonObject]
+"""A place in the request and the schema that stands there."""
+OPTIONAL_MAX, UNIONS_MAX = 24, 16
+UNSUPPORTED_BOUNDS = (
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "maxItems",
+)
+OPEN_MESSAGE = "{at}: For 'object' type, 'additionalProperties' must be explicitly set to false"
+BOUND_MESSAGE = "{at}: For '{type}' type, property '{bound}' is not supported"
+CIRCULAR_MESSAGE = (
+    "{at}: Invalid schema: Circular reference detected in schema definitions: {circle}."
+    " Self-referencing or mutually-referencing definitions are not supported."
+)
+OPTIONAL_MESSAGE = (
+    "Schemas contains too many optional parameters ({count}), which would make grammar compilation"
+    " inefficient. Reduce the number of optional parameters in your tool schemas (limit: 24)."
+)
+UNIONS_MESSAGE = (
+    "Schemas contains too many parameters with union types ({count} parameters with type arrays or anyOf),"
+    " which would make grammar compilation inefficient. Reduce the number of nullable or union-typed"
+    " parameters (limit: 16)."
+)
+ROOT = "#"
+
+
+def walk_schemas(schema: object) -> Iterator[JsonObject]:
+    """A schema and every schema inside it."""
+    if not isinstance(schema, Mapping):
+        return
+    yield schema
+    for key in ("properties", "$defs", "definitions"):
+        for inner in as_mapping(schema.get(key)).values():
+            yield from walk_schemas(inner)
+    for key in ("anyOf", "allOf", "oneOf", "prefixItems"):
+        for inner in as_list(schema.get(key)):
+            yield from walk_schemas(inner)
+    for key in ("items", "additionalProperties"):
+        yield from walk_schemas(schema.get(key))
+
+
+def find_open_object(placed: Iterable[PlacedSchema]) -> RuleFinding | None:
+    for place, root in placed:
+        for schema in walk_schemas(root):
+            if schema.get("type") == "object" and schema.get("additionalProperties") is not False:
+                return {"at": place}
+    return None
+
+
+def find_bound(placed: Iterable[PlacedSchema]) -> RuleFinding | None:
+    for place, root in placed:
+        for schema in walk_schemas(root):
+            kind = schema.get("type")
+            bound = next((name for name in UNSUPPORTED_BOUNDS if name in schema), None)
+            if isinstance(kind, str) and bound:
+                return {"at": place, "type": kind, "bound": bound}
+    return None
+
+
+def find_circle(placed: Iterable[PlacedSchema]) -> RuleFinding | None:
+    for place, root in placed:
+        definitions = {**as_mapping(root.get("definitions")), **as_mapping(root.get("$defs"))}
+        reach = {name: set(_list_references(inner)) for name, inner in definitions.items()}
+        own = {key: value for key, value in root.items() if key not in ("definitions", "$defs")}
+        reach[ROOT] = set(_list_references(own))
+        for name in reach:
+            path = _find_cycle(name, reach)
+            if path:
+                return {"at": place, "circle": " -> ".join(path)}
+    return None
+
+
+def find_many_optional(placed: Iterable[PlacedSchema]) -> RuleFinding | None:
+    count = 0
+    for _, root in placed:
+        for schema in walk_schemas(root):
+            required = as_list(schema.get("required"))
+            count += sum(name not in required for name in as_mapping(schema.get("properties")))
+    return {"count": count} if count > OPTIONAL_MAX else None
+
+
+def find_many_unions(placed: Iterable[PlacedSchema]) -> RuleFinding | None:
+    count = sum(
+        "anyOf" in schema or isinstance(schema.get("type"), list)
+        for _, root in placed
+        for schema in walk_schemas(root)
+    )
+    return {"count": count} if count > UNIONS_MAX else None
+
+
+def _list_references(schema: object) -> Iterator[str]:
+    for inner in walk_schemas(schema):
+        reference = inner.get("$ref")
+        if isinstance(reference, str):
+            yield reference.rpartition("/")[2]
+
+
+def _find_cycle(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
+    """The shortest way from a definition to itself; nothing when there is none."""
+    paths = [[start]]
+    seen: set[str] = set()
+    for path in paths:
+        for name in sorted(reach.get(path[-1], ())):
+            if name == start:
+                return [*path, name]
+            if name not in seen:
+                seen.add(name)
+                paths.append([*path, name])
+    return None
+
+
+# --- examples -----------------------------------------------------------------------------------
+
+
+def closed_schema(**properties: object) -> dict[str, object]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def schema_with_optional(count: int) -> dict[str, object]:
+    fields: dict[str, object] = {f"p{number}": {"type": "string"} for number in range(count)}
+    return {**closed_schema(**fields), "required": []}
+
+
+def schema_with_unions(count: int) -> dict[str, object]:
+    """Unions in both spellings in turn."""
+    spellings: tuple[dict[str, object], ...] = (
+        {"type": ["string", "null"]},
+        {"anyOf": [{"type": "string"}, {"type": "null"}]},
+    )
+    return closed_schema(**{f"p{number}": spellings[number % 2] for number in range(count)})
+
+
+def schema_with_definitions(**references: str) -> dict[str, object]:
+    """Definitions of which each may hold another one."""
+    definitions = {
+        name: closed_schema(next={"$ref": f"#/$defs/{other}"}) if other else {"type": "string"}
+        for name, other in references.items()
+    }
+    return {**closed_schema(), "$defs": definitions}

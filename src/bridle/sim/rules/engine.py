@@ -1,0 +1,103 @@
+"""What a provider refuses, as data.
+
+A rule looks at a request as it arrived, before anybody has interpreted it, because
+that is what the provider looks at.  It either finds nothing or finds the words that
+fill its wording.  Rules are asked in the order of their table and the first finding
+is the answer, as with the real thing.
+
+A rule brings its own proof: where its wording was seen (`evidence`), a request that
+passes and one that offends, with the message it earns.  The tests are made of these,
+so a rule without examples cannot be written.
+
+    evidence  S  seen in a provider's answer, recorded or pasted in a public issue
+              D  in the provider's documents
+              F  in public code or fixtures only: weaker
+              K  known to us, nowhere found in writing
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bridle.values.base import Value
+from bridle.values.errors import Failure, FailureKind
+from bridle.values.model import Abilities
+
+RuleFinding = Mapping[str, object]
+"""What a rule found wrong, by the names its wording uses."""
+
+
+class RawRequest(Value):
+    """A request as it arrived."""
+
+    path: str
+    headers: Mapping[str, str]
+    """Names in lower case."""
+    body: Mapping[str, object]
+    """Empty when the bytes were not a JSON object."""
+    size: int = 0
+    malformed: str = ""
+    """Why the bytes were not a JSON object."""
+    abilities: Abilities | None = None
+    """Facts about the model asked for; None when nobody knows that model."""
+    prompt_tokens: int = 0
+
+
+class ProviderRule(Value):
+    id: str
+    find: Callable[[RawRequest], RuleFinding | None]
+    wording: str
+    evidence: str
+    passes: RawRequest
+    offends: RawRequest
+    says: str
+    """The whole message the offender gets."""
+    models: str = "all"
+    """Which models it is about, in words; `find` asks the abilities."""
+    status: int = 400
+    type: str = ""
+    """The provider's own word for the kind of error."""
+    kind: FailureKind = "invalid"
+    param: str = ""
+    """Which field is at fault, where the provider tells that apart from the message; with blanks."""
+    also: tuple[tuple[RawRequest, str], ...] = ()
+    """Further examples, mostly where a limit lies: what each is told, nothing when it passes."""
+
+
+class RuleViolation(Value):
+    rule: ProviderRule
+    message: str
+    param: str = ""
+
+    @property
+    def failure(self) -> Failure:
+        rule = self.rule
+        return Failure(kind=rule.kind, message=self.message, status=rule.status, code=rule.type)
+
+
+def find_violation(rules: Sequence[ProviderRule], asked: RawRequest) -> RuleViolation | None:
+    for rule in rules:
+        found = rule.find(asked)
+        if found is not None:
+            message, param = rule.wording.format(**found), rule.param.format(**found)
+            return RuleViolation(rule=rule, message=message, param=param)
+    return None
+
+
+def rules_as_markdown(rules: Sequence[ProviderRule]) -> str:
+    """The rules as Markdown."""
+    lines = ["| rule | models | status | message | evidence |", "|---|---|---|---|---|"]
+    for rule in rules:
+        words = show_blanks(rule).replace("|", "\\|")
+        lines.append(f"| `{rule.id}` | {rule.models} | {rule.status} | {words} | {rule.evidence} |")
+    return "\n".join(lines)
+
+
+def show_blanks(rule: ProviderRule) -> str:
+    """A rule's wording on one line, each blank by its name."""
+    return " ".join(rule.wording.format_map(_BlankNames()).split())
+
+
+class _BlankNames(dict[str, str]):
+    """Fills a wording with the names of its own blanks."""
+
+    def __missing__(self, key: str) -> str:
+        return f"{{{key}}}"

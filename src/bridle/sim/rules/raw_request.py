@@ -1,0 +1,112 @@
+"""What the rules of every family begin with: reading a raw body without trusting it, and writing a rule down.
+
+Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
+finds nothing, and the rule about that field's shape speaks instead.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
+
+from msgspec.structs import replace
+
+from bridle.values.model import Abilities
+
+from .engine import ProviderRule, RawRequest, RuleFinding
+
+JsonObject = Mapping[str, object]
+RuleFinder = Callable[[RawRequest], RuleFinding | None]
+MoreExamples = tuple[tuple[RawRequest, str], ...]
+"""Further examples, each with what it is told; nothing when it passes."""
+
+
+def field(request: RawRequest, name: str) -> object:
+    return request.body.get(name)
+
+
+def as_mapping(value: object) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> Sequence[object]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def for_model(abilities: Abilities | None, request: RawRequest) -> RawRequest:
+    """The request to another model; None is one nobody knows."""
+    return replace(request, abilities=abilities)
+
+
+def build_example(
+    path: str, body: JsonObject, abilities: Abilities, headers: Mapping[str, str] | None = None
+) -> RawRequest:
+    """A small legal request for examples; a field that is None is not in it."""
+    return RawRequest(
+        path=path,
+        headers=headers or {},
+        body={name: value for name, value in body.items() if value is not None},
+        abilities=abilities,
+    )
+
+
+def make_rule(
+    id: str,  # noqa: A002  the word of `Rule`
+    find: RuleFinder,
+    wording: str,
+    *,
+    code: str,
+    evidence: str,
+    passes: RawRequest,
+    offends: RawRequest,
+    says: str = "",
+    models: str = "all",
+    also: MoreExamples = (),
+    param: str = "",
+) -> ProviderRule:
+    """A rule of the usual kind; `says` may be left out where the wording has no blanks."""
+    return ProviderRule(
+        id=id,
+        find=find,
+        wording=wording,
+        evidence=evidence,
+        passes=passes,
+        offends=offends,
+        says=says or wording,
+        models=models,
+        type=code,
+        also=also,
+        param=param,
+    )
+
+
+# A tool loop in a raw conversation: from the last message of a person to the results that came last.
+#
+# For the models behind two wires the whole loop is one assistant turn, however many messages it takes.
+
+
+def find_loop_head(
+    messages: Sequence[JsonObject], content: Callable[[JsonObject], Sequence[str]], result: str
+) -> int | None:
+    """The place of the first assistant message of the loop whose results came last; None outside a loop.
+
+    `content` names the kinds of a message's blocks, `result` is the kind of a tool result.  A user
+    message that holds anything else is one of a person, and begins a new turn.
+    """
+    kinds = [content(message) for message in messages]
+    if not messages or not kinds[-1] or not _is_result_message(messages[-1], kinds[-1], result):
+        return None
+    head: int | None = None
+    for index in range(len(messages) - 1, -1, -1):
+        role = messages[index].get("role")
+        if role == "assistant":
+            head = index
+        elif role == "user" and not _is_result_message(messages[index], kinds[index], result):
+            break
+    return head
+
+
+def _is_result_message(message: JsonObject, kinds: Sequence[str], result: str) -> bool:
+    return message.get("role") == "user" and all(kind == result for kind in kinds)

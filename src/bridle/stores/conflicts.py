@@ -1,0 +1,76 @@
+"""What every store refuses, checked and said in the same words.
+
+A batch that is not a line of records is the caller's mistake.  A batch that is a
+line but does not go on from the end of the session is a conflict: somebody else
+was faster, and only reading again can tell what they wrote.
+"""
+
+from collections.abc import Sequence
+
+from bridle.values.errors import Conflict, MisuseError
+from bridle.values.record import Record
+
+
+def check_batch(session: str, after: int, records: Sequence[Record]) -> dict[str, int]:
+    """What in a batch may be in a log only once, with its place.  Raises when the batch is not one line."""
+    seq, prev = after, records[0].prev
+    names: dict[str, int] = {}
+    for record in records:
+        seq += 1
+        if record.seq != seq or record.prev != prev:
+            raise MisuseError(
+                f"record {record.seq} for session {session!r} does not follow the one before it: "
+                f"number {seq} was expected, sealed with the hash of number {seq - 1}"
+            )
+        prev = record.hash
+        name = record.event.unique_key
+        if name is not None:
+            if name in names:
+                raise repeated_name(session, name)
+            names[name] = seq
+    return names
+
+
+def check_session_name(session: str) -> None:
+    """A name must have characters, and only such as can be written down."""
+    try:
+        session.encode()
+    except UnicodeEncodeError as error:
+        raise MisuseError(f"session {session!r} cannot be a name: {error.reason}") from error
+    if not session:
+        raise MisuseError("a session needs a name that is not empty")
+
+
+def stale_append(session: str, length: int, after: int) -> Conflict:
+    return Conflict(
+        f"session {session!r} has {length} records, not {after}: another writer was here; "
+        "read it again and go on from its end"
+    )
+
+
+def diverged_append(session: str, after: int) -> Conflict:
+    return Conflict(
+        f"record {after} of session {session!r} is not the one this append goes on from: "
+        "another writer was here; read it again and go on from its end"
+    )
+
+
+def repeated_name(session: str, name: str) -> Conflict:
+    return Conflict(
+        f"session {session!r} already has {name!r}, which may be recorded only once; "
+        "read it again: what it stands for has been done"
+    )
+
+
+def missing_blob(session: str, hash_: str) -> MisuseError:
+    return MisuseError(
+        f"a record for session {session!r} refers to {hash_}, which is not in the store; put_blob comes first"
+    )
+
+
+def session_exists(session: str) -> Conflict:
+    return Conflict(f"there is already a session {session!r}; choose another name for the fork")
+
+
+def fork_beyond_end(session: str, length: int, at: int) -> MisuseError:
+    return MisuseError(f"session {session!r} has {length} records: it cannot be forked at {at}")

@@ -1,0 +1,266 @@
+"""The file under the SQLite store: making it, opening it, and saying what is wrong with it.
+
+What is refused is refused when the store is opened, before anything is spent on a
+model, in one line that names the file and the way out.
+
+The file is never opened except through SQLite.  On POSIX, closing any descriptor of
+a file drops every lock this process has on it, those of another store included.
+"""
+
+import os
+import re
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from bridle.values.errors import Corrupt, StoreError, Unusable
+
+T = TypeVar("T")
+
+APPLICATION = int.from_bytes(b"BRDL", "big")
+FORMAT = 1
+"""Raised when an older Bridle could no longer read what a newer one writes, and not otherwise."""
+
+LATER_TABLES = ("blobs", "origins")
+"""Tables that files of this format may lack; opening one adds them."""
+
+SQLITE_MIN = (3, 37, 0)
+"""Strict tables came with it."""
+
+LOCK_MILLISECONDS = 30_000
+"""How long to wait for another process that is writing.  Its commits take milliseconds."""
+
+POLL_MILLISECONDS = 50
+"""SQLite looks for a free lock ever more rarely, up to ten times a second, and takes no turns: a
+waiting process can starve beside a busy one.  Starting over this often keeps it looking often."""
+
+SCHEMA = Path(__file__).with_name("schema.sql")
+
+PRAGMAS = (
+    "PRAGMA synchronous = FULL",  # NORMAL survives a crash of the process, not a loss of power
+    "PRAGMA fullfsync = ON",  # where fsync alone leaves the data in the drive's cache (macOS)
+    "PRAGMA foreign_keys = ON",
+)
+
+NETWORK_FILE_SYSTEMS = {
+    "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4",
+    "smb3", "smbfs",
+}  # fmt: skip
+"""Where locks and shared memory do not hold between machines, or are slow to tell."""
+
+_ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
+    sqlite3.SQLITE_BUSY: (Unusable, "another process keeps it locked; end that process or try again"),
+    sqlite3.SQLITE_CANTOPEN: (
+        Unusable,
+        "it cannot be opened; check that it exists and that you may write there",
+    ),
+    sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
+    sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup"),
+    sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
+    sqlite3.SQLITE_IOERR: (Unusable, "the disk does not answer as it should; check it and resume"),
+    sqlite3.SQLITE_NOTADB: (Unusable, "it is not a database, or its start is damaged; choose another path"),
+    sqlite3.SQLITE_PERM: (Unusable, "it may not be written; change its permissions or choose another path"),
+    sqlite3.SQLITE_READONLY: (
+        Unusable,
+        "it may not be written; change its permissions or choose another path",
+    ),
+}
+
+_creation_lock = threading.Lock()
+
+
+def find_file(path: Path) -> Path:
+    """The absolute path of the file itself, symbolic links followed."""
+    try:
+        return path.resolve()
+    except (OSError, RuntimeError) as error:
+        raise Unusable(f"store {path}: its symbolic links lead nowhere; choose another path") from error
+
+
+def prepare_file(path: Path) -> None:
+    """Make the file ready for `connect`, creating it if need be.  Raises `Unusable` when it cannot be."""
+    if sqlite3.sqlite_version_info < SQLITE_MIN:
+        raise Unusable(
+            f"SQLite {sqlite3.sqlite_version} of this Python is too old for stores; 3.37 is needed"
+        )
+    with _creation_lock:
+        _create_database(path)
+        try:
+            db = open_connection(path, POLL_MILLISECONDS)
+            try:
+                _create_tables(db, path)
+            finally:
+                db.close()
+        except sqlite3.Error as error:
+            raise explain_error(path, error) from error
+
+
+def open_connection(path: Path, busy_milliseconds: int) -> sqlite3.Connection:
+    """A connection to a file that exists: one that was removed must not come back empty."""
+    db = sqlite3.connect(
+        f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=busy_milliseconds / 1000
+    )
+    try:
+        for pragma in PRAGMAS:
+            # The first of them reads the schema: a process that is just making the file keeps that locked.
+            retry_while_locked(partial(db.execute, pragma))
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def retry_while_locked(act: Callable[[], T]) -> T:
+    """Do what takes a lock, waiting as long as another process may reasonably hold it."""
+    deadline = time.monotonic() + LOCK_MILLISECONDS / 1000
+    while True:
+        try:
+            return act()
+        except sqlite3.OperationalError as error:
+            if _primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
+                raise
+            # Some locks are refused at once, whatever the busy timeout says.
+            time.sleep(0.001)
+
+
+def explain_error(path: Path, error: sqlite3.Error) -> StoreError:
+    """SQLite's error in our words.  What is not in the table is shown as it came."""
+    kind, words = _ERRORS_BY_CODE.get(_primary_code(error), (Unusable, "it cannot be used"))
+    return kind(f"store {path}: {words} ({error})")
+
+
+def find_file_system(path: Path, mounts: str) -> str:
+    """The type of file system a path is on, given the text of Linux' table of mounts."""
+    deepest, kind = -1, ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        point = _decode_mount_point(fields)
+        if len(point) > deepest and path.is_relative_to(point):
+            deepest, kind = len(point), fields[2]
+    return kind
+
+
+def is_mount_point(path: Path, mounts: str) -> bool:
+    """True if something is mounted exactly there, given the text of Linux' table of mounts."""
+    lines = (line.split(" ") for line in mounts.splitlines())
+    return any(_decode_mount_point(fields) == str(path) for fields in lines if len(fields) >= 3)
+
+
+def _decode_mount_point(fields: list[str]) -> str:
+    # Spaces, tabs, newlines and backslashes are written as three octal digits.
+    return re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), fields[1])
+
+
+def _create_database(path: Path) -> None:
+    _reject_network_mounts(path)
+    try:
+        if path.is_dir():
+            raise Unusable(f"store {path}: it is a folder; name a file in it, such as {path / 'log.db'}")
+        _create_folder(path.parent)
+        if not os.path.lexists(path):
+            _create_file(path)
+        if not path.is_file():
+            raise Unusable(f"store {path}: what has that name is not a file; choose another path")
+        _reject_hard_links(path)
+    except OSError as error:
+        raise Unusable(
+            f"store {path}: no file can be there, {error.strerror}; choose another path"
+        ) from error
+    for part in (path, path.parent):
+        if not os.access(part, os.W_OK):
+            raise Unusable(
+                f"store {path}: {part} may not be written; change its permissions or choose another path"
+            )
+
+
+def _create_file(path: Path) -> None:
+    try:
+        # For its owner only: a log holds everything that was said.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return  # another process was faster, which is as good
+    _sync_folder(path.parent)
+
+
+def _create_folder(folder: Path) -> None:
+    if folder.is_dir():
+        return
+    _create_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    # Else a loss of power could take the folder, and with it records that were acknowledged.
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    if os.name != "posix":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _reject_network_mounts(path: Path) -> None:
+    table = Path("/proc/self/mounts")
+    if not table.exists():
+        return
+    mounts = table.read_text(errors="replace")
+    kind = find_file_system(path, mounts)
+    if kind in NETWORK_FILE_SYSTEMS:
+        raise Unusable(
+            f"store {path}: it is on a network file system ({kind}); choose a path on a local disk"
+        )
+    if is_mount_point(path, mounts):
+        raise Unusable(
+            f"store {path}: the file is mounted there by itself, without the log and the locks beside it; "
+            "mount its folder instead"
+        )
+
+
+def _reject_hard_links(path: Path) -> None:
+    # What belongs to a database is found by its name: two names would be two write-ahead logs and two locks.
+    names = path.stat().st_nlink
+    if names > 1:
+        raise Unusable(
+            f"store {path}: the file has {names} names (hard links), one is allowed; remove the others"
+        )
+
+
+def _create_tables(db: sqlite3.Connection, path: Path) -> None:
+    application, version, tables, later_tables = retry_while_locked(lambda: _read_file_marks(db))
+    if application != APPLICATION and (application or version or tables):
+        raise Unusable(f"store {path}: it is the database of another program; choose another path")
+    if version > FORMAT:
+        raise Unusable(
+            f"store {path}: it was written by a newer Bridle (format {version}, this one knows {FORMAT}); "
+            "upgrade Bridle or choose another path"
+        )
+    mode = retry_while_locked(lambda: db.execute("PRAGMA journal_mode = WAL").fetchone()[0])
+    if mode != "wal":
+        raise Unusable(f"store {path}: its file system has no shared memory; choose a path on a local disk")
+    if version < FORMAT or later_tables < len(LATER_TABLES):
+        script = SCHEMA.read_text(encoding="utf-8")
+        retry_while_locked(lambda: db.executescript(script))
+
+
+def _read_file_marks(db: sqlite3.Connection) -> tuple[int, int, int, int]:
+    """Whose file it is.  One statement, or another process could lay it out half-way through the question."""
+    application, version, tables, later_tables = db.execute(
+        "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema),"
+        " (SELECT count(*) FROM sqlite_schema WHERE name IN (?, ?))"
+        " FROM pragma_application_id, pragma_user_version",
+        LATER_TABLES,
+    ).fetchone()
+    return application, version, tables, later_tables
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    # Errors made by the Python module itself carry no code.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF

@@ -1,0 +1,332 @@
+"""Records as rows: what the SQLite store says to its database, and checks of what it answers.
+
+Every function runs inside a transaction that somebody else began and will end.  Those
+that write check first and write after: a `BridleError` means nothing was written.
+
+A line of records is made of segments: the session's own, and for a fork those of its
+parent up to the fork point, and so on up.  A parent's segment ends at the lower of the
+two fork points below it; else forking a fork before its own fork point would show
+records that came after.
+
+The hash of the previous record is not a column: it is the hash of the row before, and a
+record that does not match it is not what was written.
+"""
+
+import math
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
+from shlex import quote
+
+import msgspec
+
+from bridle.ports.store import SessionInfo
+from bridle.stores.conflicts import (
+    diverged_append,
+    fork_beyond_end,
+    missing_blob,
+    repeated_name,
+    session_exists,
+    stale_append,
+)
+from bridle.values.errors import Conflict, Corrupt, MisuseError, SessionNotFound
+from bridle.values.events import UnknownEvent
+from bridle.values.record import GENESIS, Record, unseal_record
+
+from .origins import SessionRow, check_origin, check_times, find_row, move_origin, seal_origin
+
+BLOB_BYTES = 64 * 1024
+"""Longer events are kept beside the table, by their hash: listing it never reads through them."""
+
+Segment = tuple[int, int, int]
+"""Whose records (sid), above which number, up to which."""
+
+
+def insert_records(
+    session: str, after: int, records: Sequence[Record], names: Mapping[str, int], db: sqlite3.Connection
+) -> None:
+    for record in records:
+        _check_timestamp(record)
+    found = db.execute("SELECT sid, parent, seq, head FROM sessions WHERE uid = ?", (session,)).fetchone()
+    if found is None:
+        _find_row(session, db)
+    sid, parent, length, head = found or (None, None, 0, GENESIS)
+    if length != after:
+        raise stale_append(session, length, after)
+    if head != records[0].prev:
+        raise diverged_append(session, after)
+    if names and sid is not None:
+        segments = _select_segments(session, db) if parent is not None else [(sid, 0, length)]
+        _check_unique_names(session, names, segments, db)
+    for hash_ in (hash_ for record in records for hash_ in record.event.required_blobs):
+        if not db.execute("SELECT 1 FROM blobs WHERE hash = ?", (hash_,)).fetchone():
+            raise missing_blob(session, hash_)
+    first, last = records[0], records[-1]
+    if sid is None:
+        sid = db.execute(_INSERT_SESSION, (session, None, 0, 0, GENESIS, first.at, first.at, 0)).lastrowid
+        seal_origin(session, sid, None, 0, first.hash, db)
+    for record in records:
+        gseq = db.execute(
+            _INSERT_EVENT,
+            (sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
+        )
+    db.execute(_UPDATE_HEAD, (last.seq, last.hash, last.at, gseq.lastrowid, first.at, sid))
+
+
+def insert_fork(session: str, at: int, new: str, db: sqlite3.Connection) -> None:
+    parent = db.execute("SELECT sid, seq FROM sessions WHERE uid = ?", (session,)).fetchone()
+    if parent is None:
+        _find_row(session, db)
+        raise SessionNotFound(f"there is no session {session!r} to fork")
+    sid, length = parent
+    if not 0 <= at <= length:
+        raise fork_beyond_end(session, length, at)
+    if _find_row(new, db) is not None:
+        raise session_exists(new)
+    head, time = GENESIS, 0.0
+    if at:
+        owner = next((sid for sid, lo, hi in _select_segments(session, db) if lo < at <= hi), None)
+        row = db.execute("SELECT hash, at FROM events WHERE sid = ? AND seq = ?", (owner, at)).fetchone()
+        if row is None:
+            raise _locate_corruption(session, Corrupt(f"record {at} is missing"), db)
+        head, time = row
+    touched = db.execute("SELECT coalesce(max(gseq), 0) FROM events").fetchone()[0]
+    made = db.execute(_INSERT_SESSION, (new, sid, at, at, head, time, time, touched)).lastrowid
+    seal_origin(new, made, sid, at, head, db)
+
+
+def select_records(session: str, after: int, db: sqlite3.Connection) -> tuple[Record, ...]:
+    row = _find_row(session, db)
+    if row is None or after >= row.length:
+        return ()
+    try:
+        records = tuple(_verify_records(_select_segments(session, db), after, row.length, row.head, db))
+        if after == 0:
+            check_origin(session, row, records)
+            check_times(row, records)
+    except Corrupt as error:
+        raise _locate_corruption(session, error, db) from error
+    return records
+
+
+def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record, ...]:
+    """The records up to the first that is not whole."""
+    records: list[Record] = []
+    row = None
+    try:
+        row = find_row(session, db)
+        if row is not None:
+            records.extend(_verify_records(_select_segments(session, db), 0, row.length, row.head, db))
+    except Corrupt:
+        # extend() keeps what came before; what is wrong with the rest, reading the session tells.
+        pass
+    try:
+        if row is not None:
+            check_origin(session, row, records)
+    except Corrupt:
+        return ()  # another session's
+    return tuple(records)
+
+
+def repair_tail(session: str, record: Record, db: sqlite3.Connection) -> None:
+    """Let a torn line go on with this record; what is left of the one that was torn goes."""
+    _check_timestamp(record)
+    try:
+        select_records(session, 0, db)
+    except Corrupt as error:
+        if not error.torn:
+            raise
+        at = error.last_good or 0
+    else:
+        raise Conflict(f"session {session!r} is whole: another writer was here; read it again")
+    good = select_intact_records(session, db)
+    if at + 1 != record.seq or record.prev != (good[-1].hash if good else GENESIS):
+        raise diverged_append(session, at)
+    row = _find_row(session, db)
+    assert row is not None
+    sid = row.sid
+    db.execute("DELETE FROM events WHERE sid = ? AND seq > ?", (sid, at))
+    gseq = db.execute(
+        _INSERT_EVENT,
+        (sid, record.seq, record.at, record.event.unique_key, record.hash, *_split_body(record, db)),
+    )
+    db.execute(_UPDATE_HEAD, (record.seq, record.hash, record.at, gseq.lastrowid, record.at, sid))
+    if at <= row.forked_at:
+        move_origin(session, row, record, db)
+
+
+def select_sessions(limit: int, db: sqlite3.Connection) -> tuple[SessionInfo, ...]:
+    return tuple(
+        SessionInfo(
+            id=uid, length=seq, created_at=created, updated_at=updated, parent=parent, forked_at=fork_seq
+        )
+        for uid, seq, created, updated, parent, fork_seq in db.execute(_SELECT_SESSIONS, (limit,))
+    )
+
+
+def insert_blob(data: bytes, db: sqlite3.Connection) -> str:
+    key = sha256(data).hexdigest()
+    db.execute(_INSERT_BLOB, (key, data))
+    return key
+
+
+def select_blob(hash_: str, db: sqlite3.Connection) -> bytes | None:
+    row = db.execute("SELECT bytes FROM blobs WHERE hash = ?", (hash_,)).fetchone()
+    if row is None:
+        return None
+    data: bytes = row[0]
+    if sha256(data).hexdigest() != hash_:
+        file = db.execute("PRAGMA database_list").fetchone()[2]
+        raise Corrupt(f"store {file}: blob {hash_} is not what was written; restore the file from a backup")
+    return data
+
+
+def _find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
+    try:
+        return find_row(session, db)
+    except Corrupt as error:
+        raise _locate_corruption(session, error, db) from error
+
+
+def _select_segments(session: str, db: sqlite3.Connection) -> list[Segment]:
+    """The session's own segment first, then up.  Its own has no end: a row too many must show."""
+    return db.execute(_SELECT_SEGMENTS, (session,)).fetchall()
+
+
+def _check_unique_names(
+    session: str, names: Mapping[str, int], segments: Sequence[Segment], db: sqlite3.Connection
+) -> None:
+    for name in names:
+        for sid, _, hi in segments:
+            if db.execute(_SELECT_NAME, (sid, name, hi)).fetchone():
+                raise repeated_name(session, name)
+
+
+def _check_timestamp(record: Record) -> None:
+    # A whole number, NaN or -0.0 would come back as something else, and the hash no longer fit.
+    at = record.at
+    if type(at) is not float or not math.isfinite(at) or math.copysign(1.0, at) < 0:
+        raise MisuseError(
+            f"record {record.seq} has the time {at!r}: seconds since 1970 as a float are needed"
+        )
+
+
+def _split_body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | None]:
+    """The two columns for an event's bytes, of which one is null."""
+    if len(record.data) <= BLOB_BYTES:
+        return None, record.data
+    return insert_blob(record.data, db), None
+
+
+def _verify_records(
+    segments: Sequence[Segment], after: int, length: int, head: str, db: sqlite3.Connection
+) -> Iterator[Record]:
+    """The records above `after`, each proved to be the one written and to follow the one before."""
+    prev, expected = GENESIS, max(after, 1)
+    own = segments[0][1] if segments else 0
+    for sid, lo, hi in reversed(segments):
+        # From the record before, whose hash the first one wanted must build on.
+        for seq, at, once, hash_, data in db.execute(_SELECT_RECORDS, (sid, max(lo, after - 1), hi)):
+            if seq != expected:
+                raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
+            if seq > after:
+                if data is None or (seq == length and _is_truncated(data)):
+                    raise Corrupt(
+                        f"the content of record {seq} is missing",
+                        last_good=seq - 1,
+                        torn=seq == length and seq > own,
+                    )
+                yield _decode_record(seq, at, once, hash_, data, prev)
+            prev, expected = hash_, seq + 1
+    if expected <= length:
+        lost = f"record {length} is" if expected == length else f"records {expected} to {length} are"
+        raise Corrupt(
+            f"the line is torn: {lost} missing at its end", last_good=expected - 1, torn=expected > own
+        )
+    if expected != length + 1 or prev != head:
+        raise Corrupt(f"record {length} is not where the line ends", last_good=max(length - 1, 0))
+
+
+def _decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
+    try:
+        record = unseal_record(seq, at, data, prev, hash_)
+    except Corrupt as error:
+        raise Corrupt(str(error), last_good=seq - 1) from error
+    # What a newer version wrote may happen once by rules that are not known here.
+    if record.event.unique_key != once and not isinstance(record.event, UnknownEvent):
+        raise Corrupt(f"record {seq} is filed under a wrong name", last_good=seq - 1)
+    return record
+
+
+def _is_truncated(data: bytes) -> bool:
+    """Whether this is the beginning of an event and no more: written in part, and not by somebody's hand."""
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError as error:
+        return "truncated" in str(error)
+    return False
+
+
+def _locate_corruption(session: str, error: Corrupt, db: sqlite3.Connection) -> Corrupt:
+    file = db.execute("PRAGMA database_list").fetchone()[2]
+    ways = "restore the file from a backup"
+    if error.torn:
+        ways += ", or speak to the session again: it goes on without what was lost, and says so"
+    elif error.last_good is not None:
+        ways += f", or go on from record {error.last_good} with: bridle fork {quote(session)} --last-good"
+    return Corrupt(
+        f"store {file}, session {session!r}: {error}; {ways}", last_good=error.last_good, torn=error.torn
+    )
+
+
+_SELECT_SEGMENTS = """
+WITH RECURSIVE line (sid, parent, lo, hi) AS (
+    SELECT sid, parent, fork_seq, 9223372036854775807 FROM sessions WHERE uid = ?
+    UNION ALL
+    SELECT above.sid, above.parent, above.fork_seq, min(line.lo, line.hi)
+    FROM line JOIN sessions AS above ON above.sid = line.parent AND above.sid < line.sid
+)
+SELECT sid, lo, hi FROM line WHERE lo < hi
+"""
+
+_SELECT_RECORDS = """
+SELECT seq, at, once, events.hash, CAST(coalesce(data, bytes) AS BLOB)
+FROM events LEFT JOIN blobs ON blobs.hash = events.blob
+WHERE sid = ? AND seq > ? AND seq <= ?
+ORDER BY seq
+"""
+
+_SELECT_NAME = "SELECT 1 FROM events WHERE sid = ? AND once = ? AND seq <= ?"
+
+_SELECT_SESSIONS = """
+SELECT s.uid, s.seq, s.created, s.updated, coalesce(p.uid, ''), s.fork_seq
+FROM sessions AS s LEFT JOIN sessions AS p ON p.sid = s.parent
+ORDER BY s.touched DESC, s.sid DESC
+LIMIT ?
+"""
+# Equal `touched` means forks made since that record: the later fork has the higher sid.
+
+_INSERT_SESSION = """
+INSERT INTO sessions (sid, uid, parent, fork_seq, seq, head, created, updated, touched)
+VALUES (
+    1 + max(coalesce((SELECT max(sid) FROM sessions), 0), coalesce((SELECT max(sid) FROM origins), 0)),
+    ?, ?, ?, ?, ?, ?, ?, ?
+)
+"""
+# Above the number of every session there ever was: that of a deleted one is not used again.
+
+_INSERT_EVENT = """
+INSERT INTO events (sid, seq, at, once, hash, blob, data) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
+"""
+
+# Content that is there already is left alone, unless it was damaged: then this heals it.
+_INSERT_BLOB = """
+INSERT INTO blobs (hash, bytes) VALUES (?, ?)
+ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE bytes <> excluded.bytes
+"""
+
+_UPDATE_HEAD = """
+UPDATE sessions SET seq = ?, head = ?, updated = ?, touched = ?,
+    created = CASE WHEN seq = fork_seq THEN ? ELSE created END
+WHERE sid = ?
+"""

@@ -1,0 +1,218 @@
+"""A tool from a Python function.
+
+    @tool
+    def get_weather(city: str) -> str:
+        "Current weather for a city."
+
+The name, the description and the parameters come from the function itself; what is
+written in the parentheses of `@tool(…)` wins.  What `@tool` makes is still the function:
+it can be called, keeps its name, its docstring and its signature, and inside a class it
+is still a method.
+
+Everything that could be wrong with a signature is found here, when the module is loaded,
+and is a `BadTool` with one line.  Running is strict: arguments that are not of the
+declared types never reach the function.
+"""
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Mapping
+from typing import Concatenate, Generic, NoReturn, ParamSpec, TypeVar, Unpack, cast, overload
+
+from bridle.ports.tool import CallContext, Json
+from bridle.tools.names import check_tool_name
+from bridle.tools.schema.annotations import NoJsonForm
+from bridle.tools.schema.builder import SchemaBuilder
+from bridle.tools.schema.docstring import read_docstring
+from bridle.tools.schema.document import encode_schema
+from bridle.tools.schema.object_types import ObjectType
+from bridle.values.errors import BadTool
+from bridle.values.message import Media, Text
+from bridle.values.request import ToolSpec
+
+from .invoker import FunctionInvoker
+from .options import ToolBehavior, ToolOptions
+from .signature import has_own_annotations, read_parameters, unwrap_partial
+
+P = ParamSpec("P")
+Q = ParamSpec("Q")
+R_co = TypeVar("R_co", covariant=True)
+S = TypeVar("S")
+
+
+@overload
+def tool(
+    function: Callable[P, R_co],
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> "FunctionTool[P, R_co]": ...
+
+
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[P, R_co]], "FunctionTool[P, R_co]"]: ...
+
+
+def tool(
+    function: Callable[P, R_co] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **options: Unpack[ToolOptions],
+) -> "FunctionTool[P, R_co] | Callable[[Callable[P, R_co]], FunctionTool[P, R_co]]":
+    """Make a function callable by a model.
+
+    What else can be said of it, all optional: `effect`, `resource`, `approve`, `timeout`, `on_unknown`,
+    `probe`, `once_per`, `at_once`, `compensate`; see `ToolOptions`.
+    """
+    seen = sys._getframe(1).f_locals  # a type defined beside the tool inside a function is found nowhere else
+
+    def made(function: Callable[P, R_co]) -> FunctionTool[P, R_co]:
+        return FunctionTool(
+            function,
+            name=name,
+            description=description,
+            names=seen,
+            **options,
+        )
+
+    return made if function is None else made(function)
+
+
+class FunctionTool(Generic[P, R_co]):
+    """A function as a tool, and still the function.  Make one with `tool`."""
+
+    spec: ToolSpec
+
+    def __init__(
+        self,
+        function: Callable[P, R_co],
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        names: Mapping[str, object] | None = None,
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        """`names`: what can be seen where the function was written, for annotations that are strings."""
+        function = _check_function(function)
+        called = name or _function_name(function)
+        check_tool_name(called)
+        doc = read_docstring(_function_docstring(function))
+        try:
+            parameters = read_parameters(function, names or {})
+            fields = tuple(
+                field._replace(description=field.description or doc.parameters.get(field.name, ""))
+                for field in parameters.fields
+            )
+            shapes = SchemaBuilder(names)
+            shape = shapes.read_object(ObjectType(called, fields, dict))
+        except NoJsonForm as refusal:
+            where = f"parameter `{refusal.path}` " if refusal.path else ""
+            raise BadTool(f"tool `{called}`: {where}{refusal.what}") from None
+        functools.update_wrapper(cast("Callable[P, R_co]", self), function)
+        self.__name__ = getattr(function, "__name__", called)
+        self.behavior = ToolBehavior(
+            called,
+            doc.description if description is None else description,
+            encode_schema(shapes.make_document(shape.schema)),
+            options,
+        )
+        self.spec = self.behavior.spec
+        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
+        self._function = function
+        self.unseen_defaults = shapes.unseen_defaults
+        self._load = shape.load
+        self._fallbacks = parameters.fallbacks
+        self._is_unbound = parameters.unbound
+        self._invoker = FunctionInvoker(
+            called, function, parameters.context, returns_nothing=parameters.returns_nothing
+        )
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        return self._function(*args, **kwargs)
+
+    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+        """Raises ValueError for arguments of another shape, and whatever the function raises."""
+        if self._is_unbound:
+            self._refuse_unbound()
+        given = self._load(arguments)
+        for name, fallback in self._fallbacks.items():
+            if name not in given:
+                given[name] = fallback()
+        return await self._invoker((), given, context)
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> "FunctionTool[P, R_co]": ...
+
+    @overload
+    def __get__(
+        self: "FunctionTool[Concatenate[S, Q], R_co]", instance: S, owner: type | None = None
+    ) -> "FunctionTool[Q, R_co]": ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> object:
+        """As with any function in a class: seen through an object, it is a method of that object."""
+        if instance is None or not self._is_unbound:
+            return self
+        method = cast("Callable[..., object]", self._function.__get__(instance, owner))
+        bound = copy.copy(self)
+        functools.update_wrapper(cast("Callable[P, R_co]", bound), method)
+        bound._function = cast("Callable[P, R_co]", method)
+        bound._invoker = self._invoker.with_function(method)
+        bound._is_unbound = False
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+    def _refuse_unbound(self) -> NoReturn:
+        owner, _, method = getattr(self._function, "__qualname__", "").rpartition(".")
+        raise BadTool(
+            f"tool `{self.spec.name}`: it is a method without its object; pass `{owner}(…).{method}`"
+        )
+
+
+def is_unbound_method(candidate: object) -> bool:
+    """Whether this is a method taken from its class instead of from an object."""
+    return isinstance(candidate, FunctionTool) and candidate._is_unbound
+
+
+def _check_function(function: Callable[P, R_co]) -> Callable[P, R_co]:
+    """The function to call, or one line about why there is none."""
+    if isinstance(function, staticmethod):
+        function = cast("Callable[P, R_co]", function.__func__)
+    name = getattr(function, "__name__", type(function).__name__)
+    if isinstance(function, FunctionTool):
+        raise BadTool(f"tool `{name}`: it is a tool already; use @tool once")
+    if isinstance(function, type):
+        raise BadTool(
+            f"tool `{name}`: it is a class; use TypedTool({name}, run=…), or put @tool on a function"
+        )
+    if isinstance(function, classmethod):
+        raise BadTool(f"tool `{name}`: it is a classmethod already; write @classmethod above @tool")
+    if not callable(function):
+        raise BadTool(f"tool `{name}`: it cannot be called; put @tool on a function")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadTool(f"tool `{name}`: it yields, but a model gets one answer; return a list instead")
+    return function
+
+
+def _function_name(function: object) -> str:
+    inner = unwrap_partial(function)
+    return str(getattr(inner, "__name__", type(inner).__name__))
+
+
+def _function_docstring(function: object) -> str | None:
+    inner = unwrap_partial(function)
+    return inspect.getdoc(inner if has_own_annotations(inner) else type(inner).__call__) or inspect.getdoc(
+        type(inner)
+    )

@@ -1,0 +1,94 @@
+"""The function behind a tool: how it is called, and what becomes of what it returns.
+
+An `async def` runs on the caller's event loop, where its own resources live; any other
+function runs in a thread.  Deadlines are not kept here: whoever awaits sets them, and
+cancelling is answered at once (an async function is cancelled, a thread is left alone).
+
+Every kind of tool in this package has a body, so these rules exist once.
+"""
+
+import asyncio
+import functools
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, get_args
+
+from bridle.ports.tool import CallContext
+from bridle.values.message import Media, Text
+
+from .results import make_result_parts
+from .threads import run_in_thread, to_safe_exception
+
+
+class FunctionInvoker:
+    __slots__ = ("_awaits", "_context", "_function", "_returns_nothing", "_tool")
+
+    def __init__(
+        self, tool: str, function: Callable[..., object], context: str | None, *, returns_nothing: bool
+    ) -> None:
+        """`context`: the name of the parameter that wants to know about the call, if there is one."""
+        self._tool = tool
+        self._function = function
+        self._context = context
+        self._returns_nothing = returns_nothing
+        self._awaits = is_async(function)
+
+    def with_function(self, function: Callable[..., object]) -> "FunctionInvoker":
+        """The same, for another function: a method bound to its object."""
+        return FunctionInvoker(self._tool, function, self._context, returns_nothing=self._returns_nothing)
+
+    async def __call__(
+        self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext
+    ) -> tuple[Text | Media, ...]:
+        value = await self.call(positional, named, context)
+        return make_result_parts(value, self._tool, returns_nothing=self._returns_nothing)
+
+    async def call(self, positional: Sequence[Any], named: Mapping[str, Any], context: CallContext) -> object:
+        """What the function gives, as it gives it."""
+        if self._context is not None:
+            named = {**named, self._context: context}
+        if self._awaits:
+            value = await _await_value(self._function(*positional, **named))
+        else:
+            value = await run_in_thread(functools.partial(self._function, *positional, **named))
+            if inspect.isawaitable(value):
+                value = await _await_value(value)
+        return value
+
+
+async def _await_value(awaitable: Any) -> object:
+    try:
+        return await awaitable
+    except SystemExit as error:
+        raise to_safe_exception(error) from error
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():
+            # Nobody cancelled us: the tool waited for something that somebody else cancelled.
+            raise to_safe_exception(error) from error
+        raise
+
+
+def is_async(function: Callable[..., object]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - an object may be called by an async method
+    )
+
+
+def is_context_annotation(annotation: object) -> bool:
+    """Whether a parameter asks for the `CallContext`, or may do without; it may be written as a string."""
+    if isinstance(annotation, str):
+        return re.search(rf"\b{CallContext.__name__}\b", annotation) is not None
+    return annotation is CallContext or CallContext in get_args(annotation)
+
+
+def make_invoker(tool: str, function: Callable[..., object]) -> FunctionInvoker:
+    """For a function that takes one value and maybe the context, and need not be annotated."""
+    signature = inspect.signature(function)
+    context = next(
+        (name for name, given in signature.parameters.items() if is_context_annotation(given.annotation)),
+        None,
+    )
+    nothing = signature.return_annotation in (None, "None", inspect.Signature.empty)
+    return FunctionInvoker(tool, function, context, returns_nothing=nothing)

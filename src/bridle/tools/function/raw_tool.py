@@ -1,0 +1,49 @@
+"""A tool from a raw JSON Schema and a function that takes what the model sent.
+
+For schemas that come from elsewhere: another process, a file, a service.  The function
+gets a plain dict that satisfies the schema; nothing is converted.  A parameter of the
+function annotated `CallContext` is filled in.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Unpack
+
+from bridle.ports.tool import CallContext, Json
+from bridle.tools.names import check_tool_name
+from bridle.tools.schema.external_schema import parse_parameters_schema
+from bridle.values.errors import BadTool
+from bridle.values.message import Media, Text
+from bridle.values.request import ToolSpec
+
+from .invoker import make_invoker
+from .options import ToolBehavior, ToolOptions
+
+
+class RawTool:
+    spec: ToolSpec
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        schema: Mapping[str, object] | str,
+        run: Callable[..., object],
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        """`schema`: a dict, or its JSON text, which is then sent exactly as it is."""
+        check_tool_name(name)
+        try:
+            parameters = parse_parameters_schema(schema)
+        except ValueError as error:
+            raise BadTool(f"tool `{name}`: its schema {error}") from None
+        self.behavior = ToolBehavior(name, description, parameters, options)
+        self.spec = self.behavior.spec
+        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
+        self._invoker = make_invoker(name, run)
+
+    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+        given: dict[str, Any] = dict(arguments)
+        return await self._invoker((given,), {}, context)
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"

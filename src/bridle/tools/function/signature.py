@@ -1,0 +1,115 @@
+"""A function's parameters as the fields of one object.
+
+What a model sends is an object, so every parameter needs a name and a type: no
+positional-only parameters, no `*args`, no `**kwargs`, no missing annotations.  Each
+refusal is one line that names the tool, the parameter, and what to write instead.
+
+Hidden from the model: the parameter that wants the `CallContext`, `self` of a method,
+and what a `functools.partial` has fixed already.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, NamedTuple
+
+from bridle.tools.schema.annotations import NoJsonForm, read_field_default, resolve_hints
+from bridle.tools.schema.object_types import NO_DEFAULT, ObjectField
+
+from .invoker import is_context_annotation
+
+_REFUSED_KINDS = {
+    inspect.Parameter.POSITIONAL_ONLY: "is positional-only, but a model names its arguments; remove the `/`",
+    inspect.Parameter.VAR_POSITIONAL: "takes any number of values; take one list, as in `{name}: list[str]`",
+    inspect.Parameter.VAR_KEYWORD: "takes any names; take one dict, as in `{name}: dict[str, str]`",
+}
+
+
+class FunctionParameters(NamedTuple):
+    fields: tuple[ObjectField, ...]
+    context: str | None
+    """The parameter that is given the `CallContext`."""
+    fallbacks: Mapping[str, Any]
+    """Defaults Python does not know of, because they are inside pydantic's `Field(…)`."""
+    returns_nothing: bool
+    unbound: bool
+    """A method seen from inside its class: it needs an object before it can be called."""
+
+
+def read_parameters(function: Callable[..., object], names: Mapping[str, Any]) -> FunctionParameters:
+    """`names`: what can be seen where the function was written."""
+    shown = _list_parameters(function)
+    annotated = _annotation_owner(function)
+    if not hasattr(annotated, "__annotations__"):
+        raise NoJsonForm("it declares no types, as functions built into Python; wrap it in one of your own")
+    hints = resolve_hints(annotated, names)
+    fixed = set(function.keywords) if isinstance(function, functools.partial) else set()
+    unbound = bool(shown) and _is_self_parameter(shown[0], hints, function)
+    fields: list[ObjectField] = []
+    context = None
+    fallbacks: dict[str, Any] = {}
+    for parameter in shown[unbound:]:
+        name = parameter.name
+        if name in fixed:
+            continue
+        if parameter.kind in _REFUSED_KINDS:
+            raise NoJsonForm(_REFUSED_KINDS[parameter.kind].format(name=name), name)
+        if name not in hints:
+            raise NoJsonForm(f"has no annotation; write its type, as in `{name}: str`", name)
+        if is_context_annotation(hints[name]):
+            context = name
+            continue
+        field, fallback = _make_field(parameter, hints[name])
+        fields.append(field)
+        fallbacks |= fallback
+    nothing = hints.get("return", type(None)) is type(None)
+    return FunctionParameters(tuple(fields), context, fallbacks, nothing, unbound)
+
+
+def _make_field(parameter: inspect.Parameter, annotation: Any) -> tuple[ObjectField, dict[str, Any]]:
+    name, default = parameter.name, parameter.default
+    if default is inspect.Parameter.empty:
+        return ObjectField(name, annotation), {}
+    inside = read_field_default(default)
+    if inside is None:
+        return ObjectField(name, annotation, False, default), {}
+    notes, value, factory = inside
+    annotation = Annotated[annotation, default]
+    if factory is not None:
+        return ObjectField(name, annotation, False, NO_DEFAULT, notes.description), {name: factory}
+    if value is ...:
+        return ObjectField(name, annotation, True, NO_DEFAULT, notes.description), {}
+    return ObjectField(name, annotation, False, value, notes.description), {name: lambda: value}
+
+
+def unwrap_partial(function: Any) -> Any:
+    """The function inside any number of partials."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
+
+
+def has_own_annotations(function: object) -> bool:
+    """Whether name and annotations are its own; a callable object has them on its class."""
+    return inspect.isroutine(function) or hasattr(function, "__wrapped__")
+
+
+def _annotation_owner(function: Any) -> Any:
+    """Whose annotations to read."""
+    inner = unwrap_partial(function)
+    return getattr(inner, "__func__", inner) if has_own_annotations(inner) else type(inner).__call__
+
+
+def _list_parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except ValueError:
+        raise NoJsonForm(
+            "it has no signature that Python can read; wrap it in a function of your own"
+        ) from None
+
+
+def _is_self_parameter(first: inspect.Parameter, hints: Mapping[str, Any], function: object) -> bool:
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    in_class = bool(owner) and not owner.endswith("<locals>")
+    return first.name in ("self", "cls") and (in_class or first.name not in hints)

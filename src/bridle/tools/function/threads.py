@@ -1,0 +1,198 @@
+"""Where ordinary functions run, so that none of them can stop the event loop.
+
+One pool for the process, of at most `THREADS_MAX` threads, which are made when needed.
+The standard pool is not used, for two reasons that both end in a program that hangs:
+it waits for its threads when the interpreter exits, and a thread that never returns
+keeps its place for ever.
+
+A thread cannot be killed.  When nobody waits for its answer any more (the deadline
+passed, the run was cancelled), the thread is left alone: its place goes to a new
+thread, its answer is dropped, and it ends when its function does.  At most `LEFT_MAX`
+places are given away like that; beyond it, functions that never return keep theirs.
+When they have all the places, whoever comes is told so at once, and whoever waits too:
+nobody waits for a place that will never be free.
+
+Context variables are those of the caller.
+"""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from contextvars import Context, copy_context
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+from bridle.ports.tool import is_deadline_cancel
+from bridle.values.text import describe_error
+
+THREADS_MAX = 32
+ABANDONED_MAX = 256
+
+NEVER_STARTED_MESSAGE = "it never started, because all {places} threads for tools were busy; nothing was done"
+THREADS_STUCK_MESSAGE = (
+    "not run: functions that were given up and never returned hold all {places} threads for tools;"
+    " give what they wait for a timeout of its own, or make them async"
+)
+
+T = TypeVar("T")
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """What the function returns or raises.  When this is cancelled it returns at once."""
+    loop = asyncio.get_running_loop()
+    job = _ThreadJob(function, copy_context(), loop)
+    pool = _process_pool()
+    pool.submit(job)
+    try:
+        answer: T = await job.answer
+    except asyncio.CancelledError as error:
+        if not pool.abandon(job) and is_deadline_cancel(error):
+            raise TimeoutError(NEVER_STARTED_MESSAGE.format(places=THREADS_MAX)) from None
+        raise
+    return answer
+
+
+class _ThreadJob:
+    __slots__ = ("answer", "context", "function", "left", "loop", "running", "started", "stuck")
+
+    def __init__(
+        self, function: Callable[[], Any], context: Context, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.function = function
+        self.context = context
+        self.loop = loop
+        self.answer: asyncio.Future[Any] = loop.create_future()
+        self.started = False
+        self.running = False
+        self.left = False
+        self.stuck = False
+        """Nobody waits for it any more, and its place could not be given away."""
+
+    def run(self) -> None:
+        value, error = None, None
+        try:
+            value = self.context.run(self.function)
+        except BaseException as raised:  # noqa: BLE001 - a worker must survive whatever a tool raises
+            error = to_safe_exception(raised)
+        self._send_result(value, error)
+
+    def refuse(self, error: Exception) -> None:
+        self._send_result(None, error)
+
+    def _send_result(self, value: Any, error: Exception | None) -> None:
+        try:
+            self.loop.call_soon_threadsafe(self._set_result, value, error)
+        except RuntimeError:
+            # The loop was closed: whoever asked is gone, and so is the place to put the answer.
+            return
+
+    def _set_result(self, value: Any, error: Exception | None) -> None:
+        if self.answer.done():
+            return
+        if error is None:
+            self.answer.set_result(value)
+        else:
+            self.answer.set_exception(error)
+
+
+def to_safe_exception(error: BaseException) -> Exception:
+    """The error itself, unless asyncio would take it for something else.
+
+    SystemExit would end the process, CancelledError would pass for a cancelled run, and
+    StopIteration cannot be put into a future at all: the caller would wait for ever.
+    """
+    if isinstance(error, Exception) and not isinstance(error, StopIteration | StopAsyncIteration):
+        return error
+    replaced = RuntimeError(f"the tool raised {type(error).__name__}: {describe_error(error)}")
+    replaced.__cause__ = error
+    return replaced
+
+
+class _ThreadPool:
+    def __init__(self, limit: int, left_max: int) -> None:
+        self._limit = limit
+        self._abandoned_max = left_max
+        self._jobs: SimpleQueue[_ThreadJob] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._workers = 0
+        self._abandoned = 0
+        self._stuck = 0
+        self._spare = 0
+        """Workers without a job minus jobs without a worker."""
+
+    def submit(self, job: _ThreadJob) -> None:
+        with self._lock:
+            if self._stuck >= self._limit:
+                raise self._stuck_error()
+            self._spare -= 1
+            self._jobs.put(job)
+            try:
+                self._start_worker()
+            except RuntimeError:
+                job.left = (
+                    True  # no thread can be started: the caller hears it, so the job must not run later
+                )
+                raise
+
+    def abandon(self, job: _ThreadJob) -> bool:
+        """Nobody waits for it any more; false when it was never started, and never will be."""
+        with self._lock:
+            if not job.running:
+                job.left = True
+                return job.started
+            if self._abandoned < self._abandoned_max:
+                job.left = True
+                self._workers -= 1
+                self._abandoned += 1
+                with suppress(RuntimeError):  # no thread can be started: who waits for one goes on waiting
+                    self._start_worker()
+            else:
+                job.stuck = True
+                self._stuck += 1
+                if self._stuck >= self._limit:
+                    self._refuse_all()
+            return True
+
+    def _refuse_all(self) -> None:
+        with suppress(Empty):
+            while True:
+                waiting = self._jobs.get_nowait()
+                self._spare += 1
+                waiting.refuse(self._stuck_error())
+
+    def _stuck_error(self) -> RuntimeError:
+        return RuntimeError(THREADS_STUCK_MESSAGE.format(places=self._limit))
+
+    def _start_worker(self) -> None:
+        if self._spare < 0 and self._workers < self._limit:
+            threading.Thread(target=self._work, name="bridle-tool", daemon=True).start()
+            self._workers += 1
+            self._spare += 1
+
+    def _work(self) -> None:
+        while True:
+            job = self._jobs.get()
+            with self._lock:
+                job.started = job.running = not job.left
+            if job.running:
+                job.run()
+            with self._lock:
+                if job.running and job.left:
+                    self._abandoned -= 1
+                    return
+                if job.stuck:
+                    self._stuck -= 1
+                job.running = False
+                self._spare += 1
+            del job  # a worker that waits must not keep the last caller's data alive
+
+
+_thread_pools: dict[int, _ThreadPool] = {}
+
+
+def _process_pool() -> _ThreadPool:
+    """The pool of this process; a forked child has none of its parent's threads and starts anew."""
+    pid = os.getpid()
+    return _thread_pools.get(pid) or _thread_pools.setdefault(pid, _ThreadPool(THREADS_MAX, ABANDONED_MAX))

@@ -1,0 +1,1 @@
+"""Runs programs and leaves nothing behind; the tool made of a command line."""

@@ -1,0 +1,221 @@
+"""A tool that runs a program.
+
+    CommandTool("history", "Who changed a file, and when.",
+                ["git", "log", "-n", "{count}", "--", "{path}"], effect="read", timeout=10)
+
+The words of the command are fixed; a name in braces is filled in from the arguments.  What
+is filled in stays within its word whatever it contains: there is no shell that could read
+it otherwise.  A list makes as many words as it has items, and nothing (null, or an argument
+left out) makes no word.
+
+A program reads a word that begins with "-" as an option, and many have options that write
+files or run other programs; `kill {pid}` with -1 ends every process.  So a text or a number
+that does is refused, unless it stands behind a "--" or is the end of a longer word
+(`--message={text}`, `--offset={number}`).
+
+Every exit code but 0 is a failure, which the model is told with the end of what the program
+wrote; `exits` names those that are none.
+"""
+
+import asyncio
+import os
+import signal
+import string
+from collections.abc import Mapping, Sequence
+from typing import Any, Unpack
+
+from bridle.ports.tool import CallContext, Json, is_deadline_cancel
+from bridle.tools.function.options import ToolBehavior, ToolOptions
+from bridle.tools.function.results import make_result_parts
+from bridle.tools.names import check_tool_name
+from bridle.tools.schema.document import encode_schema
+from bridle.tools.schema.external_schema import parse_parameters_schema
+from bridle.tools.schema.json_form import to_json_text
+from bridle.values.errors import BadTool
+from bridle.values.message import Media, Text
+
+from .run_process import (
+    GRACE_SECONDS,
+    OUTPUT_BYTES_MAX,
+    PASSED_VARIABLES,
+    ProcessResult,
+    RunningProcess,
+    make_environment,
+    start_in_turn,
+)
+
+ERROR_STDERR_CHARACTERS = 1_200
+ERROR_STDOUT_CHARACTERS = 500
+"""Together with what is said around them, no more than an error result holds."""
+
+
+class CommandTool:
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        argv: Sequence[str],
+        *,
+        parameters: Mapping[str, Any] | str | None = None,
+        stdin: str = "",
+        cwd: str | os.PathLike[str] | None = None,
+        env: Mapping[str, str] | None = None,
+        pass_env: Sequence[str] = PASSED_VARIABLES,
+        exits: Sequence[int] = (0,),
+        output_bytes_max: int = OUTPUT_BYTES_MAX,
+        grace: float = GRACE_SECONDS,
+        **options: Unpack[ToolOptions],
+    ) -> None:
+        """`parameters` is a JSON Schema; without one, every name in braces is a text that must be given.
+        `stdin` is what the program reads, and may have names in braces too.  `env` is set for it, besides
+        what `pass_env` names of our environment.  `grace` is the seconds between TERM and KILL."""
+        check_tool_name(name)
+        if isinstance(argv, str) or not argv or not all(isinstance(word, str) for word in argv):
+            raise BadTool(f'tool `{name}`: a command is a list of words, like ["ls", "-l", "{{path}}"]')
+        named = _list_placeholders(name, [*argv, stdin])
+        if _list_placeholders(name, argv[:1]):
+            raise BadTool(f"tool `{name}`: which program is run cannot depend on an argument")
+        try:
+            schema = parse_parameters_schema(
+                encode_schema(_text_parameters_schema(named)) if parameters is None else parameters
+            )
+        except ValueError as error:
+            raise BadTool(f"tool `{name}`: its schema {error}") from None
+        self.behavior = ToolBehavior(name, description, schema, options)
+        self.spec = self.behavior.spec
+        self.claim_resource, self.probe = self.behavior.claim_resource, self.behavior.probe
+        missing = [field for field in named if field not in self.behavior.arguments]
+        if missing:
+            raise BadTool(f"tool `{name}`: {{{missing[0]}}} in its command is no argument of it")
+        self._argv, self._stdin, self._cwd = tuple(argv), stdin, cwd
+        self._env, self._pass_env = dict(env or {}), tuple(pass_env)
+        self._exits, self._output_bytes_max, self._grace = tuple(exits), output_bytes_max, grace
+
+    async def run(self, arguments: Mapping[str, Json], context: CallContext) -> tuple[Text | Media, ...]:
+        given = {**self.behavior.arguments, **arguments}
+        argv = self.make_argv(given)
+        async with start_in_turn():
+            program = RunningProcess(
+                argv,
+                stdin=self._stdin.format_map({name: _argument_text(value) for name, value in given.items()}),
+                cwd=self._cwd,
+                environment=make_environment(self._pass_env, self._env),
+                output_bytes_max=self._output_bytes_max,
+                grace=self._grace,
+            )
+        try:
+            ended = await program.wait_for_end(None)
+        except asyncio.CancelledError as error:
+            if not is_deadline_cancel(error):
+                raise
+            stopped = f"`{argv[0]}` and all it started were stopped; what it had done by then stays done"
+            raise TimeoutError(_append_output_ends(stopped, program.result(timed_out=True))) from None
+        if ended.exit_code not in self._exits:
+            raise ChildProcessError(
+                _append_output_ends(f"`{argv[0]}` {_describe_exit(ended.exit_code)}", ended)
+            )
+        return make_result_parts(_format_output(ended), self.spec.name)
+
+    def make_argv(self, arguments: Mapping[str, object]) -> list[str]:
+        """The command with the arguments in it; ValueError for one that the program would misread."""
+        made: list[str] = []
+        texts = {name: _argument_text(value) for name, value in arguments.items()}
+        for place, word in enumerate(self._argv):
+            field, plain = _sole_placeholder(word), "--" in self._argv[:place]
+            if field is None:
+                made.append(word.format_map(texts))
+                if _starts_with_placeholder(word) and not plain:
+                    self._check_not_option(made[-1], word)
+                continue
+            value = arguments[field]
+            for item in value if isinstance(value, list | tuple) else () if value is None else (value,):
+                made.append(_argument_text(item))
+                if not plain:
+                    self._check_not_option(made[-1], field)
+        return made
+
+    def _check_not_option(self, text: str, what: str) -> None:
+        if text.startswith("-"):
+            raise ValueError(
+                f"`{what}` is {text!r}, which `{self._argv[0]}` would read as an option; nothing was run"
+            )
+
+    def __repr__(self) -> str:
+        return f"<tool {self.spec.name}>"
+
+
+def _list_placeholders(tool: str, words: Sequence[str]) -> list[str]:
+    """What is named in braces, once each."""
+    found: dict[str, None] = {}
+    for word in words:
+        try:
+            fields = [field for _, field, _, _ in string.Formatter().parse(word) if field is not None]
+        except ValueError as error:
+            raise BadTool(
+                f"tool `{tool}`: {word!r} in its command: {error}; write {{{{ for a brace"
+            ) from None
+        for field in fields:
+            if not field.isidentifier():
+                raise BadTool(f"tool `{tool}`: {{{field}}} in its command is no name of an argument")
+            found[field] = None
+    return list(found)
+
+
+def _sole_placeholder(word: str) -> str | None:
+    """The name, when the word is nothing else."""
+    pieces = list(string.Formatter().parse(word))
+    if len(pieces) == 1 and pieces[0][0] == "" and pieces[0][1] is not None:
+        return pieces[0][1]
+    return None
+
+
+def _starts_with_placeholder(word: str) -> bool:
+    first = next(iter(string.Formatter().parse(word)), None)
+    return first is not None and first[0] == "" and first[1] is not None
+
+
+def _text_parameters_schema(names: Sequence[str]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {name: {"type": "string"} for name in names},
+        "required": list(names),
+        "additionalProperties": False,
+    }
+
+
+def _argument_text(value: object) -> str:
+    return value if isinstance(value, str) else "" if value is None else to_json_text(value)
+
+
+def _format_output(ended: ProcessResult) -> str:
+    said = ended.stdout
+    if ended.stderr.strip():
+        said = f"{said}\n[stderr]\n{ended.stderr}" if said.strip() else f"[stderr]\n{ended.stderr}"
+    if ended.exit_code != 0 or not said.strip():
+        return (
+            f"[exit code {ended.exit_code}]\n{said}"
+            if said.strip()
+            else f"[exit code {ended.exit_code}, no output]"
+        )
+    return said
+
+
+def _describe_exit(exit_code: int | None) -> str:
+    if exit_code is None:
+        return "could not be ended"
+    if exit_code >= 0:
+        return f"ended with exit code {exit_code}"
+    try:
+        return f"was ended by {signal.Signals(-exit_code).name}"
+    except ValueError:
+        return f"was ended by signal {-exit_code}"
+
+
+def _append_output_ends(words: str, ended: ProcessResult) -> str:
+    for name, text, most in (
+        ("stderr", ended.stderr.strip(), ERROR_STDERR_CHARACTERS),
+        ("stdout", ended.stdout.strip(), ERROR_STDOUT_CHARACTERS),
+    ):
+        if text:
+            words += f"\n[{name}]\n{text}" if len(text) <= most else f"\n[the end of {name}]\n{text[-most:]}"
+    return words

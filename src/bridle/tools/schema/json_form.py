@@ -1,0 +1,145 @@
+"""Python values as plain JSON: the way back from `schema.py`.
+
+What a type's schema accepts is exactly what this makes of the type's values, so that a
+model can pass on what a tool gave it.  Hence a NamedTuple is an object with names, a
+set is a sorted array, a Decimal is a string, and moments are RFC 3339.
+
+The order of a dict is its author's and is kept.  Sets have no order, and that of their
+strings changes with every process: they are sorted, or equal results would differ.
+
+Nothing is guessed: a value with no JSON form is a TypeError that names its type.
+"""
+
+import dataclasses
+import enum
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from datetime import date, datetime, time
+from decimal import Decimal
+from typing import cast
+
+import msgspec
+
+from bridle.ports.tool import Json
+from bridle.values.text import repair_surrogates
+
+qualified_type_name = "{0.__module__}.{0.__qualname__}".format
+
+
+def to_json_form(value: object) -> Json:
+    try:
+        return _convert(value)
+    except RecursionError:
+        raise TypeError(f"a {type(value).__name__} that is nested too deeply, or contains itself") from None
+
+
+def to_json_text(value: object) -> str:
+    """Compact, and the same for equal values in every process."""
+    return msgspec.json.encode(to_json_form(value)).decode()
+
+
+def _convert(value: object) -> Json:
+    read = _EXACT_CONVERTERS.get(type(value))
+    if read is not None:
+        return read(value)
+    for matches, read in _KIND_CONVERTERS:
+        if matches(value):
+            return read(value)
+    raise TypeError(f"a {qualified_type_name(type(value)).removeprefix('builtins.')}, which has no JSON form")
+
+
+def _convert_float(value: object) -> Json:
+    number = cast("float", value)
+    # JSON has no word for these, and null would pass for "nothing".
+    return (
+        number if math.isfinite(number) else {"inf": "Infinity", "-inf": "-Infinity"}.get(str(number), "NaN")
+    )
+
+
+def _convert_sequence(value: object) -> Json:
+    return [_convert(item) for item in cast("Sequence[object]", value)]
+
+
+def _convert_set(value: object) -> Json:
+    return sorted((_convert(item) for item in cast("AbstractSet[object]", value)), key=msgspec.json.encode)
+
+
+def _convert_mapping(value: object) -> Json:
+    return {_convert_key(key): _convert(item) for key, item in cast("Mapping[object, object]", value).items()}
+
+
+def _convert_key(key: object) -> str:
+    form = _convert(key)
+    if isinstance(form, str):
+        return form
+    if form is None or isinstance(form, bool | int | float):
+        return msgspec.json.encode(form).decode()
+    raise TypeError(f"a dict with a key of type {type(key).__name__}, which JSON does not allow")
+
+
+def _convert_dataclass(value: object) -> Json:
+    fields = dataclasses.fields(cast("type", value))
+    return {field.name: _convert(getattr(value, field.name)) for field in fields}
+
+
+def _convert_named_tuple(value: object) -> Json:
+    names = cast("tuple[str, ...]", getattr(value, "_fields", ()))
+    return {name: _convert(getattr(value, name)) for name in names}
+
+
+def _convert_struct(value: object) -> Json:
+    struct = cast("msgspec.Struct", value)
+    config = struct.__struct_config__
+    tag: dict[str, Json] = {} if config.tag is None else {str(config.tag_field): config.tag}
+    names = zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True)
+    held = ((encoded, getattr(struct, name)) for encoded, name in names)
+    return tag | {name: _convert(item) for name, item in held if item is not msgspec.UNSET}
+
+
+def _convert_model(value: object) -> Json:
+    """A model of a library we never import but recognise by its method."""
+    return _convert(cast("Callable[..., object]", getattr(value, "model_dump"))(mode="json", by_alias=True))  # noqa: B009
+
+
+def _is_struct(value: object) -> bool:
+    # An array_like struct is written without names by its own choice, which has no counterpart here.
+    return isinstance(value, msgspec.Struct) and not value.__struct_config__.array_like
+
+
+_EXACT_CONVERTERS: dict[type, Callable[[object], Json]] = {
+    str: lambda value: repair_surrogates(cast("str", value)),
+    int: lambda value: cast("int", value),
+    bool: lambda value: cast("bool", value),
+    type(None): lambda _: None,
+    float: _convert_float,
+    dict: _convert_mapping,
+    list: _convert_sequence,
+    tuple: _convert_sequence,
+    set: _convert_set,
+    frozenset: _convert_set,
+}
+_KIND_CONVERTERS: tuple[tuple[Callable[[object], bool], Callable[[object], Json]], ...] = (
+    (lambda value: isinstance(value, enum.Enum), lambda value: _convert(cast("enum.Enum", value).value)),
+    (lambda value: isinstance(value, str), lambda value: repair_surrogates(str.__str__(cast("str", value)))),
+    (lambda value: isinstance(value, int), lambda value: int(cast("int", value))),
+    (lambda value: isinstance(value, float), lambda value: _convert_float(float(cast("float", value)))),
+    (lambda value: isinstance(value, datetime | date | time), lambda value: cast("date", value).isoformat()),
+    (
+        lambda value: (
+            isinstance(value, Decimal | os.PathLike) or qualified_type_name(type(value)) == "uuid.UUID"
+        ),
+        str,
+    ),
+    (_is_struct, _convert_struct),
+    (lambda value: not isinstance(value, type) and dataclasses.is_dataclass(value), _convert_dataclass),
+    (lambda value: not isinstance(value, type) and hasattr(value, "model_dump"), _convert_model),
+    (lambda value: isinstance(value, tuple) and hasattr(value, "_fields"), _convert_named_tuple),
+    (lambda value: isinstance(value, Mapping), _convert_mapping),
+    (lambda value: isinstance(value, AbstractSet), _convert_set),
+    (
+        lambda value: isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview),
+        _convert_sequence,
+    ),
+)

@@ -1,0 +1,169 @@
+"""The types that are objects in JSON, each as a list of its fields and a way to make one.
+
+Dataclasses, TypedDicts, NamedTuples and msgspec structs differ only in where they keep
+their fields; here they become one thing, so that the schema knows a single rule for
+required fields, defaults and unknown names.  A further kind of object is one function
+here and one line in `_READERS`.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, get_args, get_origin
+
+import msgspec
+
+from .annotations import NoJsonForm, resolve_hints
+from .docstring import read_docstring
+
+NO_DEFAULT: Any = object()
+_CONTAINER_TYPES = (list, dict, set, tuple, frozenset)
+
+
+class ObjectField(NamedTuple):
+    name: str
+    """As it stands in JSON."""
+    annotation: Any
+    required: bool = True
+    default: Any = NO_DEFAULT
+    """Told to the model; a default that is made anew each time is not."""
+    description: str = ""
+    attribute: str = ""
+    """What Python calls it, where that differs."""
+    may_be_absent: bool = False
+    """Left out, it has no value at all, and no default."""
+
+
+class ObjectType(NamedTuple):
+    name: str
+    fields: tuple[ObjectField, ...]
+    make: Callable[[dict[str, Any]], Any]
+    description: str = ""
+    constants: Mapping[str, str | int] = {}
+    """Fields that must be there with one certain value, and tell this type from others."""
+
+
+def read_object_type(annotation: Any, names: Mapping[str, Any]) -> ObjectType | None:
+    """None when the annotation is no object type.  `names`: see `hints_of`."""
+    cls = get_origin(annotation) or annotation
+    if not isinstance(cls, type):
+        return None
+    for matches, read in _OBJECT_READERS:
+        if matches(cls):
+            form = read(cls, annotation, names)
+            doc = read_docstring(_own_docstring(cls))
+            described = (
+                field._replace(description=field.description or doc.parameters.get(field.name, ""))
+                for field in form.fields
+            )
+            return form._replace(fields=tuple(described), description=doc.description)
+    return None
+
+
+def _read_dataclass(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
+    hints = _resolve_generic_hints(cls, annotation, names)
+    fields = []
+    for field in dataclasses.fields(cls):
+        if field.init:
+            default, factory = _normalize_default(field.default), _normalize_default(field.default_factory)
+            required = default is NO_DEFAULT and factory is NO_DEFAULT
+            fields.append(
+                ObjectField(field.name, hints[field.name], required, _visible_default(default, factory))
+            )
+    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given))
+
+
+def _read_typed_dict(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
+    hints = _resolve_generic_hints(cls, annotation, names)
+    fields = (
+        ObjectField(name, hint, name in cls.__required_keys__, may_be_absent=True)
+        for name, hint in hints.items()
+    )
+    return ObjectType(_type_name(annotation), tuple(fields), dict)
+
+
+def _read_named_tuple(cls: Any, annotation: Any, names: Mapping[str, Any]) -> ObjectType:
+    hints = _resolve_generic_hints(cls, annotation, names)
+    defaults = cls._field_defaults
+    fields = []
+    for name in cls._fields:
+        if name not in hints:
+            raise NoJsonForm("has no annotation; make it a `typing.NamedTuple` with annotated fields", name)
+        fields.append(ObjectField(name, hints[name], name not in defaults, defaults.get(name, NO_DEFAULT)))
+    return ObjectType(_type_name(annotation), tuple(fields), lambda given: cls(**given))
+
+
+def _read_struct(cls: Any, annotation: Any, _: Mapping[str, Any]) -> ObjectType:
+    config = cls.__struct_config__
+    if config.array_like:
+        raise NoJsonForm("is an array_like struct, whose fields have no names; leave array_like out")
+    try:
+        infos = msgspec.structs.fields(annotation)
+    except NameError as error:
+        raise NoJsonForm(
+            f"`{error.name}` is not defined where the annotation is read; define it at the top of a module"
+        ) from None
+    fields = tuple(
+        ObjectField(
+            info.encode_name, info.type, info.required,
+            _visible_default(_normalize_default(info.default), _normalize_default(info.default_factory)), "", info.name,
+        )
+        for info in infos
+    )  # fmt: skip
+    constants = {} if config.tag is None else {str(config.tag_field): config.tag}
+    return ObjectType(_type_name(annotation), fields, lambda given: cls(**given), "", constants)
+
+
+def _is_typed_dict(cls: type) -> bool:
+    return issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+
+
+def _is_named_tuple(cls: type) -> bool:
+    return issubclass(cls, tuple) and hasattr(cls, "_field_defaults")
+
+
+_OBJECT_READERS: tuple[
+    tuple[Callable[[type], bool], Callable[[Any, Any, Mapping[str, Any]], ObjectType]], ...
+] = (
+    (lambda cls: issubclass(cls, msgspec.Struct), _read_struct),
+    (dataclasses.is_dataclass, _read_dataclass),
+    (_is_typed_dict, _read_typed_dict),
+    (_is_named_tuple, _read_named_tuple),
+)
+
+
+def _normalize_default(default: Any) -> Any:
+    return NO_DEFAULT if default is dataclasses.MISSING or default is msgspec.NODEFAULT else default
+
+
+def _visible_default(default: Any, factory: Any) -> Any:
+    """Only empty containers are shown of what a factory makes: anything else may differ each time."""
+    return factory() if default is NO_DEFAULT and factory in _CONTAINER_TYPES else default
+
+
+def _resolve_generic_hints(cls: Any, annotation: Any, names: Mapping[str, Any]) -> dict[str, Any]:
+    """The annotations of a class, with the type variables of `Box[int]` filled in."""
+    hints = resolve_hints(cls, names)
+    given = dict(zip(getattr(cls, "__parameters__", ()), get_args(annotation), strict=False))
+    return {name: _fill_type_variables(hint, given) for name, hint in hints.items()} if given else hints
+
+
+def _fill_type_variables(hint: Any, given: dict[Any, Any]) -> Any:
+    if hint in given:
+        return given[hint]
+    open_ones = getattr(hint, "__parameters__", ())
+    if not open_ones or isinstance(hint, type):
+        return hint
+    return hint[tuple(given.get(variable, variable) for variable in open_ones)]
+
+
+def _type_name(annotation: Any) -> str:
+    origin = get_origin(annotation)
+    if origin is None:
+        return str(annotation.__name__)
+    return "_".join([origin.__name__, *(getattr(arg, "__name__", str(arg)) for arg in get_args(annotation))])
+
+
+def _own_docstring(cls: type) -> str:
+    """Not the one inherited, nor the signature that Python writes where nobody wrote anything."""
+    written = cls.__dict__.get("__doc__") or ""
+    return "" if written.startswith(f"{cls.__name__}(") else written

@@ -1,0 +1,121 @@
+"""What a network error means to the person who reads it: one line, and what to check.
+
+A table, first fitting row wins.  Header values never appear in a message, even if an
+error should quote one.
+"""
+
+import os
+import re
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
+
+from bridle.ports.transport import OutgoingRequest
+from bridle.values.errors import Failure, FailureKind
+
+from .deadlines import Deadlines
+
+CAUSE_LENGTH_MAX = 200
+SECRET_LENGTH_MIN = 6
+"""Shorter header values are words like `POST` or `*/*`, which any message may contain."""
+
+NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, RuntimeError)
+"""What aiohttp, the system and a bad address raise."""
+
+
+class TotalDeadlineExceeded(TimeoutError):
+    """An answer was coming, and took too long as a whole."""
+
+
+class _ErrorRow(NamedTuple):
+    error: type[Exception]
+    kind: FailureKind
+    message: str
+    should_retry: bool | None = None
+
+
+_NOT_AN_ADDRESS = "{url!r} is not a web address; a base URL looks like https://host/path"
+_NOT_HTTP = "{place} does not speak HTTP/1.1: {cause}; is the base URL right?"
+
+_ERROR_ROWS = (
+    _ErrorRow(aiohttp.ClientConnectorDNSError, "unreachable",
+         "cannot find {place}: {cause}; are you online, and is the base URL right?"),
+    _ErrorRow(aiohttp.ClientProxyConnectionError, "unreachable",
+         "cannot reach the proxy {place}: {cause}; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"),
+    _ErrorRow(aiohttp.ClientHttpProxyError, "unreachable",
+         "the proxy would not connect to {place}: {cause}; check HTTPS_PROXY and NO_PROXY"),
+    _ErrorRow(aiohttp.ClientConnectorCertificateError, "unreachable",
+         "{place} is not trusted: {cause}; if it is yours, name its certificate in SSL_CERT_FILE", False),
+    _ErrorRow(aiohttp.ClientConnectorSSLError, "unreachable",
+         "no TLS with {place}: {cause}; should the base URL start with http:// instead?"),
+    _ErrorRow(aiohttp.ConnectionTimeoutError, "timeout",
+         "no connection to {place} within {connect} (connect_seconds);"
+         " is the base URL right, and is a firewall or proxy in the way?"),
+    _ErrorRow(aiohttp.ClientConnectorError, "unreachable",
+         "cannot reach {place}: {cause}; is the server running, and is the base URL right?"),
+    _ErrorRow(aiohttp.InvalidURL, "unreachable", _NOT_AN_ADDRESS, False),
+    _ErrorRow(aiohttp.NonHttpUrlClientError, "unreachable", _NOT_AN_ADDRESS, False),
+    _ErrorRow(TotalDeadlineExceeded, "timeout",
+         "{place} had not finished after {total} (total_seconds) and was given up;"
+         " ask for less, or allow more time with Deadlines(total_seconds=…)", False),
+    _ErrorRow(TimeoutError, "timeout",
+         "{place} sent nothing for {silence} ({deadline}) and was given up;"
+         " try again, or allow more time with Deadlines({deadline}=…)"),
+    _ErrorRow(aiohttp.ClientPayloadError, "cut", "{place} broke off {when}; try again"),
+    _ErrorRow(aiohttp.ServerDisconnectedError, "cut", "{place} closed the connection {when}; try again"),
+    _ErrorRow(aiohttp.ClientResponseError, "garbled", _NOT_HTTP),
+    _ErrorRow(HttpProcessingError, "garbled", _NOT_HTTP),
+    _ErrorRow(ValueError, "invalid",
+         "cannot send to {place}: {cause}; look for stray characters in the base URL and in the key", False),
+    _ErrorRow(Exception, "cut", "the connection to {place} broke {when}: {cause}; try again"),
+)  # fmt: skip
+
+
+def explain_network_error(
+    error: Exception, outgoing: OutgoingRequest, deadlines: Deadlines, *, answered: bool
+) -> Failure:
+    row = next(row for row in _ERROR_ROWS if isinstance(error, row.error))
+    message = row.message.format(
+        place=_describe_host(error, outgoing.url),
+        url=re.sub(r"//[^/@]*@", "//", outgoing.url.partition("?")[0]),
+        cause=_describe_cause(error, outgoing),
+        when="in the middle of its answer" if answered else "before it answered",
+        connect=_format_seconds(deadlines.connect_seconds),
+        total=_format_seconds(deadlines.total_seconds),
+        silence=_format_seconds(deadlines.idle_seconds if answered else deadlines.first_byte_seconds),
+        deadline="idle_seconds" if answered else "first_byte_seconds",
+    )
+    return Failure(kind=row.kind, message=message, should_retry=row.should_retry)
+
+
+def _format_seconds(limit: float | None) -> str:
+    return "too long" if limit is None else f"{limit:g} s"
+
+
+def _describe_host(error: Exception, url: str) -> str:
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"{error.host}:{error.port}"
+    try:
+        parts = urlsplit(url)
+        port = parts.port or {"http": 80, "https": 443}.get(parts.scheme, 0)
+    except ValueError:
+        return "the server"
+    return f"{parts.hostname}:{port}"
+
+
+def _describe_cause(error: Exception, outgoing: OutgoingRequest) -> str:
+    words = str(error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = error.os_error
+        if isinstance(error, aiohttp.ClientSSLError) or reason.errno is None or reason.errno <= 0:
+            words = reason.strerror or str(reason)
+        else:
+            words = os.strerror(reason.errno)
+    elif isinstance(error, aiohttp.ClientResponseError):
+        words = error.message
+    words = re.sub(r"^\[SSL[^]]*\] | \(_ssl\.c:\d+\)$", "", words)
+    if any(len(value) >= SECRET_LENGTH_MIN and value in words for _, value in outgoing.headers):
+        words = ""
+    return " ".join(words.split())[:CAUSE_LENGTH_MAX].lower() or type(error).__name__

@@ -1,0 +1,163 @@
+"""Kill, cancel, corrupt, overfeed or switch a session at any point: the next turn works.
+
+Every seed is one life of a session (lives.py). After each life the session is prompted once more on several models, with
+nothing going wrong: that turn must succeed, no request may have been refused, and nothing may have happened twice.
+
+BRIDLE_CAMPAIGN=100 lives 20,000 lives; BRIDLE_LIVES_FROM moves the seeds. A failure names its seed, and `live(seed)` is
+the bug report. `python tests/campaigns/test_unbrickable.py COUNT [FROM]` lives that many and prints what was drawn.
+"""
+
+import asyncio
+import json
+import os
+import sys
+
+import pytest
+from lives import COMMON_MODELS, DRAWN, FAULT_RATES, MODELS, NOT_DRAWN, Life
+
+from bridle import Agent
+from bridle.core.loop import apply_event
+from bridle.core.state import Phase, State
+from bridle.run.agent_settings import AgentOptions
+from bridle.sim.faults.catalogue import FAULTS
+from bridle.values import events as e
+from bridle.values.errors import MisuseError
+from bridle.values.memory import notes_log_name
+
+LIVES = 200 * int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+FROM = int(os.environ.get("BRIDLE_LIVES_FROM", "0"))
+BATCHES = 20
+TOO_LONG = (
+    "prompt-window", "request-size", "body-size", "local-window", "strip-window", "short-ids-window", "compatible-window",
+)  # fmt: skip
+"""Refusals that cannot be foreseen: only the provider can count the tokens."""
+FORGOTTEN = "Previous response with id"
+"""A reply that broke off is not kept by the provider; the conversation is sent whole instead."""
+
+
+async def live(seed):
+    life = Life(seed)
+    for number in range(1 + life.draws.number(4)):
+        for result in (await life.turn(number), await life.between()):
+            if result is not None and result.cost is not None:
+                assert result.cost <= 0.50, f"seed {seed}: the budget was exceeded: {result.cost}"
+    life.provider.fail()
+    await play_left_over_scripts(life)
+    others = [life.draws.pick("last model", MODELS) for _ in range(3)]
+    for model in (*COMMON_MODELS, *others):
+        agent = life.agent(model, last=True)
+        script = '!call look {"at": "end"}\n!then\n!say well'
+        result = await agent.run(script, session=life.session, tenant=life.tenant)
+        assert result.done and result.text, f"seed {seed} on {model}: {result.stop} {result.reason}"
+    refusals = [
+        each for each in life.provider.refusals if each.rule not in TOO_LONG and FORGOTTEN not in each.message
+    ]
+    assert not refusals, f"seed {seed}: refused {refusals[0]}"
+    twice = {
+        what: count for counts in (life.paid, life.refunded) for what, count in counts.items() if count > 1
+    }
+    assert not twice, f"seed {seed}: done twice: {twice}"
+    await every_call_has_one_result(life.store, life.session, seed)
+    await every_note_was_written_once(life.store, life.session, seed)
+    await no_receipt_was_given_twice(life.store, life.session, seed)
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert not left, f"seed {seed}: left behind {left}"
+    return life
+
+
+async def play_left_over_scripts(life):
+    """A prompt that was never answered is part of the next one, script and all: let it be played first."""
+    for _ in range(3):
+        result = await life.agent(COMMON_MODELS[0], last=True).run(
+            "!say well", session=life.session, tenant=life.tenant
+        )
+        if result.done:
+            return
+
+
+async def every_note_was_written_once(store, session, seed):
+    for line in (session, notes_log_name("acme"), notes_log_name("zeta")):
+        events = [record.event for record in await store.read(line)]
+        keys = [event.key for event in events if isinstance(event, e.NoteWritten)]
+        assert len(keys) == len(set(keys)), f"seed {seed}: a note was written twice"
+
+
+async def no_receipt_was_given_twice(store, session, seed):
+    """`greet` is done once per session: a call that is in doubt has no receipt, so the model may ask again."""
+    events = [record.event for record in await store.read(session)]
+    asked = {event.call_id: event.arguments for event in events if isinstance(event, e.ToolStarted)}
+    ran = [
+        json.dumps(json.loads(asked[event.result.call_id]), sort_keys=True)
+        for event in events
+        if isinstance(event, e.ToolFinished) and event.name == "greet" and event.source == "run"
+        if event.result.outcome == "ok" and event.result.call_id in asked
+    ]
+    assert len(ran) == len(set(ran)), (
+        f"seed {seed}: an action that is done once per session was done twice: {ran}"
+    )
+
+
+async def every_call_has_one_result(store, session, seed):
+    state, results = State(), {}
+    for record in await store.read(session):
+        state = apply_event(state, record.event, record.at, record.hash)
+    for message in state.transcript.messages:
+        for result in message.results:
+            results[result.call_id] = results.get(result.call_id, 0) + 1
+    calls = [call.id for message in state.transcript.messages for call in message.calls]
+    assert state.phase is Phase.IDLE, f"seed {seed}"
+    assert sorted(calls) == sorted(results), f"seed {seed}: calls and results differ"
+    assert set(results.values()) <= {1}, f"seed {seed}: a call has two results"
+
+
+async def live_checked(seed):
+    try:
+        return await live(seed)
+    except MisuseError as error:
+        raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.refusals(*TOO_LONG)
+@pytest.mark.parametrize("batch", range(BATCHES))
+def test_no_life_bricks_a_session(batch):
+    async def main():
+        for seed in range(FROM + batch, FROM + LIVES, BATCHES):
+            await live_checked(seed)
+
+    asyncio.run(main())
+
+
+def test_every_option_of_an_agent_is_in_some_life():
+    """A new option must be drawn in lives.py, or be listed there with the reason why it is not."""
+    drawn = {option for option, _ in DRAWN} or pytest.skip("needs the lives above")
+    options = {*Agent.__init__.__annotations__, *AgentOptions.__annotations__} - {"options", "return"}
+    assert options - drawn - {*NOT_DRAWN} == set()
+    assert {*NOT_DRAWN} <= options, "a reason for an option that no longer exists"
+
+
+def test_every_fault_is_in_some_life():
+    assert {*FAULT_RATES} == {*FAULTS}
+
+
+def report():
+    """What was drawn, by option."""
+    for option in sorted({option for option, _ in DRAWN}):
+        choices = {label: count for (name, label), count in DRAWN.items() if name == option}
+        shown = ", ".join(f"{label or '(empty)'} {count}" for label, count in sorted(choices.items()))
+        print(f"{option}: {shown}")
+
+
+def main(count, first):
+    failed = 0
+    for seed in range(first, first + count):
+        try:
+            asyncio.run(live_checked(seed))
+        except Exception as error:
+            failed += 1
+            print(f"{type(error).__name__}: {str(error)[:600]}", flush=True)
+    report()
+    print(f"{count} lives from seed {first}: {failed} failed")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 0)

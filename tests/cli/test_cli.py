@@ -1,0 +1,453 @@
+"""The command as a person meets it, wrong things included."""
+
+import asyncio
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.cli.log_access import fold_state
+from bridle.cli.main import COMMANDS, main
+from bridle.run.model_connection import resolve_model
+from bridle.stores import open_store
+from bridle.values.events import Configured
+from bridle.values.record import GENESIS, seal_record
+
+DEMO_TOOLS = str(Path(__file__).parents[2] / "examples" / "demo_tools.py")
+KEYS = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "BRIDLE_MODEL", "BRIDLE_MODELS")
+
+
+@pytest.fixture(autouse=True)
+def home(monkeypatch, tmp_path):
+    for name in KEYS:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("BRIDLE_STORE", str(tmp_path / "log.db"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def told(capsys):
+    captured = capsys.readouterr()
+    return captured.out, captured.err
+
+
+def test_a_first_run_says_that_the_model_is_simulated(capsys):
+    assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS]) == 0
+    out, err = told(capsys)
+    assert "291" in out
+    assert "simulated" in err
+    assert "calculate(" in err
+    assert "session" in err
+
+
+def test_the_answer_alone_goes_to_standard_output(capsys):
+    assert main(["run", "!say forty-two"]) == 0
+    assert told(capsys)[0] == "forty-two\n"
+
+
+def test_parallel_calls(capsys):
+    assert main(["run", "Is it warmer in Tokyo or New York?", "--tools", DEMO_TOOLS, "--json"]) == 0
+    result = json.loads(told(capsys)[0])
+    assert result["stop"] == "done"
+    assert len([part for part in result["messages"][1]["parts"] if part["type"] == "tool_call"]) == 2
+    assert result["simulated"] is True
+    assert set(result["usage"]) == {"input", "cache_read", "cache_write", "output", "reasoning"}
+
+
+@pytest.mark.parametrize("stream", [(), ("--no-stream",)])
+def test_a_session_goes_on_and_can_be_listed_and_shown(capsys, stream):
+    assert main(["run", "!say one", "--json", *stream]) == 0
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["run", "!say two", "--session", session, "--json", *stream]) == 0
+    assert len(json.loads(told(capsys)[0])["messages"]) == 4
+    assert main(["sessions", "--json"]) == 0
+    (row,) = json.loads(told(capsys)[0])
+    assert (row["session"], row["steps"], row["ended"]) == (session, 2, "done")
+    assert main(["sessions"]) == 0
+    assert session in told(capsys)[0]
+    assert main(["show", session]) == 0
+    out, _ = told(capsys)
+    assert "one" in out
+    assert "two" in out
+    assert main(["show", session, "--json"]) == 0
+    records = [json.loads(line) for line in told(capsys)[0].splitlines()]
+    assert [record["seq"] for record in records] == list(range(1, len(records) + 1))
+    assert records[1]["prev"] == records[0]["hash"]
+
+
+def test_limits_end_with_code_one_and_the_reason(capsys):
+    assert main(["run", "What is 17 * 23 minus 100?", "--tools", DEMO_TOOLS, "--steps", "1"]) == 1
+    assert "ended: steps: 1 of 1 steps taken" in told(capsys)[1]
+
+
+def wrong(tmp_path):
+    """What a person may get wrong: the words typed, and what the one line must name."""
+    broken = tmp_path / "broken.py"
+    broken.write_text("x = 1\ny = undefined_name\n")
+    syntax = tmp_path / "syntax.py"
+    syntax.write_text("def f(:\n")
+    signature = tmp_path / "signature.py"
+    signature.write_text("from bridle import tool\n\n@tool\ndef f(when, where: str) -> str:\n    return ''\n")
+    empty = tmp_path / "empty.py"
+    empty.write_text("x = 1\n")
+    rubbish = tmp_path / "rubbish.db"
+    rubbish.write_text("this is not a database, whatever its name says" * 100)
+    return {
+        "no such command": (["rnu"], "bridle run"),
+        "unknown option": (["run", "hi", "--modle", "x"], "--help"),
+        "no prompt": (["run"], "prompt"),
+        "empty prompt": (["run", "  "], "empty"),
+        "missing key": (["run", "hi", "-m", "anthropic:claude-sonnet-5-5"], "ANTHROPIC_API_KEY"),
+        "unknown vendor": (["run", "hi", "-m", "antropic:x"], "anthropic"),
+        "no vendor": (["run", "hi", "-m", "claude"], "vendor"),
+        "no tools file": (["run", "hi", "--tools", "nowhere.py"], "nowhere.py"),
+        "no tools module": (["run", "hi", "--tools", "no_such_module_here"], "no_such_module_here"),
+        "tools file that fails": (["run", "hi", "--tools", str(broken)], "line 2"),
+        "tools file that cannot be parsed": (["run", "hi", "--tools", str(syntax)], "line 1"),
+        "tool with a bad signature": (["run", "hi", "--tools", str(signature)], "`when`"),
+        "tools file without tools": (["run", "hi", "--tools", str(empty)], "@tool"),
+        "session not found": (["run", "hi", "--session", "nobody"], "nobody"),
+        "nothing to show": (["show", "nobody"], "--store"),
+        "negative budget": (["run", "hi", "--usd", "-1"], "usd"),
+        "budget that is no number": (["run", "hi", "--usd", "lots"], "usd"),
+        "port that is none": (["sim", "--port", "99999"], "at most 65535"),
+        "profile that nobody has": (["sim", "--port", "0", "--profile", "rude"], "rude"),
+        "script that fails": (["sim", "--port", "0", "--script", str(broken)], "undefined_name"),
+        "script that cannot be parsed": (["sim", "--port", "0", "--script", str(syntax)], "line 1"),
+        "script without replies": (["sim", "--port", "0", "--script", str(empty)], "REPLIES"),
+        "store that is no database": (["run", "hi", "--store", str(rubbish)], "rubbish.db"),
+        "store in a place that cannot be": (
+            ["run", "hi", "--store", "/proc/nowhere/log.db"],
+            "/proc/nowhere",
+        ),
+    }
+
+
+@pytest.mark.parametrize("mistake", list(wrong(Path("/tmp"))))
+def test_a_mistake_gets_one_clear_line_and_code_two(capsys, tmp_path, mistake):
+    words, named = wrong(tmp_path)[mistake]
+    try:
+        code = main(words)
+    except SystemExit as exit_:
+        code = exit_.code
+    out, err = told(capsys)
+    lines = err.splitlines()
+    assert code == 2
+    assert out == ""
+    assert len(lines) == 1, err
+    assert lines[0].startswith("bridle: ")
+    assert named in lines[0]
+    assert "Traceback" not in err
+
+
+def test_an_unreachable_server_is_named_in_one_line(capsys, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    assert main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@http://127.0.0.1:9"]) == 2
+    out, err = told(capsys)
+    assert out == ""
+    assert len(err.splitlines()) == 1
+    assert "127.0.0.1:9" in err
+    assert "sk-test" not in err
+
+
+def test_an_address_that_is_none_is_refused(capsys, monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
+    assert main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@notaurl"]) == 2
+    assert "no base URL" in told(capsys)[1]
+
+
+async def _messages(path):
+    store = open_store(path)
+    try:
+        (info,) = await store.sessions()
+        return fold_state(await store.read(info.id)).transcript.messages
+    finally:
+        await store.close()
+
+
+TOOL_FILES = {
+    "a list of plain functions": ("def f(a: int) -> int:\n    'F.'\n    return a\nTOOLS = [f]\n", 0, ""),
+    "a sibling": (
+        "from beside import x\nfrom bridle import tool\n@tool\ndef f() -> str:\n    'F.'\n    return x\n",
+        0,
+        "",
+    ),
+    "it prints": (
+        "from bridle import tool\nprint('noise')\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n",
+        0,
+        "",
+    ),
+    "a loop of its own": (
+        "import asyncio\nfrom bridle import tool\nasyncio.run(asyncio.sleep(0))\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n",
+        0,
+        "",
+    ),
+    "TOOLS is no list": ("TOOLS = 5\n", 2, "TOOLS must be a list"),
+    "it ends the program": ("import sys\nsys.exit(0)\n", 2, "line 2"),
+    "an object that answers to anything": ("from unittest.mock import Mock\nm = Mock()\n", 2, "no tools"),
+    "an object that raises for any name": (
+        "class C:\n    def __getattr__(self, name):\n        raise RuntimeError(name)\nc = C()\n",
+        2,
+        "no tools",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", list(TOOL_FILES))
+def test_tools_files_of_all_kinds(capsys, home, kind):
+    text, code, named = TOOL_FILES[kind]
+    (home / "beside.py").write_text("x = 'y'\n")
+    (home / "json.py").write_text(text)
+    assert main(["run", "!say hi", "--tools", "json.py"]) == code
+    out, err = told(capsys)
+    assert out == ("hi\n" if code == 0 else "")
+    assert named in err
+    assert "Traceback" not in err
+    assert json.loads("{}") == {}
+
+
+def test_a_module_in_the_current_folder(capsys, home):
+    (home / "my_tools_here.py").write_text(
+        "from bridle import tool\n@tool\ndef f() -> str:\n    'F.'\n    return ''\n"
+    )
+    assert main(["run", "!call f {}\n!then\n!say done", "--tools", "my_tools_here"]) == 0
+    assert told(capsys)[0] == "done\n"
+
+
+def test_a_pipe_gets_the_answer_and_nothing_else(capsys):
+    prompt = '!say Let me think aloud.\n!call calculate {"expression": "1+1"}\n!then\n!say two'
+    assert main(["run", prompt, "--tools", DEMO_TOOLS]) == 0
+    assert told(capsys)[0] == "two\n"
+
+
+def shell(command, **more):
+    bridle = f"{sys.executable} -m bridle.cli.main"
+    return subprocess.run(
+        ["bash", "-c", command.replace("bridle", bridle)], capture_output=True, env={**os.environ, **more}
+    )
+
+
+def test_output_that_cannot_be_written_is_no_success():
+    assert shell("bridle run '!say hi' > /dev/full").returncode == 1
+    told = shell("bridle run '!say héllo'", PYTHONIOENCODING="ascii")
+    assert (told.returncode, told.stdout) == (0, b"h\\xe9llo\n")
+    assert shell("bridle sessions", PYTHONIOENCODING="ascii").returncode == 0
+
+
+def test_words_that_are_no_words():
+    told = shell("bridle run $'!say hi \\xff'")
+    assert (told.returncode, b"Traceback" in told.stderr) == (0, False)
+
+
+def test_a_damaged_session_does_not_hide_the_others(capsys, home):
+    for words in ("!say one", "!say two"):
+        assert main(["run", words]) == 0
+    capsys.readouterr()
+    with closing(sqlite3.connect(home / "log.db")) as database, database:
+        database.execute("UPDATE events SET data = replace(data, 'one', 'oops') WHERE data LIKE '%!say one%'")
+    database.close()
+    assert main(["sessions", "--json"]) == 0
+    assert sorted(row["ended"] for row in json.loads(told(capsys)[0])) == ["corrupt", "done"]
+
+
+def test_looking_at_a_log_that_is_not_there_makes_none(capsys, home):
+    assert main(["sessions", "--store", str(home / "typo.db")]) == 2
+    assert not (home / "typo.db").exists()
+
+
+def test_every_command_explains_itself(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main(["--help"]) == 0
+    overview = told(capsys)[0]
+    for name in COMMANDS:
+        assert name in overview
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        out = told(capsys)[0]
+        assert "--json" in out or "check" in out
+        assert max(map(len, out.splitlines())) <= 80, name
+
+
+def test_ctrl_c_keeps_what_was_said(home):
+    tools = home / "hang.py"
+    tools.write_text(
+        "import asyncio\nfrom bridle import tool\n\n@tool\nasync def hang() -> str:\n"
+        "    '''Wait.'''\n    print('HANGING', flush=True)\n    await asyncio.Event().wait()\n"
+    )
+    prompt = "!say Let me see.\n!call hang {}\n!then\n!say done"
+    command = [sys.executable, "-m", "bridle.cli.main", "run", prompt, "--yes", "--tools", str(tools)]
+    running = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    shown = ""
+    while "HANGING" not in shown:
+        line = running.stderr.readline()
+        assert line, running.stdout.read()
+        shown += line
+    os.kill(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=60)
+    assert running.returncode == 130, err
+    assert "ended: cancelled" in err
+    store = asyncio.run(_messages(home / "log.db"))
+    assert store[1].text == "Let me see."
+    assert "Traceback" not in err
+
+
+def test_a_closed_pipe_is_no_accident():
+    command = f"{sys.executable} -m bridle.cli.main sessions --help | head -c 1"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+PAYING = (
+    "from bridle import tool\nPAID = []\n\n@tool(effect='write'{more})\ndef pay(amount: int) -> str:\n"
+    "    '''Pay.'''\n    print('PAID', amount)\n    return 'paid'\n"
+)
+PROMPT = '!call pay {"amount": 7}\n!then\n!say done'
+
+
+def paying(home, more=""):
+    tools = home / "paying.py"
+    tools.write_text(PAYING.format(more=more))
+    return str(tools)
+
+
+def test_a_tool_that_changes_something_is_denied_when_nobody_can_be_asked(capsys, home):
+    assert main(["run", PROMPT, "--tools", paying(home)]) == 0
+    out, err = told(capsys)
+    assert (out, "PAID" in err) == ("done\n", False)
+    assert "nobody can be asked; see --yes" in err
+
+
+@pytest.mark.parametrize("how", ["--yes", "--policy"])
+def test_a_policy_or_yes_lets_it_run(capsys, home, how):
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "allow"\narguments = { amount = "<= 7" }\n')
+    more = ["--yes"] if how == "--yes" else ["--policy", str(home / "rules.toml")]
+    assert main(["run", PROMPT, "--tools", paying(home), *more]) == 0
+    assert "PAID 7" in told(capsys)[1]
+
+
+@pytest.mark.parametrize("answer", ["approve", "edit", "reject"])
+def test_ask_answer_and_resume(capsys, home, answer):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\nname = "boss"\n')
+    rules = ["--policy", str(home / "rules.toml"), "--tools", tools]
+    assert main(["run", PROMPT, *rules, "--json"]) == 1
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["approvals", "--json"]) == 0
+    (question,) = json.loads(told(capsys)[0])
+    assert (question["session"], question["tool"], question["rule"]) == (session, "pay", "boss")
+    assert main(["approvals"]) == 0
+    assert 'pay({"amount": 7})  — boss' in told(capsys)[0]
+    words = {
+        "approve": ["approve", question["id"][:6]],
+        "edit": ["approve", question["id"], "--arguments", '{"amount": 5}', "--by", "ann"],
+        "reject": ["reject", question["id"], "--reason", "too much"],
+    }[answer]
+    assert main(words) == 0
+    assert f"bridle resume {session}" in told(capsys)[0]
+    assert main(words) == 2
+    assert "no open question" in told(capsys)[1]
+    assert main(["resume", session]) == 2
+    assert "--tools" in told(capsys)[1]
+    assert main(["resume", session, *rules]) == 0
+    out, err = told(capsys)
+    assert out == "done\n"
+    assert ("PAID" in err, "PAID 5" in err) == (answer != "reject", answer == "edit")
+    assert main(["show", session]) == 0
+    shown = told(capsys)[0]
+    assert "boss" in shown
+    assert {"approve": "approve by", "edit": "approve by ann", "reject": "too much"}[answer] in shown
+
+
+def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
+    (home / "long.py").write_text(
+        "from bridle import tool\n@tool\ndef dump() -> str:\n    'Everything.'\n    return 'a line\\x1b[1m\\n' * 10_000\n"
+    )
+    assert main(["run", "!call dump {}\n!then\n!say ok", "--tools", "long.py", "--yes", "--json"]) == 0
+    session = json.loads(told(capsys)[0])["session"]
+    assert main(["show", session]) == 0
+    shown = told(capsys)[0]
+    assert "excerpt  of 110,000 characters; --result " in shown
+    assert "read_result from here on" in shown
+    handle = shown.split("--result ")[1].split()[0]
+    assert main(["show", session, "--result", handle]) == 0
+    assert told(capsys)[0] == "a line\x1b[1m\n" * 10_000
+    assert main(["show", session, "--result", "0000"]) == 2
+    assert handle in told(capsys)[1]
+
+
+def test_the_same_question_in_two_sessions_is_two_questions(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    for _ in range(2):
+        main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals", "--json"])
+    first, second = json.loads(told(capsys)[0])
+    main(["show", first["session"]])
+    assert f"bridle approve {first['id']}" in told(capsys)[0]
+    assert main(["approve", first["id"]]) == 0
+    told(capsys)
+    main(["approvals", "--json"])
+    assert [item["session"] for item in json.loads(told(capsys)[0])] == [second["session"]]
+
+
+def test_who_answers_needs_no_key_of_the_sessions_model(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    main(["run", PROMPT, "--policy", str(home / "rules.toml"), "--tools", tools, "--json"])
+    session = json.loads(told(capsys)[0])["session"]
+
+    async def as_if_asked_elsewhere():
+        """The same session, of a model that needs a key which is not here."""
+        store = open_store(str(home / "log.db"))
+        before = GENESIS
+        for record in await store.read(session):
+            event = record.event
+            if isinstance(event, Configured):
+                model = resolve_model("anthropic:claude-sonnet-5-5")
+                event = replace(event, session="other", settings=replace(event.settings, model=model))
+            sealed = seal_record(record.seq, record.at, event, before)
+            await store.append("other", record.seq - 1, (sealed,))
+            before = sealed.hash
+        await store.close()
+
+    asyncio.run(as_if_asked_elsewhere())
+    main(["approvals", "other", "--json"])
+    (question,) = json.loads(told(capsys)[0])
+    assert main(["approve", question["id"]]) == 0
+
+
+def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
+    tools = paying(home, ", approve=True")
+    (home / "rules.toml").write_text('[[rules]]\ndecision = "ask"\n')
+    prompt = PROMPT.replace("7", "7" * 300)
+    main(["run", prompt, "--policy", str(home / "rules.toml"), "--tools", tools])
+    told(capsys)
+    main(["approvals"])
+    assert "7" * 300 in told(capsys)[0]
+
+
+def test_wrong_answers_are_one_line(capsys, home):
+    assert main(["approve", "nothing"]) == 2
+    assert "there is no log" in told(capsys)[1]
+    main(["run", "!say hi"])
+    told(capsys)
+    for words, why in (
+        (["approve", "nothing"], "no open question"),
+        (["approve", "x", "--arguments", "[1]"], "no JSON object"),
+        (["approve", "x", "--arguments", "{}", "--done", "y"], "give one of them"),
+        (["resume", "nobody"], "there is no session"),
+    ):
+        assert main(words) == 2
+        assert why in told(capsys)[1]
+    assert main(["approvals"]) == 0
+    assert told(capsys)[0] == "nothing waits for an answer\n"

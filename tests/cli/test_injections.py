@@ -1,0 +1,260 @@
+"""Nothing that a model, a tool, a rule, a name or a log says can steer a terminal, or hide on it."""
+
+import asyncio
+import json
+import re
+import unicodedata
+from pathlib import Path
+
+import pytest
+
+from bridle import Agent, RawTool
+from bridle.cli.main import main
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
+from bridle.values.calls import PermissionRule, Policy
+from bridle.values.errors import MisuseError
+from bridle.values.settings import Memory
+
+ESC, CSI, BEL, ST = "\x1b", "\x1b[", "\x07", "\x1b\\"
+INJECTIONS = {
+    "clear": f"{CSI}2J",
+    "home": f"{CSI}H",
+    "up and overwrite": f"{CSI}1A{CSI}2Kapproved",
+    "colour": f"{CSI}31m",
+    "hidden text": f"{CSI}8msecret{CSI}28m",
+    "own reset": f"{CSI}0m",
+    "alternate screen": f"{CSI}?1049h",
+    "mouse": f"{CSI}?1000h",
+    "bracketed paste": f"{CSI}?2004h",
+    "report": f"{CSI}6n",
+    "device attributes": f"{CSI}c",
+    "scroll region": f"{CSI}1;2r",
+    "title": f"{ESC}]0;owned{BEL}",
+    "title by st": f"{ESC}]2;owned{ST}",
+    "clipboard": f"{ESC}]52;c;cm0gLXJm{BEL}",
+    "hyperlink": f"{ESC}]8;;http://evil.example{ST}here{ESC}]8;;{ST}",
+    "palette": f"{ESC}]4;1;#000000{BEL}",
+    "dcs": f"{ESC}P1$r0m{ST}",
+    "apc": f"{ESC}_Gf=100;AAAA{ST}",
+    "pm": f"{ESC}^x{ST}",
+    "reset": f"{ESC}c",
+    "charset": f"{ESC}(0",
+    "c1 csi": "\x9b2J",
+    "c1 osc": "\x9d0;owned\x9c",
+    "c1 dcs": "\x90x\x9c",
+    "c1 nel": "a\x85b",
+    "backspace": "rm\b\bls",
+    "delete": "a\x7fb",
+    "carriage return": "denied\rallowed",
+    "vertical tab": "a\x0bb",
+    "form feed": "a\x0cb",
+    "nul": "a\x01b",
+    "shift out": "a\x0eb",
+    "bell": BEL,
+    "separator": "a\x1cb\x1fc",
+    "right to left": "\u202egnp.exe",
+    "isolate": "\u2066a\u2069\u2067b",
+    "marks": "a\u200eb\u200fc\u061cd",
+    "zero width": "ca\u200bsi\u2060no\ufeff",
+    "soft hyphen": "ca\u00adsino",
+    "tags": "a\U000e0072\U000e006d",
+    "line separator": "a\u2028b\u2029c",
+    "filler": "a\u3164b\u115fc",
+    "annotation": "a\ufff9b\ufffb",
+    "private": "a\ue0b0b",
+    "invisible operator": "a\u2063b",
+}
+UNSEEN = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+INVISIBLE = "\u3164\u115f\u1160\uffa0\u034f"
+
+
+def got_through(text, prose="\n"):
+    return [c for c in text if (unicodedata.category(c) in UNSEEN or c in INVISIBLE) and c not in prose]
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory):
+    """A log in which every text that somebody else writes holds an injection."""
+    path = tmp_path_factory.mktemp("hostile") / "log.db"
+    asyncio.run(_fill(path))
+    return str(path)
+
+
+async def _fill(path):
+    for evil in INJECTIONS.values():
+
+        def work(given, evil=evil):
+            if given["kind"] == "fail":
+                raise RuntimeError(f"no {evil}")
+            return f"did {evil}"
+
+        schema = {
+            "type": "object",
+            "properties": {"kind": {"type": "string"}, "to": {"type": "string", "default": f"x{evil}"}},
+            "required": ["kind"],
+        }
+        act = RawTool("act", f"Act {evil}.", schema, work, effect="write")
+        rules = (PermissionRule(decision="ask", name=f"rule {evil}", arguments={"kind": "ask*"}),)
+        script = scripted(
+            call_reply(("act", {"kind": f"ok {evil}"}), ("act", {"kind": "fail"}), text=f"words {evil}"),
+            call_reply((f"no{evil}tool", {"a": evil}), ("act", {"kind": f"ask {evil}"})),
+            "done",
+        )
+        agent = Agent(
+            script, tools=[act], policy=Policy(rules=rules), store=str(path), memory=Memory(), name=f"a{evil}"
+        )
+        result = await agent.run(f"go {evil}", f"s{evil}", tenant=f"t{evil}", caller=f"c{evil}")
+        assert result.stop == "waiting", result.reason
+        await agent.notes.add(f"note {evil}", tenant=f"t{evil}")
+        await agent.store.close()
+
+
+def commands(evil, log):
+    name, store = f"s{evil}", ("--store", log)
+    yield ("show", name, *store)
+    yield ("show", name, "--json", *store)
+    yield ("log", name, *store)
+    yield ("log", name, "--json", *store)
+    yield ("log", name, "--tree", *store)
+    yield ("fork", name, "--as", f"f{evil}", *store)
+    yield ("fork", name, "--as", f"g{evil}", "--json", *store)
+    yield ("diff", name, f"f{evil}", *store)
+    yield ("diff", name, f"f{evil}", "--json", *store)
+    yield ("approvals", name, *store)
+    yield ("approvals", name, "--json", *store)
+    yield ("cost", name, *store)
+    yield ("cache", name, *store)
+    yield ("memory", "list", "--tenant", f"t{evil}", *store)
+    yield ("memory", "list", "--tenant", f"t{evil}", "--json", *store)
+    yield ("memory", "remove", f"t9{evil}", "--tenant", f"t{evil}", *store)
+    yield ("compensate", name, "--list", *store)
+    yield ("show", f"none{evil}", *store)
+    yield ("approve", f"none{evil}", *store)
+    yield ("reject", f"none{evil}", "--reason", evil, *store)
+    yield ("budgets", f"b{evil}", *store)
+    yield (f"nosuch{evil}",)
+    yield ("sessions", f"--bad{evil}")
+    yield ("sessions", "--limit", evil)
+    yield ("lock", f"file{evil}.py")
+    yield ("lint", f"file{evil}.py")
+    yield ("run", "-m", f"nobody:{evil}", "hi", *store)
+
+
+def ended(*command):
+    """The exit code, also where the parser ends the program."""
+    try:
+        return main(list(command))
+    except SystemExit as end:
+        return end.code
+
+
+LISTINGS = [
+    ("sessions",),
+    ("sessions", "--json"),
+    ("approvals",),
+    ("approvals", "--json"),
+    ("cost",),
+    ("cost", "--by", "tenant"),
+    ("cost", "--csv"),
+    ("cost", "--json"),
+    ("cache", "--by", "tenant"),
+    ("cache", "--by", "agent"),
+    ("budgets",),
+    ("budgets", "--json"),
+]
+
+
+def test_no_command_prints_what_steers_a_terminal_or_is_not_seen(log, capsys):
+    assert len(INJECTIONS) >= 40
+    through, printed = [], 0
+    everything = [command for evil in INJECTIONS.values() for command in commands(evil, log)]
+    everything += [(*listing, "--store", log) for listing in LISTINGS]
+    for command in everything:
+        ended(*command)
+        said = capsys.readouterr()
+        printed += bool(said.out or said.err)
+        bad = got_through(said.out + said.err)
+        through += [(command, bad)] if bad else []
+    assert through[:3] == []
+    assert printed == len(everything)
+
+
+def test_an_answered_question_prints_nothing_of_it_either(log, capsys):
+    for evil in INJECTIONS.values():
+        main(["approvals", f"s{evil}", "--json", "--store", log])
+        (question,) = json.loads(capsys.readouterr().out)
+        assert question["session"] == f"s{evil}", "JSON says exactly what is in the log"
+        edited = json.dumps({"kind": f"ask more {evil}"}, ensure_ascii=False)
+        code = main(["approve", question["id"], "--arguments", edited, "--reason", evil, "--store", log])
+        said = capsys.readouterr()
+        assert (code, got_through(said.out + said.err)) == (0, []), said
+        assert "changed: kind: " in said.out
+        main(["show", f"s{evil}", "--store", log])
+        assert got_through(capsys.readouterr().out) == []
+
+
+def test_a_run_shows_answers_with_their_lines_and_nothing_else(log, capsys):
+    for name, evil in INJECTIONS.items():
+        main(["run", f"!say one {evil}\n!say two\tthree", "--store", log])
+        said = capsys.readouterr()
+        assert got_through(said.out + said.err, prose="\n\t") == [], name
+        assert "two\tthree" in said.out
+
+
+def test_only_one_file_of_the_commands_prints():
+    folder = Path(main.__code__.co_filename).parent
+    for path in sorted(folder.rglob("*.py")):
+        if path.name != "printing.py":
+            assert not re.search(r"(?<![\w.])print\(|stdout\.write\(", path.read_text()), path
+
+
+def asked(path, capsys):
+    schema = {
+        "type": "object",
+        "properties": {"amount": {"type": "integer"}, "to": {"$ref": "#/$defs/To"}},
+        "$defs": {"To": {"type": "object", "properties": {"name": {"type": "string", "default": "shop"}}}},
+    }
+    pay = RawTool("pay", "Pay.", schema, lambda given: "paid", approve=True)
+    script = scripted(call_reply(("pay", {"amount": 7, "to": {}}), ("pay", {"amount": 8})), "ok")
+    agent = Agent(script, tools=[pay], store=path)
+    assert agent.run_sync("go", session="s").stop == "waiting"
+    asyncio.run(agent.store.close())
+    main(["approvals", "--store", path])
+    return capsys.readouterr().out
+
+
+def test_defaults_are_part_of_what_is_agreed_to(tmp_path, capsys):
+    path = str(tmp_path / "log.db")
+    out = asked(path, capsys)
+    assert 'pay({"amount": 7, "to": {"name": "shop"}})' in out
+    assert 'by default: to.name = "shop"' in out
+    first = out.split()[0]
+    assert main(["approve", first, "--arguments", '{"amount": 5, "to": {}}', "--store", path]) == 0
+    out = capsys.readouterr().out
+    assert 'approved: pay({"amount": 5, "to": {"name": "shop"}})\n  changed: amount: 7 → 5\n' in out
+
+
+def test_no_id_and_half_an_id_that_means_two_answer_nothing(tmp_path, capsys):
+    path = str(tmp_path / "log.db")
+    asked(path, capsys)
+    for command in ("approve", "reject"):
+        for wanted in ("", " "):
+            assert main([command, wanted, "--store", path]) == 2
+            assert "is empty" in capsys.readouterr().err
+    agent = Agent("sim:", store=path)
+
+    async def answer():
+        questions = await agent.approvals("s")
+        assert len(questions) == 2
+        for wanted in ("", "\t"):
+            with pytest.raises(MisuseError, match="empty"):
+                await agent.approve("s", wanted)
+        shared = next((c for c in "0123456789abcdef" if all(q.id.startswith(c) for q in questions)), None)
+        if shared:
+            with pytest.raises(MisuseError, match="more than one"):
+                await agent.approve("s", shared)
+        assert len(await agent.approvals("s")) == 2
+        await agent.store.close()
+
+    asyncio.run(answer())

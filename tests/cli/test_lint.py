@@ -1,0 +1,388 @@
+"""`bridle lint`: every rule on code that breaks it and on code that does not, and agents loaded again elsewhere."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from bridle.cli.linting.module_index import ModuleIndex
+from bridle.cli.linting.rules import LINT_RULES, LINT_RULES_BY_NAME
+from bridle.cli.linting.static_findings import read_findings
+from bridle.cli.main import main
+
+HEAD = """
+import glob, hashlib, json, os, platform, random, secrets, socket, subprocess, sys, time, uuid
+import datetime as dt
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Literal
+from bridle import Agent, CommandTool, RawTool, TypedTool, tool
+import bridle
+
+NAMES = ["b", "a"]
+"""
+
+OFFENDING = {
+    "clock": [
+        'agent = Agent("sim:", instructions=f"It is {datetime.now()}.")',
+        'agent = Agent("sim:", instructions="It is " + dt.datetime.now(dt.UTC).isoformat())',
+        'agent = Agent("sim:", instructions="Day %s" % date.today())',
+        'agent = Agent("sim:", instructions="Day {}".format(time.strftime("%A")))',
+        'agent = bridle.Agent("sim:", instructions=" ".join(["Now", str(time.time())]))',
+        'now = datetime.now\nNOW = now()\nagent = Agent("sim:", instructions=f"At {NOW:%H}")',
+        'def say(at):\n    return f"At {at}"\nagent = Agent("sim:", instructions=say(at=datetime.now()))',
+        'def make(words):\n    return Agent("sim:", instructions=words)\nagent = make(f"{date.today()}")',
+        '@tool\ndef look(since: str = str(date.today())) -> str:\n    "Look."\n    return since',
+        '@tool(description=f"Look, {date.today()}")\ndef look() -> str:\n    return ""',
+        (
+            "class Bot:\n    def __init__(self):\n        self.at = datetime.now()\n    @property\n    def words(self):\n"
+            '        return f"Since {self.at}"\n    def make(self):\n        return Agent("sim:", instructions=self.words)'
+        ),
+        'words = "Hello."\nif NAMES:\n    words += f" {date.today()}"\nagent = Agent("sim:", instructions=words)',
+        'agent = Agent("sim:", instructions="x" if NAMES else str(time.time_ns()))',
+        "say = lambda: f'{date.today()}'\nagent = Agent('sim:', instructions=say())",
+        (
+            'def say(at=None):\n    at = at or datetime.now()\n    return f"At {at:%H}"\n'
+            'agent = Agent("sim:", instructions=say())'
+        ),
+        (
+            "def say(at=None):\n    if at is None:\n        at = datetime.now()\n    return str(at)\n"
+            'agent = Agent("sim:", instructions=say())'
+        ),
+        'options = {"instructions": time.ctime()}\nagent = Agent("sim:", **options)',
+        'agent = Agent("sim:", **dict(instructions=time.ctime()))',
+        'class Bot(Agent):\n    pass\nbot = Bot("sim:", instructions=time.ctime())',
+        (
+            "class Bot(Agent[str]):\n    def __init__(self):\n"
+            '        super().__init__("sim:", instructions=time.ctime())'
+        ),
+        'from functools import partial\nmake = partial(Agent, "sim:", instructions=time.ctime())',
+        'def f() -> str:\n    return ""\nf.__doc__ = f"F, {date.today()}"\nagent = Agent("sim:", tools=[f])',
+    ],
+    "random": [
+        'agent = Agent("sim:", instructions=f"Run {uuid.uuid4()}")',
+        'agent = Agent("sim:", instructions="Be " + random.choice(NAMES))',
+        'RUN = secrets.token_hex(4)\nagent = Agent("sim:", instructions=RUN)',
+        'dice = random.Random()\nagent = Agent("sim:", instructions=str(dice.random()))',
+        'look = RawTool("look", f"Look {uuid.uuid4().hex}", {"type": "object"}, print)',
+    ],
+    "identity": [
+        'agent = Agent("sim:", instructions=f"Object {id(NAMES)}")',
+        'agent = Agent("sim:", instructions=f"Object {hash(\'a\')}")',
+    ],
+    "environment": [
+        'agent = Agent("sim:", instructions=os.environ["ROLE"])',
+        'agent = Agent("sim:", instructions=os.getenv("ROLE", "none"))',
+        'agent = Agent("sim:", instructions=f"You are on {socket.gethostname()}")',
+        'agent = Agent("sim:", instructions=f"You are in {Path.cwd()}, {platform.system()}, {sys.platform}")',
+        'ROLE = os.environ.get("ROLE") or "none"\nagent = Agent("sim:", instructions=f"{ROLE}")',
+        'ls = CommandTool("ls", "List " + os.getcwd(), ["ls"])',
+    ],
+    "unordered": [
+        'agent = Agent("sim:", instructions=", ".join({"a", "b"}))',
+        'agent = Agent("sim:", instructions=str(set(NAMES)))',
+        'KINDS = {"a", "b"}\nagent = Agent("sim:", instructions="\\n".join(f"- {k}" for k in KINDS))',
+        (
+            'KINDS = {n.upper() for n in NAMES}\nwords = ""\nfor k in KINDS:\n    words += k\n'
+            'agent = Agent("sim:", instructions=words)'
+        ),
+        (
+            'def listed(kinds):\n    lines = []\n    for kind in kinds:\n        lines.append(kind)\n    return "".join(lines)\n'
+            'agent = Agent("sim:", instructions=listed(frozenset(NAMES)))'
+        ),
+        'agent = Agent("sim:", instructions=" ".join(os.listdir(".")))',
+        'agent = Agent("sim:", instructions=" ".join(p.name for p in Path(".").glob("*.md")))',
+        'A, B = {"x": 1}, {"y": 2}\nagent = Agent("sim:", instructions=" ".join(A.keys() | B.keys()))',
+        '@tool\ndef look(kind: Literal[tuple({"a", "b"})]) -> str:\n    "Look."\n    return kind',
+        'KINDS = {"a", "b"}\n@tool\ndef look(kind: Annotated[str, "of " + ", ".join(KINDS)]) -> str:\n    "L."\n    return kind',
+        (
+            'from dataclasses import dataclass\n@dataclass\nclass Wanted:\n    kind: Annotated[str, f"{set(NAMES)}"]\n'
+            'agent = Agent("sim:", output=Wanted)'
+        ),
+        'look = RawTool("look", "Look.", {"type": "object", "properties": {"k": {"enum": list(set(NAMES))}}}, print)',
+        'def f() -> str:\n    "F."\ndef g() -> str:\n    "G."\nagent = Agent("sim:", tools={f, g})',
+    ],
+    "outside": [
+        'agent = Agent("sim:", instructions=subprocess.check_output(["git", "log"], text=True))',
+        'agent = Agent("sim:", instructions=subprocess.run(["ls"], capture_output=True, text=True).stdout)',
+    ],
+}
+
+CLEAN = {
+    "clock": [
+        'agent = Agent("sim:", instructions="Be kind.")\nagent.run_sync(f"It is {datetime.now()}.")',
+        'agent = Agent("sim:", instructions="Be kind.", facts=lambda: {"time": str(datetime.now())})',
+        'agent = Agent("sim:", instructions="Be kind.", facts={"run": str(uuid.uuid4()), "day": str(date.today())})',
+        '@tool\ndef now() -> str:\n    "The time."\n    return str(datetime.now())\nagent = Agent("sim:", tools=[now])',
+        'agent = Agent("sim:", instructions=f"Since {datetime(2024, 5, 1)}, {time.strftime(\'%Y\', time.gmtime(0))}")',
+        'started = time.time()\nagent = Agent("sim:", instructions="Be kind.", budget=None)\nprint(started)',
+        'words = f"{date.today()}"\nwords = "Be kind."\nagent = Agent("sim:", instructions=words)',
+        'def say(at):\n    at = "noon"\n    return at\nagent = Agent("sim:", instructions=say(datetime.now()))',
+        'options = {"facts": {"day": time.ctime()}}\nagent = Agent("sim:", instructions="Be kind.", **options)',
+        'def f() -> str:\n    return ""\nf.__doc__ = f"F, {date.today()}"\nagent = Agent("sim:")',
+        'agent = Agent(f"sim:{date.today() and \'\'}", instructions="Be kind.")',
+        '@tool\ndef look(since: datetime, kind: str = "a") -> str:\n    "Look."\n    return kind',
+    ],
+    "random": [
+        'agent = Agent("sim:", instructions=f"Run {uuid.uuid5(uuid.NAMESPACE_DNS, \'x\')}")',
+        'dice = random.Random(7)\nagent = Agent("sim:", instructions=str(dice.random()))',
+        'random.seed(7)\nagent = Agent("sim:", instructions=random.choice(NAMES))',
+    ],
+    "identity": [
+        'agent = Agent("sim:", instructions=hashlib.sha256(b"x").hexdigest())',
+        'def id(thing):\n    return thing\nagent = Agent("sim:", instructions=id("x"))',
+    ],
+    "environment": [
+        'key = os.environ.get("KEY")\nagent = Agent(os.environ.get("MODEL", "sim:"), instructions="Be kind.")',
+        'agent = Agent("sim:", instructions=Path(os.path.abspath(__file__)).with_name("s.md").read_text())',
+        ('with open(os.path.join(os.getcwd(), "s.md")) as file:\n    words = file.read()\n'
+         'agent = Agent("sim:", instructions=words)'),
+    ],
+    "unordered": [
+        'agent = Agent("sim:", instructions=", ".join(sorted({"a", "b"})))',
+        'KINDS = {"a", "b"}\nwords = [k for k in NAMES if k in KINDS]\nagent = Agent("sim:", instructions=str(words))',
+        'agent = Agent("sim:", instructions=f"{len(set(NAMES))} of them, {max({1, 2})}, { {1} }")',
+        'KINDS = {"a", "b"}\nKINDS = sorted(KINDS)\nagent = Agent("sim:", instructions=", ".join(KINDS))',
+        'agent = Agent("sim:", instructions=", ".join(dict.fromkeys(NAMES)))',
+        'agent = Agent("sim:", instructions=json.dumps({n: 1 for n in set(NAMES)}, sort_keys=True))',
+        'agent = Agent("sim:", instructions=" ".join(p.name for p in sorted(Path(".").glob("*.md"))))',
+        'agent = Agent("sim:", instructions=" ".join(sorted(os.listdir("."))), tools=[])',
+    ],
+    "outside": [
+        'subprocess.run(["true"], check=True)\nagent = Agent("sim:", instructions="Be kind.")',
+    ],
+}  # fmt: skip
+
+
+def found(tmp_path, code, head=HEAD):
+    path = tmp_path / "app.py"
+    path.write_text(f"{head}\n{code}\n")
+    compile(path.read_text(), str(path), "exec")
+    return read_findings(path, ModuleIndex())
+
+
+READ = [rule.name for rule in LINT_RULES if int(rule.id[1:]) < 11]
+
+
+def test_every_rule_has_an_example_of_both_kinds():
+    assert set(READ) == set(OFFENDING) == set(CLEAN)
+
+
+@pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule in OFFENDING for code in OFFENDING[rule]])
+def test_what_is_volatile_is_found(tmp_path, rule, code):
+    findings = found(tmp_path, code).findings
+    assert {finding.rule for finding in findings} == {rule}, code
+    text = (tmp_path / "app.py").read_text().splitlines()
+    for finding in findings:
+        assert finding.line > HEAD.count("\n"), "the line is that of the volatile thing itself"
+        assert text[finding.line - 1][finding.column - 1 :].strip()
+        assert finding.reaches
+        assert finding.id == LINT_RULES_BY_NAME[rule].id
+
+
+@pytest.mark.parametrize(("rule", "code"), [(rule, code) for rule in CLEAN for code in CLEAN[rule]])
+def test_what_is_steady_is_left_in_peace(tmp_path, rule, code):
+    assert found(tmp_path, code).findings == (), (rule, code)
+
+
+def test_the_way_is_told(tmp_path):
+    code = 'def today():\n    return date.today()\nHELLO = f"It is {today()}"\nagent = Agent("sim:", instructions=HELLO)'
+    (finding,) = found(tmp_path, code).findings
+    assert finding.through == ("today()", "HELLO")
+    assert finding.what == "date.today()"
+    assert (tmp_path / "app.py").read_text().splitlines()[finding.reaches_line - 1].startswith("agent =")
+
+
+@pytest.mark.parametrize("beside", ["prompts.py", "prompts/__init__.py"])
+@pytest.mark.parametrize(
+    "code",
+    ["from prompts import SYSTEM as words", "import prompts\nwords = prompts.SYSTEM", "from prompts import made\nwords = made()"],
+)  # fmt: skip
+def test_modules_beside_are_followed(tmp_path, beside, code):
+    place = tmp_path / beside
+    place.parent.mkdir(exist_ok=True)
+    place.write_text("import time\nSYSTEM = f'At {time.time()}'\ndef made():\n    return SYSTEM\n")
+    (finding,) = found(tmp_path, f'{code}\nagent = Agent("sim:", instructions=words)').findings
+    assert finding.rule == "clock"
+    assert finding.file.endswith(beside)
+    assert finding.line == 2
+
+
+def test_relative_imports_are_followed(tmp_path):
+    package = tmp_path / "app"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "words.py").write_text("import uuid\nID = uuid.uuid4()\n")
+    path = package / "bot.py"
+    (
+        path.write_text(
+            'from bridle import Agent\nfrom .words import ID\nfrom . import words\nbot = Agent("sim:", instructions=f"{ID}")\n'
+        ),
+    )
+    (finding,) = read_findings(path, ModuleIndex()).findings
+    assert (finding.rule, finding.line) == ("random", 2)
+
+
+ALLOWED = [
+    ('DAY = date.today()  # bridle: stable\nagent = Agent("sim:", instructions=f"{DAY}")', 0),
+    (
+        'DAY = date.today()\nagent = Agent("sim:", instructions=f"{DAY}")  # it is written daily; bridle: stable',
+        0,
+    ),
+    ('DAY = date.today()  # bridle: stable[clock]\nagent = Agent("sim:", instructions=f"{DAY}")', 0),
+    ('DAY = date.today()  # bridle: stable[L1, random]\nagent = Agent("sim:", instructions=f"{DAY}")', 0),
+    ('DAY = date.today()  # bridle: stable[random]\nagent = Agent("sim:", instructions=f"{DAY}")', 1),
+    ('DAY = date.today()\nHELLO = f"{DAY}"  # bridle: stable\nagent = Agent("sim:", instructions=HELLO)', 0),
+    ('DAY = "# bridle: stable" and date.today()\nagent = Agent("sim:", instructions=f"{DAY}")', 1),
+]
+
+
+@pytest.mark.parametrize(("code", "count"), ALLOWED)
+def test_a_comment_allows_it(tmp_path, code, count):
+    outcome = found(tmp_path, code)
+    assert len(outcome.findings) == count
+    assert ("other-day" in outcome.allowed) is (count == 0)
+
+
+def test_programs_that_go_round_in_circles_are_read_to_the_end(tmp_path):
+    code = (
+        'def a(n):\n    return b(n) + f"{n}"\ndef b(n):\n    return a(n) if n else str(date.today())\n'
+        'X = Y = "x"\nX = X + Y\nwords = a(3) + X\nagent = Agent("sim:", instructions=words)'
+    )
+    assert [finding.rule for finding in found(tmp_path, code).findings] == ["clock"]
+    long = 'agent = Agent("sim:", instructions=' + " + ".join(['"x"'] * 900) + ")"
+    assert found(tmp_path, long).findings == ()
+
+
+MOVING = '''
+import os, time, uuid
+from datetime import datetime, date
+from bridle import Agent, tool
+
+print("noise")
+
+@tool(effect="read")
+def look(at: int, when: datetime, day: date) -> str:
+    """Look."""
+    return ""
+
+exec("random = Agent('sim:', instructions='Run ' + uuid.uuid4().hex)")
+exec("seeded = Agent('sim:', instructions=' '.join({'a', 'b', 'c', 'd', 'e', 'f'}))")
+exec("dated = Agent('sim:', instructions=f'{datetime.now():%d %B} {date.today():%A} {time.strftime(\\"%Y\\")}', tools=[look])")
+exec("placed = Agent('sim:', instructions='You serve ' + os.environ.get('CITY', 'Oslo'))")
+exec("zoned = Agent('sim:', instructions='In ' + str(time.tzname))")
+steady = Agent("sim:", tools=[look], instructions="Be kind.")
+'''
+
+
+@pytest.mark.parametrize("zone", ["UTC0", "WEST12", "EAST-14", "<+0545>-5:45", "<-0330>3:30"])
+def test_agents_that_begin_otherwise_elsewhere_are_found(zone, tmp_path, monkeypatch, capsys):
+    """Hidden from whoever reads: only loading can tell, at any hour of the day."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TZ", zone)
+    monkeypatch.setenv("COLUMNS", "80")
+    (tmp_path / "app.py").write_text(MOVING)
+    assert main(["lint", "app.py", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["notes"] == []
+    assert told["loaded"] == 8
+    met = {re.search(r" of (\w+),", f["reaches"])[1]: f["rule"] for f in told["findings"]}
+    assert met == {
+        "random": "each-time", "seeded": "hash-seed", "dated": "other-day", "placed": "elsewhere", "zoned": "elsewhere",
+    }  # fmt: skip
+    (placed,) = [f for f in told["findings"] if " of placed," in f["reaches"]]
+    assert "with another CITY" in placed["reaches"]
+    assert placed["what"] == "'You serve Oslo' became 'You serve other'"
+
+
+def test_what_is_allowed_is_not_found_by_loading_either(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "app.py").write_text(
+        "import os, time\nfrom bridle import Agent\n"
+        "agent = Agent('sim:', instructions=f'{time.time()} {set(\"abc\")} {os.getcwd()}')  # bridle: stable\n"
+    )
+    assert main(["lint", "app.py"]) == 0
+    out = capsys.readouterr().out
+    assert out == "nothing found in 1 file, loaded 2 times\n"
+
+
+def test_the_screen(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "80")
+    found(tmp_path, "\n".join(OFFENDING["clock"][:2]))
+    (tmp_path / "tools.py").write_text(f"{HEAD}\n{OFFENDING['random'][4]}\n")
+    (tmp_path / ".venv").mkdir()
+    (tmp_path / ".venv" / "other.py").write_text("def f(:\n")
+    assert main(["lint", ".", "--no-load"]) == 1
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert lines[0] == f"app.py:{HEAD.count(chr(10)) + 2}:45  L1 clock"
+    assert "reaches the instructions of an agent" in out
+    assert out.count("why: it is another one at every start") == 1, "told once a rule"
+    assert "3 findings in 2 files" in lines[-1]
+    assert max(map(len, lines)) <= 80
+    assert main(["lint", ".", "--no-load", "--ignore", "clock", "--ignore", "L2"]) == 0
+    assert capsys.readouterr().out == "nothing found in 2 files\n"
+
+
+def test_the_rules_can_be_printed(capsys):
+    assert main(["lint", "--rules"]) == 0
+    out = capsys.readouterr().out
+    assert all(rule.id in out and rule.name in out for rule in LINT_RULES)
+    assert main(["lint", "--rules", "--json"]) == 0
+    assert [row["id"] for row in json.loads(capsys.readouterr().out)] == [rule.id for rule in LINT_RULES]
+    page = (Path(__file__).parents[2] / "docs" / "lint.md").read_text()
+    assert all(f"`{rule.name}`" in page for rule in LINT_RULES)
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ([], "say what to look at"),
+        (["nowhere.py"], "there is no file 'nowhere.py'"),
+        (["no_such_module"], "there is no file and no module 'no_such_module'"),
+        (["broken.py"], "broken.py, line 1"),
+        (["empty"], "no Python files in empty"),
+        (["fine.py", "--ignore", "L99"], "there is no rule 'L99'"),
+        (["bytes.py"], "bytes.py: invalid"),
+    ],
+)
+def test_wrong_things_are_one_line(tmp_path, monkeypatch, capsys, words, told):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "fine.py").write_text("")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "bytes.py").write_bytes(b"x = '\xff\xfe'\n")
+    assert main(["lint", *words]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert told in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_file_that_does_not_load_is_read_all_the_same(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    code = 'agent = Agent("sim:", instructions=f"{date.today()}")\nraise RuntimeError("no database")'
+    found(tmp_path, code)
+    assert main(["lint", "app.py"]) == 1
+    out = capsys.readouterr().out
+    assert "L1 clock" in out
+    assert "could not be loaded" in out
+    assert "no database" in out
+    (tmp_path / "plain.py").write_text("x = 1\n")
+    assert main(["lint", "plain"]) == 0
+    assert capsys.readouterr().out == "nothing found in 1 file\n"
+
+
+def test_what_is_too_much_to_follow_is_said(tmp_path):
+    """Every function calls all others with something volatile, so that nothing can be looked at once and for all."""
+    names = [f"f{n}" for n in range(9)]
+    every = " + ".join(f"{name}(x)" for name in names)
+    code = "\n".join(f"def {name}(x):\n    return {every}" for name in names)
+    outcome = found(
+        tmp_path, f'{code}\nagent = Agent("sim:", instructions=f0(time.time()) + str(time.time()))'
+    )
+    assert [finding.rule for finding in outcome.findings][-1:] == ["clock"]
+    (note,) = outcome.notes
+    assert "too much flows into the instructions of an agent" in note

@@ -1,0 +1,159 @@
+"""Everything a stream shows of one call carries the same id, and sessions and tools that are none are refused."""
+
+import asyncio
+import io
+
+import pytest
+
+from bridle import Agent, ApprovalVerdict, tool
+from bridle.stores.memory import MemoryStore
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
+from bridle.values import events as e
+from bridle.values.errors import BadTool, MisuseError, SessionNotFound
+from bridle.values.result import CallReady, ToolCallDelta
+from bridle.watchers.console import Console
+
+FAMILIES = ("anthropic", "openai", "openai-chat", "gemini", "bedrock")
+PROMPT = '!say Let me see.\n!call look {}\n!call pay {"amount": 7}\n!then\n!say done'
+
+
+@tool(effect="read")
+def look(where: str = "here") -> str:
+    """Look."""
+    return f"seen {where}"
+
+
+@tool(effect="write")
+def pay(amount: int) -> str:
+    """Pay."""
+    return f"paid {amount}"
+
+
+async def shown_by(agent, prompt):
+    return [event async for event in agent.stream(prompt)]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_events_of_a_call_have_its_id(family):
+    models = {"anthropic": "claude-sonnet-5-5", "gemini": "gemini-3.8-flash"}
+    models["bedrock"] = "global.anthropic.claude-sonnet-5-5"
+    agent = Agent(f"sim:{family}/{models.get(family, 'gpt-6.1-sol')}", tools=[look, pay])
+    shown = asyncio.run(shown_by(agent, PROMPT))
+    named = {"c1_0": "look", "c1_1": "pay"}
+    deltas = {(delta.call_id, delta.name) for delta in shown if isinstance(delta, ToolCallDelta)}
+    assert ("c1_1", "pay") in deltas
+    assert deltas <= set(named.items())
+    ready = [(each.call.id, each.call.name) for each in shown if isinstance(each, CallReady)]
+    assert set(ready) <= set(named.items())
+    started = {each.call_id: (each.name, each.arguments) for each in shown if isinstance(each, e.ToolStarted)}
+    assert {call: name for call, (name, _) in started.items()} == named
+    assert started["c1_1"][1].replace(" ", "") == '{"amount":7}'
+    finished = {each.result.call_id: each.name for each in shown if isinstance(each, e.ToolFinished)}
+    assert finished == named
+
+
+def test_a_console_names_tools_that_were_called_before_a_run_was_resumed():
+    store, about = MemoryStore(), io.StringIO()
+    script = scripted(call_reply(("pay", {"amount": 7})), "done")
+
+    @tool(name="pay", effect="write", approve=True)
+    def pay_if_allowed(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    first = Agent(script, tools=[pay_if_allowed], store=store)
+    assert first.run_sync("pay", session="s").stop == "waiting"
+    (question,) = asyncio.run(first.approvals("s"))
+    asyncio.run(first.approve("s", question.id))
+    second = Agent(script, tools=[pay_if_allowed], store=store, watchers=[Console(None, about)])
+    assert asyncio.run(second.resume("s")).text == "done"
+    assert 'pay({"amount":7}) → paid 7' in about.getvalue()
+
+
+@pytest.mark.parametrize("arguments", [{"amount": 5}, '{"amount": 5}'])
+@pytest.mark.parametrize("way", ["approver", "approve"])
+def test_a_person_writes_arguments_as_an_object_or_as_text(arguments, way):
+    @tool(name="pay", effect="write", approve=True)
+    def pay_if_allowed(amount: int) -> str:
+        """Pay."""
+        return f"paid {amount}"
+
+    async def approver(question):
+        return ApprovalVerdict(answer="approve", arguments=arguments) if way == "approver" else None
+
+    script = scripted(call_reply(("pay", {"amount": 7})), "done")
+    agent = Agent(script, tools=[pay_if_allowed], store=MemoryStore(), approver=approver)
+    result = agent.run_sync("pay", session="s")
+    if way == "approve":
+        (question,) = asyncio.run(agent.approvals("s"))
+        asyncio.run(agent.approve("s", question.id, arguments=arguments))
+        result = asyncio.run(agent.resume("s"))
+    assert "paid 5" in result.messages[2].results[0].text
+
+
+def test_arguments_that_json_cannot_hold_are_one_line():
+    agent = Agent(scripted("ok"), store=MemoryStore())
+    with pytest.raises(MisuseError, match="these arguments are no JSON object"):
+        asyncio.run(agent.approve("s", "x", arguments={"amount": object()}))
+
+
+GONE = "20261116-ejudt95f"
+
+
+@pytest.mark.parametrize("way", ["run", "stream"])
+def test_a_generated_id_that_is_unknown_is_refused(way):
+    agent = Agent("sim:", store=MemoryStore())
+    with pytest.raises(SessionNotFound, match=f"there is no session '{GONE}'"):
+        WAYS[way](agent, GONE)
+
+
+async def seen_in(stream):
+    return [event async for event in stream]
+
+
+WAYS = {
+    "run": lambda agent, session: agent.run_sync("hi", session=session),
+    "stream": lambda agent, session: asyncio.run(seen_in(agent.stream("hi", session=session))),
+    "resume": lambda agent, session: asyncio.run(agent.resume(session)),
+}
+
+
+def test_a_generated_id_that_is_known_goes_on():
+    agent = Agent("sim:", store=MemoryStore())
+    first = agent.run_sync("hi")
+    assert agent.run_sync("hi", session=first.session).session == first.session
+
+
+def test_a_name_of_ones_own_begins_a_session_unless_it_must_exist():
+    agent = Agent("sim:", store=MemoryStore())
+    with pytest.raises(SessionNotFound):
+        agent.run_sync("hi", session="trip", new=False)
+    assert agent.run_sync("hi", session="trip", new=True).session == "trip"
+    assert agent.run_sync("hi", session="trip", new=False).session == "trip"
+    assert agent.run_sync("hi", session="trip").session == "trip"
+    with pytest.raises(MisuseError, match="has begun already"):
+        agent.run_sync("hi", session="trip", new=True)
+
+
+@pytest.mark.parametrize("way", ["run", "stream", "resume"])
+def test_a_session_that_is_no_id_is_one_line(way):
+    agent = Agent("sim:")
+    with pytest.raises(MisuseError, match="a session is named by its id, which is a string; not 5"):
+        WAYS[way](agent, 5)
+
+
+@pytest.mark.parametrize("given", [[print], [len], 5, "look"])
+def test_tools_that_are_none_are_one_line(given):
+    with pytest.raises(BadTool):
+        Agent("sim:", tools=given)
+
+
+def test_a_tool_that_would_hide_one_of_ours_is_refused():
+    @tool(name="read_result", effect="read")
+    def mine() -> str:
+        """Mine."""
+        return ""
+
+    with pytest.raises(BadTool, match="tool `read_result`: Bridle has a tool of that name"):
+        Agent("sim:", tools=[mine])

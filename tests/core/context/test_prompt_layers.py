@@ -1,0 +1,82 @@
+"""The order of a prompt, on every wire, as the provider lays it out."""
+
+import asyncio
+import json
+
+import pytest
+from test_retrieval import FAMILIES
+
+from bridle import Agent, Memory, tool
+from bridle.core.context.layers import PROMPT_LAYERS, STABILITY_LEVELS
+from bridle.providers import load_codec
+from bridle.providers.catalogue import find_model
+from bridle.run.memory.notes import Notes
+from bridle.run.model_connection import ModelConnection
+from bridle.sim import families
+from bridle.sim.simulator import Simulator
+from bridle.stores.memory import MemoryStore
+from bridle.testing import FakeClock
+from bridle.transports.inprocess import InProcessTransport
+from bridle.values.message import Reply, Stop, Text
+from bridle.values.model import Origin
+
+WORDS = {
+    "tools": "Weighs the tools-word.",
+    "system": "The system-word.",
+    "memory": "The memory-word.",
+    "history": "The history-word.",
+    "chunks": "The chunks-word.",
+    "message": "The message-word.",
+    "facts": "The facts-word.",
+}
+
+
+@tool(effect="read")
+def weigh(at: int) -> str:
+    """Weighs the tools-word."""
+    return str(at)
+
+
+def answering(request):
+    endpoint = request.model.endpoint
+    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    return Reply(parts=(Text(text="Yes."),), stop=Stop.DONE, origin=origin, id="r")
+
+
+@pytest.mark.parametrize("model", FAMILIES)
+def test_every_wire_keeps_the_order(model):
+    clock, store, bodies, located = FakeClock(), MemoryStore(), [], find_model(model, environ={})
+    simulator = Simulator(responder=answering, clock=clock)
+
+    async def answer(outgoing):
+        bodies.append(json.loads(outgoing.body))
+        return await simulator.answer(outgoing)
+
+    line = ModelConnection(
+        model=located, codec=load_codec(located.endpoint.family), transport=InProcessTransport(answer)
+    )
+    settings = {"tools": [weigh], "instructions": WORDS["system"], "memory": Memory(tools=False)}
+    asyncio.run(Notes(store).add(WORDS["memory"], tenant="acme"))
+    Agent(line, store=store, clock=clock, **settings).run_sync(WORDS["history"], session="s", tenant="acme")
+    asked = Agent(
+        line,
+        store=store,
+        clock=clock,
+        retrieve=lambda query: [WORDS["chunks"]],
+        facts={"now": WORDS["facts"]},
+        **settings,
+    )
+    assert asked.run_sync(WORDS["message"], session="s", tenant="acme").stop == "done"
+    blocks = (
+        families.find_prompt_reader(located.endpoint.family).lay_out(bodies[-1], located.abilities).blocks
+    )
+    laid_out = "\n".join(block.text for block in blocks)
+    places = [laid_out.index(WORDS[row.name]) for row in PROMPT_LAYERS]
+    assert places == sorted(places)
+
+
+def test_nothing_stands_before_what_is_shared_by_more():
+    order = list(STABILITY_LEVELS)
+    ranks = [order.index(row.stability) for row in PROMPT_LAYERS]
+    assert ranks == sorted(ranks)
+    assert [row.name for row in PROMPT_LAYERS] == list(WORDS)

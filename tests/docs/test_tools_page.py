@@ -1,0 +1,23 @@
+"""Pages of code: the blocks of each are one program, and it runs."""
+
+import re
+import sys
+import types
+from pathlib import Path
+
+import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+
+@pytest.mark.parametrize(
+    ("name", "blocks_least"),
+    [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4), ("memory.md", 5), ("compaction.md", 4)],
+)
+def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)
+    assert len(blocks) >= blocks_least
+    page = types.ModuleType("a_page")
+    monkeypatch.setitem(sys.modules, page.__name__, page)  # dataclasses look their module up
+    for block in blocks:
+        exec(compile(block, str(DOCS / name), "exec"), page.__dict__)

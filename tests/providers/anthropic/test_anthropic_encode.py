@@ -1,0 +1,483 @@
+"""Requests to Anthropic: what is written, in which order, under which ids."""
+
+import json
+import re
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.providers import load_codec
+from bridle.providers.catalogue import find_model
+from bridle.providers.wire.encoded_history import CONTINUE_TEXT
+from bridle.values.errors import BadTool, MisuseError
+from bridle.values.message import Media, Message, Opaque, Reasoning, Stop, Text, ToolCall, ToolResult
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.request import (
+    Breakpoint,
+    Extra,
+    OutputSpec,
+    Request,
+    Sampling,
+    Thinking,
+    ToolChoice,
+    ToolSpec,
+)
+
+CODEC = load_codec("anthropic")
+ENDPOINT = Endpoint(name="anthropic", family="anthropic", reasoning="signed")
+OWN = Origin(family="anthropic", endpoint="anthropic", model="claude-x")
+FOREIGN = Origin(family="elsewhere", endpoint="elsewhere", model="other")
+ABLE = Abilities(output_tokens=64_000, automatic_cache=True, cache_marks=4)
+MODEL = Model(id="claude-x", endpoint=ENDPOINT, abilities=ABLE)
+
+
+def ask(*messages, **fields):
+    return Request(model=fields.pop("model", MODEL), messages=messages, **fields)
+
+
+def sent(request):
+    return json.loads(CODEC.encode(request).body)
+
+
+def written(*messages, **fields):
+    return sent(ask(*messages, **fields))["messages"]
+
+
+def user(*parts):
+    return Message(
+        role="user", parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    )
+
+
+def assistant(*parts, origin=OWN, stop=None):
+    said = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    return Message(role="assistant", parts=said, origin=origin, stop=stop)
+
+
+def results(*parts):
+    return Message(role="tool", parts=parts)
+
+
+def call(call_id, wire_id="", name="look", arguments="{}", **more):
+    return ToolCall(id=call_id, name=name, arguments=arguments, wire_id=wire_id, **more)
+
+
+# Body and headers
+
+
+def test_what_changes_stands_behind_the_messages():
+    request = ask(
+        user("hi"),
+        system=(Text(text="Be brief."),),
+        tools=(ToolSpec(name="look"),),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        max_tokens=9,
+        thinking=Thinking(mode="adaptive", effort="low", display="summarized"),
+        output=OutputSpec(name="o", parameters='{"type": "object"}'),
+        sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, stop_sequences=("END",)),
+        marks=(Breakpoint(position="end", ttl="1h"),),
+        extras=(Extra(name="metadata", json='{"user_id": "u"}'),),
+    )
+    body = sent(request)
+    assert list(body)[:4] == ["model", "tools", "system", "messages"]
+    assert {name: body[name] for name in list(body)[4:]} == {
+        "max_tokens": 9,
+        "stop_sequences": ["END"],
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_k": 3,
+        "tool_choice": {"type": "any", "disable_parallel_tool_use": True},
+        "thinking": {"type": "adaptive", "display": "summarized"},
+        "output_config": {"effort": "low", "format": {"type": "json_schema", "schema": {"type": "object"}}},
+        "cache_control": {"type": "ephemeral", "ttl": "1h"},
+        "metadata": {"user_id": "u"},
+        "stream": True,
+    }
+    assert "stream" not in sent(replace(request, stream=False))
+
+
+def test_headers_come_from_the_endpoint_and_hold_no_key():
+    encoded = CODEC.encode(ask(user("hi")))
+    assert encoded.path == "/v1/messages"
+    assert dict(encoded.headers) == {"content-type": "application/json", "anthropic-version": "2023-06-01"}
+    newer = replace(ENDPOINT, headers=(("Anthropic-Version", "2026-10-21"), ("anthropic-beta", "b")))
+    headers = dict(CODEC.encode(ask(user("hi"), model=replace(MODEL, endpoint=newer))).headers)
+    assert headers["anthropic-version"] == "2026-10-21"
+    assert headers["anthropic-beta"] == "b"
+
+
+@pytest.mark.parametrize(
+    ("output_tokens", "thinking", "expected"),
+    [
+        (64_000, None, 20_000),
+        (8_192, None, 8_192),
+        (64_000, Thinking(budget_tokens=30_000), 50_000),
+        (32_000, Thinking(budget_tokens=30_000), 32_000),
+    ],
+)
+def test_room_for_the_answer_when_nobody_said_how_much(output_tokens, thinking, expected):
+    model = replace(MODEL, abilities=Abilities(output_tokens=output_tokens))
+    assert sent(ask(user("hi"), model=model, thinking=thinking))["max_tokens"] == expected
+
+
+def test_sampling_is_not_sent_to_a_model_that_refuses_it():
+    model = replace(MODEL, abilities=replace(ABLE, sampling=False))
+    body = sent(ask(user("hi"), model=model, sampling=Sampling(temperature=1.0, stop_sequences=("x",))))
+    assert "temperature" not in body
+    assert body["stop_sequences"] == ["x"]
+
+
+def test_tools_ours_and_theirs():
+    search = '{"type": "web_search_20250305",  "name": "web_search"}'
+    tools = (
+        ToolSpec(name="look", description="Looks.", parameters='{"type":  "object"}'),
+        ToolSpec(name="web_search", native=search),
+    )
+    request = ask(user("hi"), tools=tools)
+    assert b'"input_schema":{"type":  "object"}' in CODEC.encode(request).body
+    assert search.encode() in CODEC.encode(request).body
+    marked = sent(replace(request, marks=(Breakpoint(position="tools"), Breakpoint(position="system"))))[
+        "tools"
+    ]
+    assert [tool.get("cache_control") for tool in marked] == [None, {"type": "ephemeral"}]
+    with pytest.raises(BadTool, match="look"):
+        CODEC.encode(ask(user("hi"), tools=(ToolSpec(name="look", parameters="{"),)))
+
+
+def test_a_mark_on_tools_avoids_a_tool_that_is_loaded_later():
+    later = ToolSpec(name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true}')
+    body = sent(
+        ask(user("hi"), tools=(ToolSpec(name="a"), later), marks=(Breakpoint(position="tools", ttl="1h"),))
+    )
+    assert body["tools"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert "cache_control" not in body["tools"][1]
+
+
+def test_extras_add_and_never_replace():
+    body = sent(
+        ask(
+            user("hi"),
+            thinking=Thinking(effort="high"),
+            extras=(Extra(name="output_config", json='{"effort":"low","task_budget":{"total":20000}}'),),
+        )
+    )
+    assert body["output_config"] == {"effort": "high", "task_budget": {"total": 20000}}
+    for name, value in (("messages", "[]"), ("max_tokens", "1"), ("stream", "false"), ("metadata", "{")):
+        with pytest.raises(MisuseError, match=name):
+            CODEC.encode(ask(user("hi"), extras=(Extra(name=name, json=value),)))
+
+
+def test_a_foreign_memory_of_messages_is_refused():
+    class Other:
+        def joined(self, messages):
+            return b"", ""
+
+    with pytest.raises(MisuseError, match="keep"):
+        CODEC.encode(ask(user("hi")), Other())
+
+
+# Messages
+
+
+def test_neighbours_of_one_role_become_one_turn_and_results_come_first():
+    turns = written(
+        user("go"),
+        assistant(call("c1", "toolu_1"), call("c2", "toolu_2")),
+        results(ToolResult(call_id="c2"), ToolResult(call_id="c1", parts=(Text(text="one"),))),
+        user("and?"),
+        assistant("so", stop=Stop.PAUSED),
+        assistant("on"),
+    )
+    assert [turn["role"] for turn in turns] == ["user", "assistant", "user", "assistant"]
+    assert turns[2]["content"] == [
+        {"type": "tool_result", "tool_use_id": "toolu_2"},
+        {"type": "tool_result", "tool_use_id": "toolu_1", "content": "one"},
+        {"type": "text", "text": "and?"},
+    ]
+    assert [block["text"] for block in turns[3]["content"]] == ["so", "on"]
+
+
+def test_blank_texts_and_messages_without_words_are_not_sent():
+    assert written(user("hi", " \n"), assistant("", "\t"), user("again")) == [
+        {"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "text", "text": "again"}]}
+    ]
+
+
+def test_lone_surrogates_are_replaced_and_torn_pairs_joined():
+    turns = written(
+        user("a\ud83db \ud83d\ude00"),
+        assistant(call("c1", "t1", arguments='{"x": "\\ud83d"}')),
+        results(ToolResult(call_id="c1", parts=(Text(text="\udfff"),))),
+    )
+    assert turns[0]["content"][0]["text"] == "a\ufffdb 😀"
+    assert turns[1]["content"][0]["input"] == {"x": "\ufffd"}
+    assert turns[2]["content"][0]["content"] == "\ufffd"
+
+
+def test_arguments_go_out_as_they_came():
+    body = CODEC.encode(ask(user("x"), assistant(call("c1", "t1", arguments='{"b": 1.50,  "a": [ ]}')))).body
+    assert b'"input":{"b": 1.50,  "a": [ ]}' in body
+
+
+@pytest.mark.parametrize("broken", ['{"city": "Tok', "[1]", "nonsense"])
+def test_arguments_that_are_no_object_are_wrapped_and_read_back(broken):
+    request = ask(user("x"), assistant(call("c1", "t1", arguments=broken)))
+    block = sent(request)["messages"][1]["content"][0]
+    assert block["input"] == {"INVALID_JSON": broken}
+    assert CODEC.decode_request(CODEC.encode(request)).messages[1].calls[0].arguments == broken
+
+
+def test_ids_are_the_providers_where_they_are_legal_and_new():
+    turns = written(
+        user("go"),
+        assistant(call("c1", "toolu_1"), call("c2", "toolu_1"), call("c3", ""), call("c4", "no way")),
+        results(*(ToolResult(call_id=f"c{n}") for n in (1, 2, 3, 4))),
+        assistant(call("c5", "c3"), call("c6", "toolu_6"), origin=FOREIGN),
+        results(ToolResult(call_id="c5"), ToolResult(call_id="c6"), ToolResult(call_id="or phan")),
+    )
+    called = [block["id"] for turn in turns for block in turn["content"] if block["type"] == "tool_use"]
+    answered = [
+        block["tool_use_id"] for turn in turns for block in turn["content"] if block["type"] == "tool_result"
+    ]
+    assert called == ["toolu_1", "c2", "c3", "c4", "c5", "c6"]
+    assert answered == called
+
+
+def test_our_id_gives_way_to_a_providers_id_that_came_first():
+    turns = written(user("go"), assistant(call("c9", "c1")), results(ToolResult(call_id="c9")),
+                    assistant(call("c1")), results(ToolResult(call_id="c1")))  # fmt: skip
+    assert [turn["content"][0].get("id") for turn in turns[1::2]] == ["c1", "c1_"]
+    assert [turn["content"][0].get("tool_use_id") for turn in turns[2::2]] == ["c1", "c1_"]
+
+
+def test_names_no_tool_can_have_are_made_legal():
+    turns = written(user("x"), assistant(call("c1", "t1", name="a.b/c"), call("c2", "t2", name="")))
+    names = [block["name"] for block in turns[1]["content"]]
+    assert names[0].startswith("a_b_c_")
+    assert all(re.fullmatch("[a-zA-Z0-9_-]{1,128}", name) for name in names)
+
+
+SIGNED = Reasoning(text="hm", signature="sig")
+REDACTED = Reasoning(signature="blob", redacted=True)
+UNSIGNED = Reasoning(text="hm")
+
+
+@pytest.mark.parametrize(
+    ("policy", "origin", "kept"),
+    [
+        ("signed", OWN, ["thinking", "redacted_thinking"]),
+        ("may_echo", OWN, ["thinking", "redacted_thinking", "thinking"]),
+        ("may_echo", replace(OWN, endpoint="proxy"), []),
+        ("must_echo", replace(OWN, endpoint="proxy"), ["thinking"]),
+        ("strip", OWN, []),
+        ("must_echo", FOREIGN, []),
+    ],
+)
+def test_reasoning_goes_back_only_where_it_can_be_read(policy, origin, kept):
+    model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
+    turns = written(user("x"), assistant(SIGNED, REDACTED, UNSIGNED, "so", origin=origin), model=model)
+    assert [block["type"] for block in turns[1]["content"]] == [*kept, "text"]
+    if "redacted_thinking" in kept:
+        assert turns[1]["content"][0] == {"type": "thinking", "thinking": "hm", "signature": "sig"}
+        assert turns[1]["content"][1] == {"type": "redacted_thinking", "data": "blob"}
+
+
+def test_a_turn_does_not_end_in_reasoning_unless_it_was_paused():
+    assert written(user("x"), assistant(SIGNED), user("y"))[0]["content"][-1]["text"] == "y"
+    assert len(written(user("x"), assistant(SIGNED, stop=Stop.PAUSED))) == 2
+
+
+def test_natives_go_out_again_to_their_own_family_only():
+    search = '{"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"q": 1.10}}'
+    cited = Text(text="so", native='{"citations":[{"type":"char_location"}]}')
+    called = call("c1", "toolu_1", native='{"caller":{"type":"direct"}}')
+    own = ask(user("x"), assistant(Opaque(kind="server_tool_use", native=search), cited, called))
+    assert search.encode() in CODEC.encode(own).body
+    blocks = sent(own)["messages"][1]["content"]
+    assert blocks[1] == {"type": "text", "text": "so", "citations": [{"type": "char_location"}]}
+    assert blocks[2]["caller"] == {"type": "direct"}
+    foreign = written(user("x"), assistant(*own.messages[1].parts, origin=FOREIGN))
+    assert foreign[1]["content"] == [
+        {"type": "text", "text": "so"},
+        {"type": "tool_use", "id": "c1", "name": "look", "input": {}},
+    ]
+
+
+def test_what_a_declined_model_thought_and_called_is_not_sent_back():
+    fallback = Opaque(kind="fallback", native='{"type":"fallback","from":"a","to":"b"}')
+    sealed = Opaque(kind="tool_use", native='{"type":"tool_use","id":"t0","name":"look","input":{}}')
+    turns = written(user("x"), assistant(SIGNED, "no", sealed, fallback, SIGNED, "yes"))
+    assert [block["type"] for block in turns[1]["content"]] == ["text", "fallback", "thinking", "text"]
+
+
+def test_an_error_without_words_gets_some():
+    block = written(user("x"), assistant(call("c1")), results(ToolResult(call_id="c1", outcome="denied")))[2]
+    assert block["content"][0]["is_error"] is True
+    assert "denied" in block["content"][0]["content"]
+
+
+def test_pictures_and_documents():
+    parts = (
+        Media(kind="image", media_type="image/png", data="aGk="),
+        Media(kind="image", url="https://example.com/a.png"),
+        Media(kind="document", file_id="file_1", name="a"),
+        Media(kind="document", media_type="application/pdf", data="aGk="),
+        Media(kind="document", media_type="text/markdown", data="aGk="),
+        Media(kind="audio", media_type="audio/mp3", data="aGk=", name="song"),
+    )
+    blocks = written(user(*parts))[0]["content"]
+    assert [block.get("source") for block in blocks] == [
+        {"type": "base64", "media_type": "image/png", "data": "aGk="},
+        {"type": "url", "url": "https://example.com/a.png"},
+        {"type": "file", "file_id": "file_1"},
+        {"type": "base64", "media_type": "application/pdf", "data": "aGk="},
+        {"type": "text", "media_type": "text/plain", "data": "hi"},
+        None,
+    ]
+    assert blocks[2]["title"] == "a"
+    assert "song" in blocks[5]["text"]
+    with pytest.raises(MisuseError, match="base64"):
+        written(user(Media(kind="document", media_type="text/plain", data="!")))
+    inside = written(user("x"), assistant(call("c1")), results(ToolResult(call_id="c1", parts=parts[:1])))
+    assert inside[2]["content"][0]["content"] == [blocks[0]]
+
+
+# Marks
+
+
+def test_marks_on_messages_do_not_move_the_kept_bytes():
+    kept = CODEC.new_history()
+    request = ask(user("a"), assistant("b", SIGNED, "c", SIGNED, stop=Stop.PAUSED), user("d"))
+    plain = CODEC.encode(request, kept).body
+    marks = (
+        Breakpoint(position="message", message=0, ttl="1h"),
+        Breakpoint(position="message", message=1),
+        Breakpoint(position="message"),
+    )
+    turns = json.loads(CODEC.encode(replace(request, marks=marks), kept).body)["messages"]
+    assert turns[0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
+    assert [block.get("cache_control") for block in turns[1]["content"]] == [
+        None, None, {"type": "ephemeral"}, None,
+    ]  # fmt: skip
+    assert turns[2]["content"][0]["cache_control"] == {"type": "ephemeral"}
+    assert CODEC.encode(request, kept).body == plain
+    with pytest.raises(MisuseError, match="7"):
+        CODEC.encode(replace(request, marks=(Breakpoint(position="message", message=7),)))
+
+
+def test_the_end_is_marked_by_hand_where_the_provider_does_not():
+    by_hand = replace(MODEL, abilities=Abilities(cache_marks=4))
+    body = sent(ask(user("a"), user("b"), model=by_hand, marks=(Breakpoint(position="end"),)))
+    assert "cache_control" not in body
+    assert [block.get("cache_control") for block in body["messages"][0]["content"]] == [
+        None,
+        {"type": "ephemeral"},
+    ]
+    unmarked = sent(
+        ask(user("a"), model=replace(MODEL, abilities=Abilities()), marks=(Breakpoint(position="end"),))
+    )
+    assert "cache_control" not in json.dumps(unmarked)
+
+
+@pytest.mark.parametrize(
+    "model_name", ["anthropic:claude-sonnet-5", "bedrock:global.anthropic.claude-sonnet-5"]
+)
+def test_a_conversation_that_may_not_end_with_the_model_is_continued(model_name):
+    """Handed to the codec directly; the loop never asks like this."""
+    model = find_model(model_name, environ={"AWS_REGION": "us-east-1"})
+    codec = load_codec(model.endpoint.family)
+    kept = codec.new_history()
+
+    def sent(*messages, able=model):
+        return json.loads(codec.encode(Request(model=able, messages=messages), kept).body)["messages"]
+
+    said = Message(role="assistant", parts=(Text(text="One, two"),))
+    ended = sent(user("Count"), said)
+    assert [turn["role"] for turn in ended] == ["user", "assistant", "user"]
+    assert ended[2]["content"][0]["text"] == CONTINUE_TEXT
+    went_on = sent(user("Count"), said, said, user("more"))
+    assert [turn["role"] for turn in went_on] == ["user", "assistant", "user"]
+    assert CONTINUE_TEXT not in json.dumps(went_on)
+    paused = replace(said, stop=Stop.PAUSED, origin=OWN)
+    assert [turn["role"] for turn in sent(user("Count"), paused)] == ["user", "assistant", "user"]
+    answered = sent(user("Count"), paused, said, user("more"))
+    assert answered[:3] == sent(user("Count"), paused), "the prefix of the request that was answered stays"
+    assert [turn["role"] for turn in answered] == ["user", "assistant", "user", "assistant", "user"]
+    searched = Opaque(
+        kind="server_tool_use", native='{"type":"server_tool_use","id":"s","name":"web_search"}'
+    )
+    hosted = replace(paused, parts=(searched, *paused.parts))
+    last = ["user", "assistant"] if model.endpoint.family == "anthropic" else ["user", "assistant", "user"]
+    assert [turn["role"] for turn in sent(user("Count"), hosted)] == last
+    goes_on = model.endpoint.family == "anthropic"
+    assert [turn["role"] for turn in sent(user("Count"), hosted, paused)] == (
+        last if goes_on else [*last, *last[1:]]
+    )
+    able = replace(model, abilities=replace(model.abilities, prefill=True))
+    assert [turn["role"] for turn in sent(user("Count"), said, able=able)] == ["user", "assistant"]
+
+
+def test_a_picture_another_model_made_is_told_in_words():
+    drawn = Message(
+        role="assistant",
+        parts=(Text(text="Here:"), Media(kind="image", media_type="image/png", data="aGk=")),
+        origin=Origin(family="gemini", endpoint="gemini", model="g"),
+    )
+    body = json.loads(CODEC.encode(Request(model=MODEL, messages=(user("draw"), drawn, user("ok")))).body)
+    assert [block["type"] for block in body["messages"][1]["content"]] == ["text", "text"]
+
+
+LATER = (ToolSpec(name="b", description="Later."), ToolSpec(name="c.d"))
+
+
+def answered(*given: ToolResult):
+    made = [ToolCall(id=result.call_id, name="a", arguments="{}") for result in given]
+    return user("hi"), Message(role="assistant", parts=tuple(made)), Message(role="tool", parts=given)
+
+
+def test_tools_outside_the_prompt_are_declared_last_and_let_in_by_answered():
+    found = ToolResult(call_id="1", parts=(Text(text="Two."),), reveals_tools=("b", "c.d", "gone"))
+    request = ask(
+        *answered(found), tools=(ToolSpec(name="a"),), deferred=LATER, marks=(Breakpoint(position="tools"),)
+    )
+    body = sent(request)
+    assert [tool.get("defer_loading") for tool in body["tools"]] == [None, True, True]
+    assert ["cache_control" in tool for tool in body["tools"]] == [True, False, False]
+    (block,) = body["messages"][-1]["content"]
+    named = body["tools"][2]["name"]
+    assert block["content"] == [
+        {"type": "text", "text": "Two."},
+        {"type": "tool_reference", "tool_name": "b"},
+        {"type": "tool_reference", "tool_name": named},
+    ]
+
+
+def test_a_result_lets_nothing_in_where_nothing_is_outside_or_where_it_is_an_error():
+    ok = ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",))
+    wrong = ToolResult(call_id="2", parts=(Text(text="No."),), outcome="error", reveals_tools=("b",))
+    plain = sent(ask(*answered(ok), tools=(ToolSpec(name="a"),)))
+    assert plain["messages"][-1]["content"][0]["content"] == "One."
+    failed = sent(ask(*answered(wrong), tools=(ToolSpec(name="a"),), deferred=LATER))
+    assert failed["messages"][-1]["content"][0]["content"] == "No."
+
+
+def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
+    kept = CODEC.new_history()
+    line = answered(ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",)))
+    line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
+    for deferred in (LATER, (), LATER):
+        request = ask(*line, tools=(ToolSpec(name="a"),), deferred=deferred)
+        body = CODEC.encode(request, kept).body
+        assert body == CODEC.encode(request).body
+        assert (b"tool_reference" in body) is bool(deferred)
+
+
+def test_tools_outside_the_prompt_are_read_as_such():
+    request = ask(user("hi"), tools=(ToolSpec(name="a"),), deferred=LATER[:1])
+    again = CODEC.decode_request(CODEC.encode(request))
+    assert (again.tools, again.deferred_tools) == (request.tools, request.deferred)
+    own = ToolSpec(
+        name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true,"x":1}'
+    )
+    alone = CODEC.decode_request(CODEC.encode(ask(user("hi"), tools=(ToolSpec(name="a"), own))))
+    assert (len(alone.tools), alone.deferred_tools) == (2, ())

@@ -1,0 +1,153 @@
+"""Oddities of real streams and of gateways in front of them: each gives the reply of the clean stream."""
+
+import json
+
+import pytest
+
+from bridle.providers import load_codec
+from bridle.providers.wire.eventstream import encode_event, encode_frame
+from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
+from bridle.values.model import Endpoint, Model, Origin
+from bridle.values.request import Request
+from bridle.values.usage import Usage
+
+CODEC = load_codec("bedrock_converse")
+ASKED = Request(model=Model(id="m", endpoint=Endpoint(name="here", family="bedrock_converse")))
+HEADERS = {"content-type": "application/vnd.amazon.eventstream", "x-amzn-requestid": "r-1"}
+CLEAN = [
+    ("messageStart", {"role": "assistant"}),
+    ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"text": "hm"}}}),
+    ("contentBlockDelta", {"contentBlockIndex": 0, "delta": {"reasoningContent": {"signature": "sig"}}}),
+    ("contentBlockStop", {"contentBlockIndex": 0}),
+    ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"text": "To"}}),
+    ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"text": "kyo"}}),
+    ("contentBlockStop", {"contentBlockIndex": 1}),
+    ("contentBlockStart", {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t", "name": "look"}}}),
+    ("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"toolUse": {"input": '{"a": 1}'}}}),
+    ("contentBlockStop", {"contentBlockIndex": 2}),
+    ("messageStop", {"stopReason": "tool_use"}),
+    (
+        "metadata",
+        {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5}, "metrics": {"latencyMs": 1}},
+    ),
+]
+REPLY = Reply(
+    parts=(
+        Reasoning(text="hm", signature="sig"),
+        Text(text="Tokyo"),
+        ToolCall(id="", name="look", arguments='{"a": 1}', wire_id="t"),
+    ),
+    stop=Stop.TOOLS,
+    origin=Origin(family="bedrock_converse", endpoint="here", model="m"),
+    usage=Usage(input=3, output=2),
+    id="r-1",
+    stop_detail="tool_use",
+)
+
+
+def told(events):
+    return b"".join(encode_event(name, json.dumps(event).encode()) for name, event in events)
+
+
+def without(*names):
+    return [(name, event) for name, event in CLEAN if name not in names]
+
+
+def inserted(at, *events):
+    return [*CLEAN[:at], *events, *CLEAN[at:]]
+
+
+def changed(at, event):
+    return [*CLEAN[:at], (CLEAN[at][0], event), *CLEAN[at + 1 :]]
+
+
+def start(index, **block):
+    return "contentBlockStart", {"contentBlockIndex": index, "start": block}
+
+
+TYPED = {"toolUseId": "t", "name": "look", "type": "tool_use"}
+TWICE = {
+    "cacheReadInputTokens": 0,
+    "cacheReadInputTokenCount": 0,
+    "serverToolUsage": {},
+    "cacheDetails": None,
+}
+WITH_CHARSET = [
+    (":message-type", "event"),
+    (":event-type", "messageStop"),
+    (":content-type", "application/json; x"),
+]
+
+QUIRKS = {
+    "padding in every event": told([(name, {**event, "p": "abcdefgh"}) for name, event in CLEAN]),
+    "no messageStart": told(without("messageStart")),
+    "no contentBlockStop": told(without("contentBlockStop")),
+    "an empty start for words": told(inserted(4, start(1))),
+    "a null start for words": told(
+        inserted(4, ("contentBlockStart", {"contentBlockIndex": 1, "start": None}))
+    ),
+    "counts before the end": told([*CLEAN[:-2], CLEAN[-1], CLEAN[-2]]),
+    "input that begins with nothing": told(
+        inserted(8, ("contentBlockDelta", {"contentBlockIndex": 2, "delta": {"toolUse": {"input": ""}}}))
+    ),
+    "input in a start that is replaced": told(
+        changed(
+            7, {"contentBlockIndex": 2, "start": {"toolUse": {"toolUseId": "t", "name": "look", "input": {}}}}
+        )
+    ),
+    "a call with a type": told(changed(7, {"contentBlockIndex": 2, "start": {"toolUse": TYPED}})),
+    "nulls beside what is said": told(
+        changed(4, {"contentBlockIndex": 1, "delta": {"text": "To", "toolUse": None}, "role": None})
+    ),
+    "words that say nothing": told(
+        inserted(5, ("contentBlockDelta", {"contentBlockIndex": 1, "delta": {"text": ""}}))
+    ),
+    "counts twice under two names": told(
+        changed(11, {"usage": {"inputTokens": 3, "outputTokens": 2, "totalTokens": 5, **TWICE}})
+    ),
+    "counts without metrics": told(changed(11, {"usage": {"inputTokens": 3, "outputTokens": 2}})),
+    "an event nobody knows": told(inserted(6, ("ping", {}), ("contentBlockNews", {"contentBlockIndex": 1}))),
+    "an event without a payload": told(CLEAN[:6])
+    + encode_frame([(":event-type", "ping")], b"")
+    + told(CLEAN[6:]),
+    "headers in another order": told(CLEAN[:10])
+    + encode_frame(WITH_CHARSET, json.dumps(CLEAN[10][1]).encode())
+    + told(CLEAN[11:]),
+    "numbers that do not begin at nought": told(
+        [
+            (name, {**event, "contentBlockIndex": event["contentBlockIndex"] * 3 + 5})
+            if "contentBlockIndex" in event
+            else (name, event)
+            for name, event in CLEAN
+        ]
+    ),
+    "an attempt that was given up": told([*CLEAN[:6], *CLEAN]),
+    "blank space around JSON": b"".join(
+        encode_event(name, b"  " + json.dumps(event, indent=1).encode() + b"\n") for name, event in CLEAN
+    ),
+    "more after the end": told(
+        [*CLEAN, ("messageStart", {}), ("contentBlockStop", {"contentBlockIndex": 9})]
+    ),
+    "the whole reply where a stream was asked for": CODEC.encode_reply(REPLY, stream=False).frames[0],
+    "a byte order mark": b"\xef\xbb\xbf" + CODEC.encode_reply(REPLY, stream=False).frames[0],
+}
+
+
+@pytest.mark.parametrize("name", QUIRKS)
+@pytest.mark.parametrize(
+    "headers", [HEADERS, {"x-amzn-requestid": "r-1"}], ids=["headers", "no content type"]
+)
+def test_the_reply_is_that_of_the_clean_stream(name, headers):
+    for size in (1, 37, 100_000):
+        decoder = CODEC.new_decoder(ASKED, 200, headers)
+        body = QUIRKS[name]
+        for at in range(0, len(body), size):
+            decoder.feed(body[at : at + size])
+        assert decoder.close() == REPLY
+
+
+def test_the_clean_stream_is_clean():
+    decoder = CODEC.new_decoder(ASKED, 200, HEADERS)
+    deltas = decoder.feed(told(CLEAN))
+    assert decoder.close() == REPLY
+    assert len(deltas) == 5

@@ -1,0 +1,1179 @@
+"""Requests on Chat Completions: what is written, in which order, under which ids, for which server."""
+
+import json
+from itertools import pairwise
+from random import Random
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpRequest
+from bridle.providers import load_codec
+from bridle.providers.openai_chat.codec import ChatCodec, ChatDialect
+from bridle.testing import check_codec
+from bridle.values.errors import BadTool, MisuseError, ProviderError
+from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.request import (
+    Breakpoint,
+    Extra,
+    OutputSpec,
+    Request,
+    Sampling,
+    Thinking,
+    ToolChoice,
+    ToolSpec,
+)
+from bridle.values.usage import Usage
+
+CODEC = load_codec("openai_chat")
+ENDPOINT = Endpoint(name="here", family="openai_chat")
+MODEL = Model(id="model-x", endpoint=ENDPOINT)
+OWN = Origin(family="openai_chat", endpoint="here", model="model-x")
+NEAR = Origin(family="openai_chat", endpoint="there", model="model-x")
+FOREIGN = Origin(family="elsewhere", endpoint="elsewhere", model="other")
+PIXEL = "iVBORw0KGgo="
+
+
+def ask(*messages, dialect=None, endpoint=ENDPOINT, **fields):
+    model = fields.pop("model", replace(MODEL, endpoint=endpoint))
+    codec = ChatCodec({endpoint.name: dialect}) if dialect else CODEC
+    return codec, Request(model=model, messages=messages, **fields)
+
+
+def sent(*messages, **fields):
+    codec, request = ask(*messages, **fields)
+    return json.loads(codec.encode(request).body)
+
+
+def written(*messages, **fields):
+    return sent(*messages, **fields)["messages"]
+
+
+def user(*parts):
+    return Message(
+        role="user", parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    )
+
+
+def assistant(*parts, origin=OWN, stop=None):
+    said = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    return Message(role="assistant", parts=said, origin=origin, stop=stop)
+
+
+def results(*parts):
+    return Message(role="tool", parts=parts)
+
+
+def call(call_id, wire_id="", name="look", arguments="{}", **more):
+    return ToolCall(id=call_id, name=name, arguments=arguments, wire_id=wire_id, **more)
+
+
+def result(call_id, *parts, **more):
+    said = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    return ToolResult(call_id=call_id, parts=said, **more)
+
+
+def picture(**more):
+    return Media(kind="image", media_type="image/png", data=PIXEL, **more)
+
+
+def wire_call(call_id, name="look", arguments="{}"):
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+# --- the laws -------------------------------------------------------------------------------------------
+
+
+def own_replies():
+    """What only this family says, for the laws every codec obeys."""
+    origin = replace(OWN, endpoint="openai_chat")
+    detail = '{"detail":{"format":"f","index":0,"type":"reasoning.text"},"fields":["reasoning"]}'
+    sealed = '{"detail":{"id":"rs_1","index":1,"type":"reasoning.encrypted"}}'
+    thinking = '{"chunk":{"closed":true,"type":"thinking"}}'
+    kept = '{"message":{"mood":[{"type":"calm"}]}}'
+    signed = '{"call":{"extra_content":{"google":{"thought_signature":"sig"}}}}'
+    parts = [
+        (Reasoning(text="Well, Tōkyō."), Text(text="27 °C")),
+        (Reasoning(text="Well.", native='{"fields":["reasoning"]}'), Text(text="27 °C")),
+        (
+            Reasoning(text="Well.", signature="sig", native=detail),
+            Reasoning(signature="blob", redacted=True, native=sealed),
+            call("", "call_1", arguments='{"a": 1.50}'),
+        ),
+        (Reasoning(text="Well.", native=thinking), Text(text="27 °C")),
+        (Text(text="27 °C", native=kept),),
+        (call("", "call_1", native=signed), call("", "call_2")),
+        (
+            Text(text="Hello.", native='{"audio":{"expires_at":7,"id":"audio_1"}}'),
+            Media(kind="audio", data="AAAA"),
+        ),
+        (Text(text="Half of"), Text(text="I will not.")),
+    ]
+    stops = [Stop.DONE, Stop.DONE, Stop.TOOLS, Stop.DONE, Stop.DONE, Stop.TOOLS, Stop.DONE, Stop.REFUSED]
+    used = Usage(input=11, cache_read=7, cache_write=5, output=13, reasoning=4, cache_write_1h=2)
+    return [
+        Reply(parts=each, stop=stop, origin=origin, usage=used, id="reply_1")
+        for each, stop in zip(parts, stops, strict=True)
+    ]
+
+
+def test_the_codec_obeys_the_laws():
+    replies = own_replies()
+    origin = replies[0].origin
+    said = [
+        Message(
+            role="assistant",
+            parts=tuple(
+                replace(p, id=f"c{at}_{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(r.parts)
+            ),
+            origin=origin,
+            stop=r.stop,
+        )
+        for at, r in enumerate(replies)
+    ]
+    line = []
+    for message in said:
+        line += [user("And now?"), message]
+        if message.calls:
+            line.append(results(*(result(each.id, "done") for each in message.calls)))
+    messages = tuple(replace(message, id=f"m{at + 1}") for at, message in enumerate(line))
+    here = Endpoint(name="openai_chat", family="openai_chat")
+    request = Request(
+        model=Model(id="model-1", endpoint=here),
+        messages=messages,
+        max_tokens=100,
+        thinking=Thinking(effort="low"),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        tools=(ToolSpec(name="look"),),
+        extras=(Extra(name="seed", json="7"),),
+    )
+    check_codec(CODEC, replies=replies, requests=[request], forget=without_thoughts)
+
+
+def without_thoughts(request):
+    """The sound of earlier words is known by its id alone; and thoughts are no part of what is asked."""
+
+    def told(part):
+        return not isinstance(part, Reasoning | Opaque | Media) and not (
+            part.native and "audio" in part.native
+        )
+
+    messages = (
+        replace(message, parts=tuple(filter(told, message.parts))) if message.role == "assistant" else message
+        for message in request.messages
+    )
+    return replace(request, messages=tuple(messages))
+
+
+DIALECTS = {
+    "protocol": ChatDialect(),
+    "older": ChatDialect(
+        max_tokens="max_tokens", system_role="developer", stream_usage=False, empty_content="empty"
+    ),
+    "text only": ChatDialect(content="string", empty_content="absent", parallel_switch=False),
+    "short ids": ChatDialect(
+        id_length=9, result_images="result", tool_required="any", documents="document_url"
+    ),
+    "strict turns": ChatDialect(alternates=True, result_images="omit"),
+    "marks": ChatDialect(cache_marks=True),
+    "tags": ChatDialect(think_tags=True),
+}
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_every_dialect_obeys_the_laws(name):
+    check_codec(ChatCodec(otherwise=DIALECTS[name]), forget=without_dialect)
+
+
+def without_dialect(request):
+    """Nobody can tell from a request which names were chosen, or that a picture had to stay behind."""
+    words = "[image left out: it cannot be sent to this model]"
+    messages = [
+        replace(
+            message,
+            parts=tuple(
+                Text(text=f"{part.text}\n\n{words}")
+                if isinstance(part, Text) and part.text.startswith("Warm")
+                else part
+                for part in message.parts
+                if not isinstance(part, Media)
+            ),
+        )
+        if any(isinstance(part, Media) for part in message.parts)
+        else message
+        for message in request.messages
+    ]
+    chosen = request.tool_choice.mode == "tool"
+    choice = request.tool_choice if chosen else replace(request.tool_choice, mode="auto")
+    system = tuple(replace(text, native=None) for text in request.system)
+    return replace(request, messages=tuple(messages), extras=(), tool_choice=choice, system=system)
+
+
+# --- the body -------------------------------------------------------------------------------------------
+
+
+def test_what_may_change_stands_behind_the_messages():
+    codec, request = ask(
+        user("Hi"),
+        system=(Text(text="Be brief."),),
+        tools=(ToolSpec(name="now", description="The time."),),
+        max_tokens=7,
+        sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, stop_sequences=("END",)),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        extras=(Extra(name="seed", json="7"),),
+    )
+    http = codec.encode(request)
+    assert (http.path, http.method) == ("/chat/completions", "POST")
+    assert list(json.loads(http.body)) == [
+        "model", "tools", "messages", "max_completion_tokens", "stop", "temperature", "top_p", "tool_choice",
+        "parallel_tool_calls", "seed", "stream", "stream_options",
+    ]  # fmt: skip
+    assert json.loads(http.body)["stream_options"] == {"include_usage": True}
+    whole = codec.encode(replace(request, stream=False))
+    assert whole.digest == http.digest
+    assert http.body.startswith(whole.body[:-1])
+
+
+def test_instructions_are_the_first_message():
+    assert written(user("Hi"), system=(Text(text="Be brief."),)) == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hi"},
+    ]
+    assert written(system=(Text(text="Be brief."),)) == [{"role": "system", "content": "Be brief."}]
+    assert written(user(" "), system=(Text(text="Be brief."),)) == [
+        {"role": "system", "content": "Be brief."}
+    ]
+    assert written(user("Hi"), system=(Text(text=" "),)) == [{"role": "user", "content": "Hi"}]
+    two = written(user("Hi"), system=(Text(text="Be brief."), Text(text="Be kind.")))
+    assert two[0]["content"] == [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
+    late = written(user("Hi"), Message(role="system", parts=(Text(text="It is noon."),)))
+    assert late[1] == {"role": "system", "content": "It is noon."}
+
+
+def test_a_request_with_nothing_in_it_is_still_json():
+    assert sent(stream=False) == {"model": "model-x", "messages": []}
+
+
+def test_headers_are_the_endpoints():
+    endpoint = replace(ENDPOINT, headers=(("X-Title", "bridle"),))
+    codec, request = ask(user("Hi"), endpoint=endpoint)
+    assert codec.encode(request).headers == (("content-type", "application/json"), ("x-title", "bridle"))
+
+
+def test_tools_are_functions():
+    tools = (
+        ToolSpec(name="now"),
+        ToolSpec(name="look", description="Look.", parameters='{"type":"object", "properties": {}}'),
+        ToolSpec(name="search", native='{"type":"web_search"}'),
+    )
+    body = CODEC.encode(Request(model=MODEL, tools=tools)).body
+    assert b'"parameters":{"type":"object", "properties": {}}' in body
+    assert json.loads(body)["tools"] == [
+        {"type": "function", "function": {"name": "now", "parameters": json.loads(tools[0].parameters)}},
+        {
+            "type": "function",
+            "function": {
+                "name": "look",
+                "description": "Look.",
+                "parameters": {"type": "object", "properties": {}},
+            },
+        },
+        {"type": "web_search"},
+    ]
+
+
+@pytest.mark.parametrize("broken", [{"parameters": "[]"}, {"native": "nonsense"}])
+def test_a_tool_that_cannot_be_written_is_named(broken):
+    with pytest.raises(BadTool, match="'look'"):
+        CODEC.encode(Request(model=MODEL, tools=(ToolSpec(name="look", **broken),)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "fields"),
+    [
+        (ToolChoice(), {}),
+        (ToolChoice(mode="none"), {"tool_choice": "none"}),
+        (ToolChoice(mode="any"), {"tool_choice": "required"}),
+        (
+            ToolChoice(mode="tool", name="now"),
+            {"tool_choice": {"type": "function", "function": {"name": "now"}}},
+        ),
+        (ToolChoice(parallel=False), {"parallel_tool_calls": False}),
+    ],
+)
+def test_choices(choice, fields):
+    tools = (ToolSpec(name="now"),)
+    body = sent(tools=tools, tool_choice=choice)
+    assert {name: body[name] for name in body if name in ("tool_choice", "parallel_tool_calls")} == fields
+    assert "tool_choice" not in sent(tool_choice=choice)
+    unforced = replace(MODEL, abilities=Abilities(forced_tools=False))
+    assert sent(tools=tools, tool_choice=choice, model=unforced).get("tool_choice") in (None, "none")
+
+
+def test_parameters_a_model_refuses_are_not_sent():
+    abilities = Abilities(sampling=False, efforts=("low",), thinking=("on",))
+    model = replace(MODEL, abilities=abilities)
+    sampling = Sampling(temperature=0.5, top_p=0.9, stop_sequences=("END",))
+    body = sent(model=model, sampling=sampling, thinking=Thinking(effort="max", mode="off"))
+    assert body.keys() - {"stream", "stream_options"} == {"model", "messages", "stop"}
+    assert sent(model=model, thinking=Thinking(effort="low"))["reasoning_effort"] == "low"
+    assert "reasoning_effort" not in sent(thinking=Thinking(budget_tokens=100))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "thinking", "fields"),
+    [
+        (ChatDialect(), Thinking(effort="high", mode="enabled"), {"reasoning_effort": "high"}),
+        (
+            ChatDialect(mode_at="thinking.type"),
+            Thinking(mode="enabled", effort="high"),
+            {"thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        ),
+        (
+            ChatDialect(effort_at="reasoning.effort", budget_at="reasoning.max_tokens"),
+            Thinking(effort="high", budget_tokens=99),
+            {"reasoning": {"effort": "high", "max_tokens": 99}},
+        ),
+        (
+            ChatDialect(
+                mode_at="chat_template_kwargs.enable_thinking", modes=(("on", "true"), ("off", "false"))
+            ),
+            Thinking(mode="off"),
+            {"chat_template_kwargs": {"enable_thinking": False}},
+        ),
+        (
+            ChatDialect(mode_at="thinking.type", always=(Extra(name="reasoning_split", json="true"),)),
+            Thinking(mode="enabled"),
+            {"thinking": {"type": "enabled"}, "reasoning_split": True},
+        ),
+        (
+            ChatDialect(
+                mode_at="thinking.type",
+                always=(Extra(name="thinking", json='{"type":"enabled","clear_thinking":false}'),),
+            ),
+            Thinking(mode="disabled"),
+            {"thinking": {"type": "disabled", "clear_thinking": False}},
+        ),
+    ],
+)
+def test_where_thinking_is_asked_for_is_a_fact_about_the_server(dialect, thinking, fields):
+    body = sent(dialect=dialect, thinking=thinking, stream=False)
+    assert {name: body[name] for name in body if name not in ("model", "messages")} == fields
+
+
+def test_names_of_settings_are_facts_about_the_server():
+    dialect = ChatDialect(
+        max_tokens="max_tokens",
+        system_role="developer",
+        tool_required="any",
+        parallel_switch=False,
+        top_k=True,
+        stream_usage=False,
+    )
+    body = sent(
+        user("Hi"),
+        dialect=dialect,
+        system=(Text(text="Be brief."),),
+        max_tokens=7,
+        tools=(ToolSpec(name="now"),),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        sampling=Sampling(top_k=3),
+    )
+    assert body["max_tokens"] == 7
+    assert body["messages"][0]["role"] == "developer"
+    assert (body["tool_choice"], body["top_k"], body["stream"]) == ("any", 3, True)
+    assert not {"parallel_tool_calls", "max_completion_tokens", "stream_options"} & body.keys()
+
+
+STRICT = (
+    '{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}'
+)
+
+
+def test_a_shape_is_strict_only_when_it_already_is():
+    shape = OutputSpec(name="an answer", parameters=STRICT, description="The answer.")
+    assert sent(output=shape)["response_format"] == {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "an_answer",
+            "description": "The answer.",
+            "schema": json.loads(STRICT),
+            "strict": True,
+        },
+    }
+    loose = sent(output=replace(shape, parameters='{"type":"object"}'))["response_format"]
+    assert "strict" not in loose["json_schema"]
+    assert (
+        "strict"
+        not in sent(output=shape, dialect=ChatDialect(strict=False))["response_format"]["json_schema"]
+    )
+    assert "response_format" not in sent(output=replace(shape, mode="tool"))
+    with pytest.raises(MisuseError, match="'an answer'"):
+        sent(output=replace(shape, parameters="[]"))
+
+
+NESTED = {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+
+
+@pytest.mark.parametrize(
+    ("inner", "strict"),
+    [
+        ({"type": "string"}, True),
+        ({"type": ["string", "null"], "description": "d", "enum": ["a", None]}, True),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#"}]}, True),
+        ({"anyOf": [{"type": "string"}, {"$ref": "#/$defs/x"}]}, False),
+        ({"type": "array", "items": {"type": "integer", "minimum": 1}}, True),
+        ({"type": "integer", "const": 1}, True),
+        ({"const": 1}, False),
+        (NESTED, True),
+        ({"type": "string", "format": "date-time", "pattern": "a"}, True),
+        ({"type": "string", "format": "uri"}, False),
+        ({"type": "string", "minLength": 1}, True),
+        ({"type": "string", "default": "a"}, True),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True}, False),
+        ({"type": "array"}, False),
+        ({"type": "array", "items": {}}, False),
+        ({"oneOf": [{"type": "string"}]}, False),
+        ({"anyOf": []}, False),
+        ({"allOf": [{"type": "string"}]}, False),
+        ({"$ref": "#/$defs/x", "description": "d"}, False),
+        ({"$ref": "https://example.com/x"}, False),
+        ({**NESTED, "additionalProperties": True}, False),
+        ({**NESTED, "properties": {"b": {"type": "string"}}}, False),
+        ({"type": "object"}, False),
+        ({"type": "float"}, False),
+        (True, False),
+    ],
+)
+def test_what_strict_takes(inner, strict):
+    schema = {**json.loads(STRICT), "properties": {"a": inner}}
+    wanted = sent(output=OutputSpec(name="x", parameters=json.dumps(schema)))["response_format"]
+    assert wanted["json_schema"].get("strict", False) is strict
+
+
+def test_strict_has_an_end_to_its_depth_and_a_shape_is_an_object():
+    deep = {"type": "string"}
+    for _ in range(12):
+        deep = {**NESTED, "properties": {"a": deep}, "required": ["a"]}
+    for schema in (deep, {"anyOf": [NESTED]}, {"type": "string"}):
+        wanted = sent(output=OutputSpec(name="x", parameters=json.dumps(schema)))["response_format"]
+        assert "strict" not in wanted["json_schema"]
+
+
+def test_extras_add_and_never_replace():
+    shape = OutputSpec(name="x", parameters=STRICT)
+    body = sent(
+        output=shape, extras=(Extra(name="response_format", json='{"json_schema":{"strict":false}}'),)
+    )
+    assert body["response_format"]["json_schema"]["strict"] is False
+    assert sent(extras=(Extra(name="stream_options", json="null"),)).keys() == {"model", "messages", "stream"}
+    odd = Extra(name="stream_options", json='{"include_usage":true,"x":1}')
+    assert sent(extras=(odd,))["stream_options"] == {"include_usage": True, "x": 1}
+    for name, value in (("messages", "[]"), ("stream", "true"), ("max_completion_tokens", "1")):
+        with pytest.raises(MisuseError, match=name):
+            sent(max_tokens=7, extras=(Extra(name=name, json=value),))
+    with pytest.raises(MisuseError, match="no JSON"):
+        sent(extras=(Extra(name="seed", json="{"),))
+    with pytest.raises(MisuseError, match="set by the request already"):
+        sent(output=shape, extras=(Extra(name="response_format", json='{"type":"text"}'),))
+
+
+# --- messages -------------------------------------------------------------------------------------------
+
+
+def test_words_alone_are_a_string_and_the_rest_is_parts():
+    assert written(user("Hi")) == [{"role": "user", "content": "Hi"}]
+    assert written(user("Look:", picture())) == [
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "Look:"},
+                {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}},
+            ],
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("media", "block"),
+    [
+        (
+            Media(kind="image", url="https://a/b.png"),
+            {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
+        ),
+        (
+            Media(kind="document", media_type="application/pdf", data="JVBE", name="a.pdf"),
+            {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBE"}},
+        ),
+        (
+            Media(kind="document", media_type="application/pdf", data="JVBE"),
+            {
+                "type": "file",
+                "file": {"filename": "document.pdf", "file_data": "data:application/pdf;base64,JVBE"},
+            },
+        ),
+        (Media(kind="document", file_id="file-1"), {"type": "file", "file": {"file_id": "file-1"}}),
+        (
+            Media(kind="document", media_type="text/plain", data="SGk=", name="a.txt"),
+            {"type": "text", "text": "a.txt\n\nHi"},
+        ),
+        (
+            Media(kind="audio", media_type="audio/mpeg", data="AAAA"),
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "mp3"}},
+        ),
+        (
+            Media(kind="document", url="https://a/b.pdf"),
+            {"type": "text", "text": "[document https://a/b.pdf left out: it cannot be sent to this model]"},
+        ),
+        (
+            Media(kind="video", media_type="video/mp4", data="AAAA", name="v.mp4"),
+            {"type": "text", "text": "[video v.mp4 left out: it cannot be sent to this model]"},
+        ),
+    ],
+)
+def test_media_go_out_as_far_as_the_wire_can_carry_them(media, block):
+    content = written(user("See:", media))[0]["content"]
+    assert content[1] == block
+
+
+def test_media_on_servers_that_take_more_or_less():
+    video = Media(kind="video", media_type="video/mp4", data="AAAA")
+    document = Media(kind="document", url="https://a/b.pdf", name="b")
+    content = written(user(video, document), dialect=ChatDialect(video=True, documents="document_url"))[0][
+        "content"
+    ]
+    assert content == [
+        {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}},
+        {"type": "document_url", "document_url": "https://a/b.pdf", "document_name": "b"},
+    ]
+    text = written(user("See:", picture(), "Well?"), dialect=ChatDialect(content="string"))[0]["content"]
+    assert text == "See:\n\n[image left out: it cannot be sent to this model]\n\nWell?"
+    with pytest.raises(MisuseError, match="base64"):
+        written(user(Media(kind="document", media_type="text/plain", data="?", name="a.txt")))
+
+
+def test_blank_words_and_torn_characters_never_go_out():
+    messages = written(
+        user(" \n"),
+        user("a\ud83d", ""),
+        assistant(" "),
+        assistant("\ud83c\udf21", call("c1", arguments='{"a": "\ud83d"}')),
+        results(result("c1", " ", "\udf21!")),
+    )
+    assert messages == [
+        {"role": "user", "content": "a�"},
+        {"role": "assistant", "content": "🌡", "tool_calls": [wire_call("c1", arguments='{"a": "�"}')]},
+        {"role": "tool", "tool_call_id": "c1", "content": "�!"},
+    ]
+
+
+def test_calls_and_results():
+    messages = written(
+        assistant("Let me look.", call("c1", "call_1"), call("c2", "call_2", arguments='{"a": 1.50}')),
+        results(result("c1", "one"), result("c2", "two", outcome="timeout")),
+    )
+    assert messages == [
+        {
+            "role": "assistant",
+            "content": "Let me look.",
+            "tool_calls": [wire_call("call_1"), wire_call("call_2", arguments='{"a": 1.50}')],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": "one"},
+        {"role": "tool", "tool_call_id": "call_2", "content": "[error: timeout] two"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("given", "content"),
+    [
+        (result("c1"), "(no output)"),
+        (result("c1", outcome="error"), "[error]"),
+        (result("c1", "no", outcome="error"), "[error] no"),
+        (result("c1", "no", outcome="denied"), "[error: denied] no"),
+        (
+            result("c1", "one", "two"),
+            [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}],
+        ),
+    ],
+)
+def test_what_came_of_a_call_is_told_in_words(given, content):
+    codec, request = ask(assistant(call("c1")), results(given))
+    http = codec.encode(request)
+    assert json.loads(http.body)["messages"][1]["content"] == content
+    read = codec.read(http).messages[1].results[0]
+    assert (read.outcome, read.parts) == (given.outcome, given.parts)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written_as"),
+    [
+        ("", "{}"),
+        ('{"a": "half', '{"INVALID_JSON":"{\\"a\\": \\"half"}'),
+        ("[1]", '{"INVALID_JSON":"[1]"}'),
+        ('{"a": 1.50, "a": 2}', '{"a": 1.50, "a": 2}'),
+    ],
+)
+def test_arguments_go_out_to_the_letter_or_say_that_they_are_broken(arguments, written_as):
+    codec, request = ask(assistant(call("c1", arguments=arguments)), results(result("c1", "x")))
+    http = codec.encode(request)
+    assert json.loads(http.body)["messages"][0]["tool_calls"][0]["function"]["arguments"] == written_as
+    assert codec.read(http).messages[0].calls[0].arguments == (arguments or "{}")
+
+
+def test_names_are_made_legal():
+    messages = written(assistant(call("c1", name="näme.with:odd" + "x" * 80)), results(result("c1", "x")))
+    name = messages[0]["tool_calls"][0]["function"]["name"]
+    assert name.startswith("n_me_with_odd" + "x" * 42 + "_")
+    assert len(name) == 64
+
+
+@pytest.mark.parametrize(("word", "content"), [("null", None), ("empty", ""), ("absent", "nothing")])
+def test_no_words_beside_calls(word, content):
+    message = written(assistant(call("c1")), dialect=ChatDialect(empty_content=word))[0]
+    assert message.get("content", "nothing") == content
+
+
+def test_pictures_of_results_follow_after_all_results():
+    messages = written(
+        assistant(call("c1"), call("c2")),
+        results(result("c1", "one", picture()), result("c2", picture(), outcome="error")),
+        assistant("I see."),
+    )
+    assert [message["role"] for message in messages] == ["assistant", "tool", "tool", "user", "assistant"]
+    assert messages[1]["content"][1]["text"] == "[image 1: see the next message]"
+    assert messages[2]["content"] == "[error] [image 2: see the next message]"
+    assert [part["type"] for part in messages[3]["content"]] == ["text", "image_url", "image_url"]
+
+
+def test_pictures_wait_for_results_that_come_in_a_message_of_their_own():
+    line = [
+        assistant(call("c1"), call("c2")),
+        results(result("c1", picture())),
+        results(result("c2", "two")),
+        user("Well?"),
+    ]
+    roles = [message["role"] for message in written(*line)]
+    assert roles == ["assistant", "tool", "tool", "user", "user"]
+    assert [m["role"] for m in written(*line[:3])] == roles[:4]
+    assert [m["role"] for m in written(*line[:2])] == ["assistant", "tool", "tool", "user"]
+
+
+def test_pictures_of_results_on_other_servers():
+    line = [assistant(call("c1")), results(result("c1", picture()))]
+    inside = written(*line, dialect=ChatDialect(result_images="result"))
+    assert [part["type"] for part in inside[1]["content"]] == ["image_url"]
+    omitted = written(*line, dialect=ChatDialect(result_images="omit"))
+    assert omitted[1]["content"] == "[image left out: it cannot be sent to this model]"
+    assert len(inside) == len(omitted) == 2
+
+
+def test_a_call_nobody_answered_gets_an_answer():
+    unanswered = "[error: unknown] No result of this call was recorded."
+    line = [
+        user("Go"),
+        assistant(call("c1", "call_1"), call("c2", "call_2")),
+        results(result("c2", "two")),
+        user("Stop"),
+    ]
+    assert written(*line)[2:] == [
+        {"role": "tool", "tool_call_id": "call_2", "content": "two"},
+        {"role": "tool", "tool_call_id": "call_1", "content": unanswered},
+        {"role": "user", "content": "Stop"},
+    ]
+    assert [m.get("tool_call_id") for m in written(*line[:2])[2:]] == ["call_1", "call_2"]
+    late = written(*line, results(result("c1", "late")), user("Go on"))
+    assert [m["role"] for m in late] == ["user", "assistant", "tool", "tool", "user", "user"]
+
+
+def test_results_nobody_asked_for_are_left_out():
+    messages = written(
+        results(result("c9", "lost", picture())),
+        assistant(call("c1")),
+        results(result("c1", "one"), result("c1", "again"), result("c8", "lost")),
+        user("Well?"),
+    )
+    assert [message["role"] for message in messages] == ["assistant", "tool", "user"]
+    assert messages[1]["content"] == "one"
+
+
+def test_ids_are_the_servers_own_where_they_can_be():
+    calls = (("c1", "functions.look:0"), ("c2", "functions.look:0"), ("c3", ""), ("c4", "a b"))
+    line = [
+        assistant(*(call(*each) for each in calls)),
+        results(*(result(f"c{at}", str(at)) for at in (4, 3, 2, 1))),
+    ]
+    first, *answers = written(*line)
+    ids = [each["id"] for each in first["tool_calls"]]
+    assert ids == ["functions.look:0", "c2", "c3", "c4"]
+    assert [(m["tool_call_id"], m["content"]) for m in answers] == list(
+        zip(reversed(ids), "4321", strict=True)
+    )
+    for origin in (NEAR, FOREIGN):
+        foreign = written(assistant(call("c1", "call_1"), origin=origin), results(result("c1", "x")))
+        assert foreign[0]["tool_calls"][0]["id"] == foreign[1]["tool_call_id"] == "c1"
+
+
+def test_ids_of_one_length():
+    line = [
+        assistant(call("c1", "aB3456789"), call("c2", "toolong_id"), call("c3", "aB3456789")),
+        results(result("c1", "1"), result("c2", "2"), result("c3", "3")),
+    ]
+    first, *answers = written(*line, dialect=ChatDialect(id_length=9))
+    ids = [each["id"] for each in first["tool_calls"]]
+    assert ids[0] == "aB3456789"
+    assert len(set(ids)) == 3
+    assert all(len(each) == 9 and each.isalnum() for each in ids)
+    assert [m["tool_call_id"] for m in answers] == ids
+
+
+def test_neighbours_of_one_speaker_are_one_where_turns_must_alternate():
+    line = [user("One"), user("Two", picture()), assistant("Three"), user("Four"), user("Five")]
+    assert len(written(*line)) == 5
+    merged = written(*line, dialect=ChatDialect(alternates=True))
+    assert [message["role"] for message in merged] == ["user", "assistant", "user"]
+    assert [part.get("text") for part in merged[0]["content"]] == ["One", "Two", None]
+    strings = written(*line, dialect=ChatDialect(alternates=True, content="string"))
+    assert [message["content"] for message in strings] == [
+        "One\n\nTwo\n\n[image left out: it cannot be sent to this model]",
+        "Three",
+        "Four\n\nFive",
+    ]
+
+
+def test_speakers_that_cannot_meet_have_somebody_between_them():
+    dialect = ChatDialect(alternates=True, content="string")
+    late = Message(role="system", parts=(Text(text="It is noon."),))
+    line = [
+        assistant("Hello."),
+        assistant("Well?", THOUGHT),
+        user("Go"),
+        late,
+        assistant(call("c1")),
+        user("Stop"),
+        assistant("Yes."),
+        assistant(call("c2")),
+        results(result("c2", "two")),
+        user("And?"),
+    ]
+    assert [(m["role"], m["content"]) for m in written(*line, dialect=dialect)] == [
+        ("user", "(The conversation begins here.)"),
+        ("assistant", "Hello.\n\nWell?"),
+        ("user", "Go\n\nIt is noon."),
+        ("assistant", None),
+        ("tool", "[error: unknown] No result of this call was recorded."),
+        ("assistant", "(Noted.)"),
+        ("user", "Stop"),
+        ("assistant", "Yes."),
+        ("user", "(Go on.)"),
+        ("assistant", None),
+        ("tool", "two"),
+        ("assistant", "(Noted.)"),
+        ("user", "And?"),
+    ]
+
+
+def test_a_refusal_goes_back_as_one():
+    message = written(assistant("Half of", "I will not.", stop=Stop.REFUSED))[0]
+    assert message == {"role": "assistant", "content": "Half of", "refusal": "I will not."}
+    foreign = written(assistant("I will not.", stop=Stop.REFUSED, origin=FOREIGN))[0]
+    assert foreign == {"role": "assistant", "content": "I will not."}
+
+
+def test_marks_are_put_where_a_server_understands_them():
+    marks = (
+        Breakpoint(position="tools"),
+        Breakpoint(position="system", ttl="1h"),
+        Breakpoint(position="message", message=0),
+        Breakpoint(position="end"),
+    )
+    line = [user("Hi"), assistant(call("c1")), results(result("c1", "x"))]
+    fields = {"system": (Text(text="Be brief."),), "tools": (ToolSpec(name="look"),)}
+    body = sent(*line, marks=marks, dialect=ChatDialect(cache_marks=True), **fields)
+    short = {"type": "ephemeral"}
+    assert body["tools"][0]["cache_control"] == short
+    assert body["messages"][0]["content"][0]["cache_control"] == {**short, "ttl": "1h"}
+    assert body["messages"][1]["content"] == [{"type": "text", "text": "Hi", "cache_control": short}]
+    assert body["messages"][3]["content"] == [{"type": "text", "text": "x", "cache_control": short}]
+    assert b"cache_control" not in json.dumps(sent(*line, marks=marks, **fields)).encode()
+    alike = ChatDialect(cache_marks=True, alternates=True)
+    merged = sent(user("Hi"), user("there", picture()), marks=(Breakpoint(position="end"),), dialect=alike)[
+        "messages"
+    ]
+    assert [part.get("cache_control") for part in merged[0]["content"]] == [None, None, short]
+    with pytest.raises(MisuseError, match="no message 3"):
+        sent(*line, marks=(Breakpoint(position="message", message=3),), dialect=ChatDialect(cache_marks=True))
+
+
+# --- reasoning ------------------------------------------------------------------------------------------
+
+
+def policy(name):
+    return replace(ENDPOINT, reasoning=name)
+
+
+THOUGHT = Reasoning(text="Well.")
+SIGNED = Reasoning(
+    text="Well.", signature="sig", native='{"detail":{"type":"reasoning.text","format":"f","index":0}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "origin", "thought", "fields"),
+    [
+        ("may_echo", OWN, THOUGHT, {"reasoning_content": "Well."}),
+        ("must_echo", OWN, THOUGHT, {"reasoning_content": "Well."}),
+        ("strip", OWN, THOUGHT, {}),
+        ("strip", OWN, SIGNED, {}),
+        ("signed", OWN, THOUGHT, {}),
+        (
+            "signed",
+            OWN,
+            SIGNED,
+            {"reasoning_details": [
+                {"type": "reasoning.text", "format": "f", "index": 0, "text": "Well.", "signature": "sig"}]},
+        ),
+        ("may_echo", NEAR, THOUGHT, {}),
+        ("may_echo", FOREIGN, SIGNED, {}),
+        ("must_echo", NEAR, THOUGHT, {"reasoning_content": "Well."}),
+        ("must_echo", FOREIGN, replace(SIGNED, native='{"x":1}'), {"reasoning_content": "Well."}),
+        ("must_echo", FOREIGN, Reasoning(signature="sealed", redacted=True), {"reasoning_content": " "}),
+        ("must_echo", OWN, None, {"reasoning_content": " "}),
+    ],
+)  # fmt: skip
+def test_reasoning_goes_where_the_policy_says(name, origin, thought, fields):
+    parts = [thought] if thought else []
+    message = written(assistant(*parts, call("c1"), origin=origin), endpoint=policy(name))[0]
+    assert {k: v for k, v in message.items() if k.startswith("reasoning")} == fields
+    assert "sig" not in json.dumps(message) or origin is OWN
+
+
+def test_servers_insist_on_reasoning_only_beside_calls():
+    foreign = written(assistant(THOUGHT, "27 °C", origin=FOREIGN), endpoint=policy("must_echo"))
+    assert foreign == [{"role": "assistant", "content": "27 °C"}]
+    dialect = ChatDialect(reasoning_field="reasoning")
+    renamed = written(assistant(call("c1"), origin=FOREIGN), endpoint=policy("must_echo"), dialect=dialect)
+    assert renamed[0]["reasoning"] == " "
+
+
+def test_thoughts_alone_are_no_message():
+    assert written(user("Hi"), assistant(THOUGHT), user("Well?")) == [
+        {"role": "user", "content": "Hi"},
+        {"role": "user", "content": "Well?"},
+    ]
+
+
+DETAILS = [
+    {"type": "reasoning.summary", "summary": "Well.", "format": "f", "index": 0},
+    {"type": "reasoning.encrypted", "data": "blob==", "id": "rs_1", "format": None, "index": 0},
+    {"type": "reasoning.text", "text": "", "signature": "sig", "index": 1},
+    {"type": "reasoning.next_year", "shape": [1, {"a": None}]},
+]
+MESSAGES = {
+    "reasoning": {"content": "Hi", "reasoning": "Well."},
+    "reasoning_content": {"content": "Hi", "reasoning_content": "Well."},
+    "both": {"content": "Hi", "reasoning": "Well.", "reasoning_content": "Well."},
+    "unlike": {"content": "Hi", "reasoning": "Well.", "reasoning_content": "Hm."},
+    "details": {"content": "Hi", "reasoning_details": DETAILS},
+    "details and words": {"content": "Hi", "reasoning": "Well.", "reasoning_details": DETAILS},
+    "details and other words": {"content": "Hi", "reasoning": "Hm.", "reasoning_details": DETAILS},
+    "chunks": {
+        "content": [
+            {"type": "thinking", "thinking": [{"type": "text", "text": "Well."}], "closed": True},
+            {"type": "text", "text": "Hi"},
+            {"type": "reference", "reference_ids": [1]},
+        ]
+    },
+    "next year": {"content": "Hi", "mood": {"calm": True}, "name": "model"},
+    "audio": {"content": None, "audio": {"id": "audio_1"}},
+    "pictures": {
+        "content": "Here.",
+        "images": [
+            {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PIXEL}"}, "index": 0},
+            {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
+        ],
+    },
+    "signed calls": {
+        "content": None,
+        "extra_content": {"google": {"thought_signature": "sig"}},
+        "tool_calls": [
+            {**wire_call("call_1"), "extra_content": {"google": {"thought_signature": "sig"}}},
+            wire_call("call_2"),
+        ],
+    },
+    "custom call": {
+        "content": None,
+        "tool_calls": [{"id": "call_1", "type": "custom", "custom": {"name": "sh", "input": "ls\n"}}],
+    },
+    "old call": {"content": None, "function_call": {"name": "look", "arguments": '{"a": 1}'}},
+}
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_what_a_server_said_goes_back_as_it_came(name):
+    """Told whole or in pieces, kept in our values, and sent again."""
+    message = {"role": "assistant", **MESSAGES[name]}
+    choice = {"index": 0, "finish_reason": "stop"}
+    delta = {
+        **message,
+        "tool_calls": [{"index": at, **each} for at, each in enumerate(message.get("tool_calls", []))],
+    }
+    whole = json.dumps({"choices": [{**choice, "message": message}]})
+    stream = f"data: {json.dumps({'choices': [{**choice, 'delta': delta}]})}\n\ndata: [DONE]\n\n"
+    replies = [heard(whole), heard(stream)]
+    assert replies[0] == replies[1]
+    said = [replace(p, id=f"c{n}") if isinstance(p, ToolCall) else p for n, p in enumerate(replies[0].parts)]
+    assert written(assistant(*said, origin=replies[0].origin))[0] == message
+    # Elsewhere nothing of it is shown that only this server can read.
+    elsewhere = json.dumps(written(assistant(*said, origin=NEAR)))
+    assert not {"reasoning", "sig", "blob", "audio_1", "mood", "thinking", "images"} & set(
+        elsewhere.replace('"', " ").split()
+    )
+
+
+def heard(body):
+    decoder = CODEC.new_decoder(Request(model=MODEL), 200, {})
+    decoder.feed(body.encode())
+    return decoder.close()
+
+
+def test_thoughts_in_tags_go_back_in_tags():
+    dialect = ChatDialect(think_tags=True)
+    codec = ChatCodec({"here": dialect})
+    for content in ("<think>\nWell.\n</think>\n\nHi", "\n<think>Well.</think>Hi", "<think></think>Hi"):
+        decoder = codec.new_decoder(Request(model=MODEL), 200, {})
+        decoder.feed(
+            json.dumps({"choices": [{"message": {"content": content}, "finish_reason": "stop"}]}).encode()
+        )
+        reply = decoder.close()
+        assert reply.text.strip() == "Hi"
+        message = assistant(*reply.parts, origin=reply.origin)
+        assert written(message, dialect=dialect) == [{"role": "assistant", "content": content}]
+        stripped = written(message, dialect=dialect, endpoint=policy("strip"))[0]["content"]
+        assert stripped == reply.text
+
+
+def test_members_a_server_does_not_take_back_stay_here():
+    message = {
+        "content": "Hi",
+        "executed_tools": [{"index": 0}],
+        "padding": "abc",
+        "provider_metadata": {"a": 1},
+    }
+    reply = heard(json.dumps({"choices": [{"finish_reason": "stop", "message": message}]}))
+    assert "executed_tools" in (reply.parts[0].native or "")
+    assert "padding" not in (reply.parts[0].native or "")
+    assert written(assistant(*reply.parts)) == [{"role": "assistant", "content": "Hi"}]
+
+
+# --- as a server reads it -------------------------------------------------------------------------------
+
+
+def read(body, path="/v1/chat/completions"):
+    return CODEC.decode_request(
+        HttpRequest(path=path, body=body if isinstance(body, bytes) else json.dumps(body).encode())
+    )
+
+
+def test_a_request_is_read_into_our_words():
+    request = read(
+        {
+            "model": "m",
+            "messages": [
+                {"role": "developer", "content": "Be brief."},
+                {"role": "system", "content": [{"type": "text", "text": "Be kind."}]},
+                {"role": "user", "content": "Hi", "name": "ann"},
+                {"role": "assistant", "content": "", "tool_calls": [wire_call("x"), wire_call("x")]},
+                {"role": "tool", "tool_call_id": "x", "content": "one"},
+                {"role": "tool", "tool_call_id": "x", "content": "[error: denied] two", "name": "look"},
+                {"role": "assistant", "content": None, "refusal": "No."},
+            ],
+            "max_tokens": 7,
+            "temperature": 1,
+            "stop": "END",
+            "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}],
+            "tool_choice": "required",
+            "parallel_tool_calls": False,
+            "reasoning_effort": "low",
+            "stream": True,
+            "seed": 7,
+            "user": None,
+        }
+    )
+    assert request.system == (Text(text="Be brief.", native='{"message":{"role":"developer"}}'),)
+    assert [message.role for message in request.messages] == [
+        "system", "user", "assistant", "tool", "tool", "assistant",
+    ]  # fmt: skip
+    assert [each.id for each in request.messages[2].calls] == ["c3_0", "c3_1"]
+    first, second = request.messages[3].results[0], request.messages[4].results[0]
+    assert (first.call_id, first.outcome, first.text) == ("c3_0", "ok", "one")
+    assert (second.call_id, second.outcome, second.text) == ("c3_1", "denied", "two")
+    assert request.messages[5].stop is Stop.REFUSED
+    assert request.max_tokens == 7
+    assert request.sampling == Sampling(temperature=1.0, stop_sequences=("END",))
+    (tool,) = request.tools
+    assert (tool.name, tool.parameters) == ("look", '{"type":"object"}')
+    assert tool.native == '{"type":"function","function":{"name":"look","parameters":{"type":"object"}}}', (
+        "it would not go out again as it came"
+    )
+    assert request.tool_choice == ToolChoice(mode="any", parallel=False)
+    assert request.thinking == Thinking(effort="low")
+    assert request.stream
+    assert request.extras == (Extra(name="seed", json="7"), Extra(name="stream_options", json="null"))
+
+
+def test_the_path_may_name_the_model():
+    path = "/openai/deployments/my%20model/chat/completions?api-version=2025-01-01"
+    assert read({"messages": []}, path).model.id == "my model"
+    assert read({"messages": [], "model": "m"}, path).model.id == "m"
+    assert read({"messages": []}, "/v1/chat/completions/").model.id == ""
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"{", 400),
+        (b"[]", 400),
+        ({"model": "m"}, 400),
+        ({"messages": [], "model": 7}, 400),
+        ({"messages": [7]}, 400),
+        ({"messages": [{"role": "nobody"}]}, 400),
+        ({"messages": [{"role": "user", "content": 7}]}, 400),
+        ({"messages": [], "tools": [7]}, 400),
+        (b'{"messages": [], "x": ' + b"[" * 200_000 + b"]" * 200_000 + b"}", 400),
+    ],
+)
+def test_what_is_no_request_is_refused_as_a_server_would(body, status):
+    with pytest.raises(ProviderError) as caught:
+        read(body)
+    assert (caught.value.failure.kind, caught.value.failure.status) == ("invalid", status)
+    with pytest.raises(ProviderError) as caught:
+        read({"messages": []}, "/v1/embeddings")
+    assert (caught.value.failure.kind, caught.value.failure.status) == ("not_found", 404)
+
+
+# --- whatever the history -------------------------------------------------------------------------------
+
+
+STRICT_DIALECTS = (
+    ChatDialect(),
+    ChatDialect(id_length=9),
+    ChatDialect(alternates=True, result_images="omit"),
+    ChatDialect(alternates=True, result_images="omit", content="string"),
+)
+
+
+def random_line(random):
+    """A history nobody would make: orphans, repetitions, blanks, foreign parts, speakers in any order."""
+    line, ids = [], [f"c{at}" for at in range(6)]
+    texts = ("", " \n", "Hi", "\ud83d", "[error] no", "x" * 50)
+    origins = (OWN, NEAR, FOREIGN, None)
+    for _ in range(random.randint(1, 9)):
+        parts = []
+        for _ in range(random.randint(0, 4)):
+            kind = random.randrange(6)
+            if kind == 0:
+                parts.append(
+                    Text(text=random.choice(texts), native=random.choice((None, "{}", '{"part":{"a":1}}')))
+                )
+            elif kind == 1:
+                parts.append(call(random.choice(ids), random.choice(("", "call", "a b", "x" * 300)),
+                                  arguments=random.choice(("{}", "", '{"a":', '{"a":1}'))))  # fmt: skip
+            elif kind == 2:
+                inner = random.choice(
+                    ((), (Text(text=random.choice(texts)),), (picture(),), (Text(text="a"), picture()))
+                )
+                parts.append(
+                    ToolResult(
+                        call_id=random.choice(ids), parts=inner, outcome=random.choice(("ok", "error"))
+                    )
+                )
+            elif kind == 3:
+                parts.append(Reasoning(text=random.choice(texts), signature=random.choice(("", "sig"))))
+            elif kind == 4:
+                parts.append(picture())
+            else:
+                parts.append(
+                    Opaque(
+                        kind=random.choice(("x", "audio")), native=random.choice(('{"type":"x"}', "nonsense"))
+                    )
+                )
+        role = random.choice(("user", "assistant", "tool", "system"))
+        if role == "assistant":
+            parts = [part for part in parts if not isinstance(part, ToolResult)]
+        else:
+            parts = [part for part in parts if not isinstance(part, ToolCall)]
+        line.append(Message(role=role, parts=tuple(parts), origin=random.choice(origins)))
+    return line
+
+
+MEET = {("", "user"), ("user", "assistant"), ("assistant", "user"), ("assistant", "tool"), ("tool", "tool"),
+        ("tool", "assistant")}  # fmt: skip
+
+
+def complaints(messages, *, alternate):
+    """What a strict server would say of these messages."""
+    open_ids, used, spoke = [], set(), ""
+    for message in messages:
+        role, content = message["role"], message.get("content")
+        if alternate and (spoke, role) not in MEET:
+            yield f"{role} after {spoke or 'nobody'}"
+        spoke = role
+        if role == "tool":
+            if message["tool_call_id"] not in open_ids:
+                yield f"orphan result {message}"
+            else:
+                open_ids.remove(message["tool_call_id"])
+        elif open_ids:
+            yield f"unanswered {open_ids}"
+            open_ids = []
+        for each in message.get("tool_calls", ()):
+            if each["id"] in used:
+                yield f"repeated id {each}"
+            used.add(each["id"])
+            open_ids.append(each["id"])
+            if not isinstance(json.loads(each["function"]["arguments"]), dict):
+                yield f"arguments {each}"
+        if content is None and not {"tool_calls", "audio", "refusal"} & message.keys():
+            yield f"no content {message}"
+        texts = [content] if isinstance(content, str) else [part.get("text", "x") for part in content or ()]
+        if any(not text.strip() for text in texts):
+            yield f"blank text {message}"
+        if role == "tool" and isinstance(content, list) and any(part["type"] != "text" for part in content):
+            yield f"a result holds more than words {message}"
+    if open_ids:
+        yield f"unanswered {open_ids}"
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_any_history_is_written_legally_and_grows_at_its_end(seed):
+    random = Random(seed)
+    for _ in range(25):
+        line = random_line(random)
+        endpoint = policy(random.choice(("may_echo", "must_echo", "signed", "strip")))
+        dialect = random.choice(STRICT_DIALECTS)
+        codec, request = ask(*line, endpoint=endpoint, dialect=dialect)
+        kept = codec.keep()
+        bodies = []
+        for count in range(len(line) + 1):
+            grown = replace(request, messages=tuple(line[:count]))
+            http = codec.encode(grown, kept)
+            assert http == codec.encode(grown)
+            messages = json.loads(http.body)["messages"]
+            assert list(complaints(messages, alternate=dialect.alternates)) == [], line[:count]
+            bodies.append((messages, count))
+        # What is settled never changes: all but what the last turn still owed, or may still say.
+        for (shorter, _), (longer, count) in pairwise(bodies):
+            settled = shorter[:-1] if dialect.alternates else shorter
+            if line[count - 1].role == "assistant":
+                assert longer[: len(settled)] == settled
+
+
+def test_annotations_are_kept_and_not_sent_back():
+    """They are in no request type: the server wrote them for the reader."""
+    cited = [{"type": "url_citation", "url_citation": {"url": "u"}}]
+    message = {"role": "assistant", "content": "Hi", "annotations": cited, "mood": "calm"}
+    reply = heard(json.dumps({"choices": [{"index": 0, "finish_reason": "stop", "message": message}]}))
+    assert "url_citation" in reply.parts[0].native
+    sent = written(assistant(*reply.parts, origin=reply.origin))[0]
+    assert sent == {"role": "assistant", "content": "Hi", "mood": "calm"}

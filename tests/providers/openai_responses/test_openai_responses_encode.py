@@ -1,0 +1,727 @@
+"""Requests on the Responses wire: what is written, in which order, under which ids."""
+
+import json
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.providers import load_codec
+from bridle.providers.openai_responses.codec import ResponsesCodec, ResponsesDialect
+from bridle.testing.conformance.codec import check_codec, check_requests_round_trip
+from bridle.values.errors import BadTool, MisuseError
+from bridle.values.message import Media, Message, Opaque, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
+from bridle.values.usage import Usage
+
+FAMILY = "openai_responses"
+CODEC = load_codec(FAMILY)
+ENDPOINT = Endpoint(name="here", family=FAMILY, reasoning="signed")
+OWN = Origin(family=FAMILY, endpoint="here", model="gpt-x")
+SIBLING = Origin(family=FAMILY, endpoint="elsewhere", model="gpt-x")
+FOREIGN = Origin(family="another", endpoint="elsewhere", model="other")
+ABLE = Abilities(thinking=("standard", "pro"), efforts=("low", "high"))
+MODEL = Model(id="gpt-x", endpoint=ENDPOINT, abilities=ABLE)
+CLOSED = (
+    '{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}'
+)
+
+
+def ask(*messages, **fields):
+    return Request(model=fields.pop("model", MODEL), messages=messages, **fields)
+
+
+def sent(request, codec=CODEC):
+    return json.loads(codec.encode(request).body)
+
+
+def written(*messages, codec=CODEC, **fields):
+    return sent(ask(*messages, **fields), codec)["input"]
+
+
+def user(*parts):
+    return Message(
+        role="user", parts=tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    )
+
+
+def assistant(*parts, origin=OWN, **more):
+    said = tuple(Text(text=part) if isinstance(part, str) else part for part in parts)
+    return Message(role="assistant", parts=said, origin=origin, **more)
+
+
+def results(*parts):
+    return Message(role="tool", parts=parts)
+
+
+def call(call_id, wire_id="", name="look", arguments="{}", **more):
+    return ToolCall(id=call_id, name=name, arguments=arguments, wire_id=wire_id, **more)
+
+
+def answer(call_id, text="ok", **more):
+    return ToolResult(call_id=call_id, parts=(Text(text=text),), **more)
+
+
+def extra(name, value):
+    return Extra(name=name, json=json.dumps(value, separators=(",", ":")))
+
+
+def named(text, id_, **more):
+    return Text(text=text, native=json.dumps({"message": {"id": id_, "status": "completed", **more}}))
+
+
+def thought(id_, blob="gAAA", text=""):
+    return Reasoning(text=text, signature=blob, native=json.dumps({"id": id_}))
+
+
+def forget(request):
+    """Stop sequences and the like have no place on this wire."""
+    return replace(request, sampling=replace(request.sampling, stop_sequences=(), top_k=None))
+
+
+def test_all_laws_hold_for_what_only_this_family_says():
+    origin = Origin(family=FAMILY, endpoint=FAMILY, model="model-1")
+    used = Usage(input=1, cache_read=2, cache_write=7, output=30, reasoning=20, cache_write_1h=4)
+    cited = {"message": {"id": "msg_1", "phase": "final_answer"}, "part": {"annotations": [{"type": "x"}]}}
+    replies = [
+        Reply(
+            parts=(
+                Reasoning(text="1.\n\n2.", signature="g", native='{"id":"rs_1","lengths":{"summary":[2,2]}}'),
+                Text(text="As it says", native=json.dumps(cited, separators=(",", ":"))),
+                Text(text=" and more"),
+                Reasoning(text="raw", native='{"id":"rs_2","lengths":{"summary":[],"content":[3]}}'),
+                Opaque(kind="mcp_call", native='{"type":"mcp_call","id":"mcp_1","error":null,"output":[1]}'),
+                Opaque(kind="tomorrow", native='{"type":"tomorrow","x":1.5}'),
+                ToolCall(id="", name="a", arguments='{"n": 1.50}', wire_id="call_1",
+                         native='{"id":"fc_1","namespace":"n"}'),
+                ToolCall(id="", name="b", arguments='{"input":"free\\ntext"}', wire_id="call_2",
+                         native='{"type":"custom_tool_call","id":"ctc_1"}'),
+            ),
+            stop=Stop.TOOLS, origin=origin, usage=used, id="resp_1", stop_detail="completed",
+        ),
+        Reply(parts=(call("", "c", arguments='{"n":'),), stop=Stop.LENGTH, origin=origin),
+        Reply(parts=(Text(text="no more"),), stop=Stop.FILTERED, origin=origin),
+        Reply(parts=(Text(text="so"),), stop=Stop.PAUSED, origin=origin, stop_detail="incomplete: steered"),
+        Reply(parts=(Text(text="?"),), stop=Stop.OTHER, origin=origin, stop_detail="incomplete: tomorrow"),
+    ]  # fmt: skip
+    requests = [
+        ask(user("hi"), thinking=Thinking(mode="pro", effort="low", display="auto"), max_tokens=20),
+        ask(
+            user("hi"),
+            output=OutputSpec(name="o", parameters=CLOSED, description="d"),
+            tool_choice=ToolChoice(parallel=False),
+            tools=(ToolSpec(name="a", parameters=CLOSED),),
+            extras=(extra("text", {"verbosity": "low"}), extra("reasoning", {"context": "all_turns"})),
+        ),
+    ]
+    requests = [
+        replace(request, model=replace(MODEL, endpoint=replace(ENDPOINT, reasoning="may_echo")))
+        for request in requests
+    ]
+    check_codec(CODEC, replies=replies, requests=requests, forget=forget)
+
+
+# Body
+
+
+def test_what_changes_stands_behind_the_items():
+    request = ask(
+        user("hi"),
+        system=(Text(text="Be brief."), Text(text=" "), Text(text="Be kind.")),
+        tools=(ToolSpec(name="look"),),
+        tool_choice=ToolChoice(mode="any", parallel=False),
+        max_tokens=90,
+        thinking=Thinking(mode="pro", effort="low", display="auto", budget_tokens=5),
+        output=OutputSpec(name="a shape", parameters='{"type": "object"}'),
+        sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, stop_sequences=("END",)),
+        extras=(extra("prompt_cache_key", "k"), extra("include", ["file_search_call.results"])),
+    )
+    body = sent(request)
+    assert list(body)[:4] == ["model", "instructions", "tools", "input"]
+    assert body["instructions"] == "Be brief.\n\nBe kind."
+    assert {name: body[name] for name in list(body)[4:]} == {
+        "max_output_tokens": 90,
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+        "reasoning": {"effort": "low", "summary": "auto", "mode": "pro"},
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "a_shape",
+                "schema": {"type": "object"},
+                "strict": False,
+            }
+        },
+        "store": False,
+        "include": ["reasoning.encrypted_content", "file_search_call.results"],
+        "prompt_cache_key": "k",
+        "stream": True,
+    }
+    assert CODEC.encode(request).path == "/responses"
+
+
+def test_how_a_reply_is_delivered_is_no_part_of_what_was_asked():
+    request = ask(user("hi"), extras=(extra("stream_options", {"include_obfuscation": False}),))
+    streamed, whole = CODEC.encode(request), CODEC.encode(replace(request, stream=False))
+    assert streamed.digest == whole.digest != CODEC.encode(replace(request, max_tokens=99)).digest
+    assert json.loads(streamed.body)["stream_options"] == {"include_obfuscation": False}
+    assert not {"stream", "stream_options"} & json.loads(whole.body).keys()
+
+
+def test_what_a_model_cannot_do_is_not_asked_of_it():
+    plain = replace(MODEL, abilities=Abilities(sampling=False))
+    body = sent(
+        ask(user("hi"), model=plain, thinking=Thinking(effort="low"), sampling=Sampling(temperature=1.0))
+    )
+    assert body.keys() == {"model", "input", "store", "stream"}
+    unknown = Thinking(effort="max", mode="adaptive", display="omitted")
+    assert "reasoning" not in sent(ask(user("hi"), thinking=unknown))
+    shown = sent(ask(user("hi"), thinking=Thinking(display="summarized")))
+    assert shown["reasoning"] == {"summary": "auto"}
+    assert sent(ask(user("hi"), max_tokens=1))["max_output_tokens"] == 16
+
+
+def test_tools_ours_and_theirs():
+    search = '{"type": "web_search",  "filters": null}'
+    tools = (
+        ToolSpec(name="open", description="Opens.", parameters='{"type":  "object", "properties": {}}'),
+        ToolSpec(name="closed", parameters=CLOSED),
+        ToolSpec(name="web_search", native=search),
+    )
+    request = ask(user("hi"), tools=tools)
+    loose = {"type": "object", "properties": {}}
+    assert sent(request)["tools"][:2] == [
+        {"type": "function", "name": "open", "description": "Opens.", "parameters": loose, "strict": False},
+        {"type": "function", "name": "closed", "parameters": json.loads(CLOSED), "strict": True},
+    ]
+    assert b'"parameters":{"type":  "object", "properties": {}}' in CODEC.encode(request).body
+    assert search.encode() in CODEC.encode(request).body
+    for bad in (ToolSpec(name="look", parameters="{"), ToolSpec(name="look", native="[]")):
+        with pytest.raises(BadTool, match="look"):
+            CODEC.encode(ask(user("hi"), tools=(bad,)))
+
+
+@pytest.mark.parametrize(
+    ("choice", "expected"),
+    [
+        (ToolChoice(), None),
+        (ToolChoice(mode="none"), "none"),
+        (ToolChoice(mode="any"), "required"),
+        (ToolChoice(mode="tool", name="look"), {"type": "function", "name": "look"}),
+        (ToolChoice(mode="tool", name="patch"), {"type": "custom", "name": "patch"}),
+        (ToolChoice(mode="tool", name="web_search"), {"type": "web_search"}),
+    ],
+)
+def test_tool_choice(choice, expected):
+    tools = (
+        ToolSpec(name="look"),
+        ToolSpec(name="patch", native='{"type":"custom","name":"patch"}'),
+        ToolSpec(name="web_search", native='{"type":"web_search"}'),
+    )
+    assert sent(ask(user("hi"), tools=tools, tool_choice=choice)).get("tool_choice") == expected
+    assert "tool_choice" not in sent(ask(user("hi"), tool_choice=choice))
+
+
+def test_extras_add_and_never_replace():
+    allowed = {"type": "allowed_tools", "mode": "auto", "tools": [{"type": "function", "name": "look"}]}
+    body = sent(
+        ask(
+            user("hi"),
+            thinking=Thinking(effort="high"),
+            tools=(ToolSpec(name="look"),),
+            extras=(
+                extra("reasoning", {"effort": "low", "context": "all_turns"}),
+                extra("tool_choice", allowed),
+            ),
+        )
+    )
+    assert body["reasoning"] == {"effort": "high", "context": "all_turns"}
+    assert body["tool_choice"] == allowed
+    for name, value in (("input", "[]"), ("model", '"x"'), ("stream", "false"), ("metadata", "{")):
+        with pytest.raises(MisuseError, match=name):
+            CODEC.encode(ask(user("hi"), extras=(Extra(name=name, json=value),)))
+    with pytest.raises(MisuseError, match="max_output_tokens"):
+        CODEC.encode(ask(user("hi"), max_tokens=20, extras=(extra("max_output_tokens", 30),)))
+
+
+def test_a_foreign_memory_of_messages_is_refused():
+    with pytest.raises(MisuseError, match="keep"):
+        CODEC.encode(ask(user("hi")), load_codec("anthropic").new_history())
+
+
+# Items
+
+
+def test_plain_words_are_strings_and_everything_else_is_content():
+    picture = Media(kind="image", media_type="image/png", data="AAAA")
+    paper = Media(kind="document", media_type="application/pdf", data="BBBB")
+    items = written(
+        Message(role="system", parts=(Text(text="be kind"),)),
+        user("look", picture, Media(kind="image", url="https://x/y.png"), Media(kind="image", file_id="f1")),
+        assistant("I see.", origin=None),
+        user(
+            paper,
+            replace(paper, name="a.pdf"),
+            Media(kind="document", url="https://x/y.pdf"),
+            Media.from_wire(kind="audio", name="b"),
+        ),
+    )
+    assert items == [
+        {"type": "message", "role": "system", "content": "be kind"},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {"type": "input_text", "text": "look"},
+                {"type": "input_image", "image_url": "data:image/png;base64,AAAA", "detail": "auto"},
+                {"type": "input_image", "image_url": "https://x/y.png", "detail": "auto"},
+                {"type": "input_image", "file_id": "f1", "detail": "auto"},
+            ],
+        },
+        {"type": "message", "role": "assistant", "content": "I see."},
+        {
+            "type": "message",
+            "role": "user",
+            "content": [
+                {
+                    "type": "input_file",
+                    "filename": "file.pdf",
+                    "file_data": "data:application/pdf;base64,BBBB",
+                },
+                {"type": "input_file", "filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"},
+                {"type": "input_file", "file_url": "https://x/y.pdf"},
+                {"type": "input_text", "text": "[audio b left out: it cannot be sent to this model]"},
+            ],
+        },
+    ]
+
+
+def test_blank_words_are_not_sent_and_broken_characters_are_mended():
+    items = written(user("a\ud83db", " \n"), assistant("", "\t"), user("\ud83d\ude00"))
+    assert [item["content"] for item in items] == ["a\ufffdb", "😀"]
+
+
+def test_a_turn_of_this_endpoint_goes_back_as_it_came():
+    search = {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}}
+    turn = assistant(
+        thought("rs_1", text="Hm."),
+        Opaque(kind="web_search_call", native=json.dumps(search)),
+        thought("rs_2"),
+        named("Looking.", "msg_1", phase="commentary"),
+        Text(text=" Now."),
+        named("Done.", "msg_2", phase="final_answer"),
+        call("c1", "call_1", native='{"id":"fc_1","status":"completed"}'),
+    )
+    message = {"type": "message", "role": "assistant", "status": "completed"}
+    words = {"type": "output_text", "annotations": []}
+    proof = {"type": "reasoning", "encrypted_content": "gAAA"}
+    commentary = [{**words, "text": "Looking."}, {**words, "text": " Now."}]
+    asked = {"type": "function_call", "call_id": "call_1", "name": "look", "arguments": "{}"}
+    assert written(user("go"), turn, results(answer("c1")))[1:] == [
+        {**proof, "summary": [{"type": "summary_text", "text": "Hm."}], "id": "rs_1"},
+        search,
+        {**proof, "summary": [], "id": "rs_2"},
+        {**message, "id": "msg_1", "phase": "commentary", "content": commentary},
+        {**message, "id": "msg_2", "phase": "final_answer", "content": [{**words, "text": "Done."}]},
+        {**asked, "id": "fc_1", "status": "completed"},
+        {"type": "function_call_output", "call_id": "call_1", "output": "ok"},
+    ]
+
+
+FC = call("c1", "call_1", native='{"id":"fc_1"}')
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        assistant(thought("rs_1", blob=""), FC),
+        assistant(thought("rs_1"), Text(text=" "), FC),
+        assistant(thought("rs_1"), Text(text="put here by somebody else"), FC),
+        assistant(FC, usage=Usage(output=9, reasoning=5)),
+    ],
+    ids=["no proof", "an item is missing", "an item was replaced", "the reasoning is gone"],
+)
+def test_a_turn_that_is_not_whole_goes_back_without_reasoning_and_ids(turn):
+    items = written(user("go"), turn, results(answer("c1")))
+    assert "reasoning" not in [item["type"] for item in items]
+    assert not any("id" in item for item in items)
+    assert items[-2]["call_id"] == items[-1]["call_id"] == "call_1"
+
+
+def test_the_same_item_is_not_sent_twice_under_its_id():
+    turn = assistant(thought("rs_1"), named("a", "msg_1"))
+    items = written(user("go"), turn, user("again"), turn)
+    assert [item.get("id") for item in items] == [None, "rs_1", "msg_1", None, None]
+    assert [item["type"] for item in items].count("reasoning") == 1
+
+
+def test_a_turn_in_which_nothing_was_said_is_nothing():
+    """All it was asked for went into thinking, and none of that was shown."""
+    silent = assistant(usage=Usage(output=9, reasoning=9))
+    assert written(user("q"), silent, user("And?")) == written(user("q"), user("And?"))
+
+
+def test_reasoning_that_led_to_nothing_is_left_out():
+    items = written(
+        user("go"), assistant(named("a", "msg_1"), thought("rs_1")), user("on"), assistant(thought("rs_2"))
+    )
+    assert [item.get("id") for item in items] == [None, "msg_1", None]
+
+
+UNSIGNED = Reasoning(text="hm", native='{"id":"rs_1"}')
+
+
+@pytest.mark.parametrize(
+    ("policy", "store", "origin", "kept"),
+    [
+        ("signed", None, OWN, None),
+        ("signed", True, OWN, {"id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}),
+        ("may_echo", None, OWN, {"id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}),
+        ("must_echo", None, OWN, {"id": "rs_1", "summary": [{"type": "summary_text", "text": "hm"}]}),
+        ("strip", None, OWN, None),
+        ("may_echo", None, SIBLING, None),
+        ("may_echo", None, FOREIGN, None),
+        ("must_echo", None, FOREIGN, {"summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}),
+    ],
+)
+def test_reasoning_without_proof_follows_the_endpoint(policy, store, origin, kept):
+    model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
+    extras = () if store is None else (extra("store", store),)
+    turn = assistant(UNSIGNED, named("a", "msg_1"), origin=origin)
+    items = written(user("x"), turn, model=model, extras=extras)
+    assert [item for item in items if item["type"] == "reasoning"] == (
+        [{"type": "reasoning", **kept}] if kept else []
+    )
+    assert ("id" in items[-1]) is (kept is not None and origin is OWN)
+
+
+@pytest.mark.parametrize("origin", [SIBLING, FOREIGN])
+def test_what_another_endpoint_sealed_never_leaves(origin):
+    turn = assistant(
+        thought("rs_1", blob="SECRET"),
+        Opaque(kind="web_search_call", native='{"type":"web_search_call","id":"SECRET"}'),
+        named("words", "SECRET", phase="SECRET"),
+        call("c1", "SECRET", native='{"id":"SECRET"}'),
+        origin=origin,
+    )
+    for policy in ("signed", "may_echo", "must_echo", "strip"):
+        model = replace(MODEL, endpoint=replace(ENDPOINT, reasoning=policy))
+        body = CODEC.encode(ask(user("x"), turn, results(answer("c1")), model=model)).body
+        assert b"SECRET" not in body
+        assert [item["type"] for item in json.loads(body)["input"]][1:] == [
+            "message", "function_call", "function_call_output",
+        ]  # fmt: skip
+
+
+def test_a_server_that_binds_ids_to_a_connection_gets_none():
+    codec = ResponsesCodec(ResponsesDialect(with_ids=False))
+    turn = assistant(thought("rs_1"), named("a", "msg_1"), FC)
+    items = written(user("x"), turn, results(answer("c1")), codec=codec)
+    assert [item["type"] for item in items] == [
+        "message", "reasoning", "message", "function_call", "function_call_output",
+    ]  # fmt: skip
+    assert not any("id" in item for item in items)
+    assert items[1]["encrypted_content"] == "gAAA"
+
+
+def test_a_refusal_goes_back_as_one():
+    refused = assistant(named("I will not.", "msg_1"), stop=Stop.REFUSED)
+    assert written(user("x"), refused)[1]["content"] == [{"type": "refusal", "refusal": "I will not."}]
+
+
+def test_generated_pictures_go_back_without_what_is_refused():
+    item = {
+        "type": "image_generation_call",
+        "id": "ig_1",
+        "status": "completed",
+        "result": "AA",
+        "action": "a",
+        "size": "b",
+    }
+    sent_back = written(user("x"), assistant(Opaque(kind="image_generation_call", native=json.dumps(item))))[
+        1
+    ]
+    assert sent_back == {"type": "image_generation_call", "id": "ig_1", "status": "completed", "result": "AA"}
+
+
+# Calls and results
+
+
+def test_ids_are_the_providers_where_they_are_legal_and_new():
+    long = "x" * 65
+    items = written(
+        user("go"),
+        assistant(
+            call("c1", "call_1"), call("c2", "call_1"), call("c3", ""), call("c4", long), call("c5", "a b")
+        ),
+        results(*(answer(f"c{n}", str(n)) for n in (5, 4, 3, 2, 1))),
+        assistant(call("c6", "call_6"), origin=FOREIGN),
+        results(answer("c6", "6")),
+        assistant(call("c7", "c8"), call("c8", "c6")),
+        results(answer("c7", "7"), answer("c8", "8")),
+    )
+    called = {item["call_id"]: item for item in items if item["type"] == "function_call"}
+    assert list(called) == ["call_1", "c2", "c3", long, "c5", "c6", "c8", "c8_7"]
+    answers = [(item["call_id"], item["output"]) for item in items if item["type"] == "function_call_output"]
+    assert answers == [
+        ("c5", "5"), (long, "4"), ("c3", "3"), ("c2", "2"), ("call_1", "1"),
+        ("c6", "6"), ("c8", "7"), ("c8_7", "8"),
+    ]  # fmt: skip
+
+
+def test_calls_and_results_that_miss_one_another_never_reach_the_wire():
+    items = written(
+        user("go"),
+        assistant(call("c1", "call_1"), call("c2", "call_2")),
+        results(answer("c2"), answer("c2", "twice"), answer("nobody")),
+        user("and?"),
+        results(answer("c1", "too late")),
+        assistant(call("c3", "call_3")),
+    )
+    told = [(item["type"], item.get("call_id"), item.get("output")) for item in items[1:]]
+    unknown = "[tool error: unknown] no result of this call was recorded"
+    assert told == [
+        ("function_call", "call_1", None),
+        ("function_call", "call_2", None),
+        ("function_call_output", "call_2", "ok"),
+        ("function_call_output", "call_1", unknown),
+        ("message", None, None),
+        ("function_call", "call_3", None),
+        ("function_call_output", "call_3", unknown),
+    ]
+
+
+def test_a_stand_in_gives_way_to_a_result_and_stays_once_the_conversation_went_on():
+    kept = CODEC.new_history()
+    line = [user("go"), assistant(call("c1", "call_1"), call("c2", "call_2"))]
+    bodies = []
+    for message in (
+        results(answer("c1")),
+        results(answer("c2")),
+        user("on"),
+        assistant(call("c3", "call_3")),
+        user("?"),
+    ):
+        line.append(message)
+        bodies.append(CODEC.encode(ask(*line), kept).body)
+        assert bodies[-1] == CODEC.encode(ask(*line)).body
+    outputs = [[item["output"] for item in json.loads(body)["input"] if "output" in item] for body in bodies]
+    assert [sum("no result" in output for output in each) for each in outputs] == [1, 0, 0, 1, 1]
+    assert [len(each) for each in outputs] == [2, 2, 2, 3, 3]
+
+
+def test_a_failed_call_says_so_in_words_and_is_read_back():
+    request = ask(
+        user("go"),
+        assistant(*(call(f"c{n}", f"call_{n}") for n in range(5))),
+        results(
+            answer("c0", "boom", outcome="error"),
+            answer("c1", "slow", outcome="timeout"),
+            ToolResult(call_id="c2", outcome="denied"),
+            ToolResult(call_id="c3", outcome="error", parts=(Media(kind="image", url="https://x/y"),)),
+            ToolResult(call_id="c4"),
+        ),
+    )
+    outputs = [item["output"] for item in sent(request)["input"] if "output" in item]
+    assert outputs[:3] == ["[tool error] boom", "[tool error: timeout] slow", "[tool error: denied]"]
+    assert outputs[3][0] == {"type": "input_text", "text": "[tool error]"}
+    assert outputs[4] == ""
+    heard = CODEC.decode_request(CODEC.encode(request)).messages[2].results
+    assert [(result.outcome, result.text) for result in heard] == [
+        ("error", "boom"), ("timeout", "slow"), ("denied", ""), ("error", ""), ("ok", ""),
+    ]  # fmt: skip
+
+
+def test_free_text_calls_keep_their_kind_here_and_become_plain_calls_elsewhere():
+    free = call(
+        "c1",
+        "call_1",
+        name="patch",
+        arguments='{"input":"a\\nb"}',
+        native='{"type":"custom_tool_call","id":"ctc_1"}',
+    )
+    items = written(user("x"), assistant(free), results(answer("c1")))
+    assert items[1:] == [
+        {"type": "custom_tool_call", "call_id": "call_1", "name": "patch", "input": "a\nb", "id": "ctc_1"},
+        {"type": "custom_tool_call_output", "call_id": "call_1", "output": "ok"},
+    ]
+    items = written(user("x"), assistant(free, origin=FOREIGN), results(answer("c1")))
+    assert [item["type"] for item in items[1:]] == ["function_call", "function_call_output"]
+    assert items[1]["arguments"] == '{"input":"a\\nb"}'
+
+
+def test_arguments_go_back_as_they_came_and_legally_elsewhere():
+    for broken in ('{"city": "Tok', "[1]", ""):
+        items = written(user("x"), assistant(call("c1", "call_1", arguments=broken)))
+        assert items[1]["arguments"] == broken
+        items = written(user("x"), assistant(call("c1", "call_1", arguments=broken), origin=FOREIGN))
+        assert isinstance(json.loads(items[1]["arguments"]), dict)
+    assert (
+        b'"arguments":"{\\"b\\": 1.50}"'
+        in CODEC.encode(ask(user("x"), assistant(call("c1", arguments='{"b": 1.50}')))).body
+    )
+
+
+# What the provider holds
+
+
+LINE = (
+    user("one"),
+    assistant(named("1", "msg_1"), call("c1", "call_1"), reply_id="resp_1"),
+    results(answer("c1")),
+    assistant(named("2", "msg_2"), reply_id="resp_2"),
+    user("two"),
+    assistant("elsewhere", origin=FOREIGN, reply_id="resp_2"),
+    user("three"),
+)
+
+
+def texts(items):
+    return [item.get("output") or item.get("content") for item in items]
+
+
+def test_only_what_came_after_the_parent_is_sent():
+    chained = ask(*LINE, system=(Text(text="s"),), extras=(extra("previous_response_id", "resp_2"),))
+    body = sent(chained)
+    assert texts(body["input"]) == ["two", "elsewhere", "three"]
+    assert (body["instructions"], body["store"], body["previous_response_id"]) == ("s", True, "resp_2")
+    after_a_call = ask(*LINE[:3], extras=(extra("previous_response_id", "resp_1"),))
+    assert sent(after_a_call)["input"] == [
+        {"type": "function_call_output", "call_id": "call_1", "output": "ok"}
+    ]
+    left_open = ask(*LINE[:2], extras=(extra("previous_response_id", "resp_1"),))
+    assert ["no result" in output for output in texts(sent(left_open)["input"])] == [True]
+
+
+def test_a_parent_from_before_the_first_message_holds_nothing_of_this_line():
+    body = sent(ask(user("hi"), results(answer("call_9")), extras=(extra("previous_response_id", "resp_0"),)))
+    assert texts(body["input"]) == ["hi", "ok"]
+    assert body["input"][1]["call_id"] == "call_9"
+
+
+def test_a_conversation_holds_everything_up_to_the_last_reply():
+    body = sent(ask(*LINE, extras=(extra("conversation", {"id": "conv_1"}),)))
+    assert texts(body["input"]) == ["two", "elsewhere", "three"]
+    assert (body["store"], body["conversation"]) == (True, {"id": "conv_1"})
+    both = (extra("conversation", "conv_1"), extra("previous_response_id", "resp_1"))
+    with pytest.raises(MisuseError, match="exclude each other"):
+        CODEC.encode(ask(*LINE, extras=both))
+
+
+def test_without_the_parent_the_same_messages_go_out_in_full():
+    kept = CODEC.new_history()
+    chained = ask(*LINE, extras=(extra("previous_response_id", "resp_2"),))
+    first, second = CODEC.encode(chained, kept), CODEC.encode(ask(*LINE), kept)
+    assert first == CODEC.encode(chained)
+    assert second == CODEC.encode(ask(*LINE))
+    assert first.digest != second.digest
+    assert texts(json.loads(second.body)["input"])[0] == "one"
+
+
+def test_a_chain_grows_without_writing_the_past_again():
+    kept = CODEC.new_history()
+    for length, parent, expected in ((1, None, ["one"]), (3, "resp_1", ["ok"]), (5, "resp_2", ["two"])):
+        extras = (extra("store", True),) if parent is None else (extra("previous_response_id", parent),)
+        request = ask(*LINE[:length], extras=extras)
+        encoded = CODEC.encode(request, kept)
+        assert texts(json.loads(encoded.body)["input"]) == expected
+        assert encoded == CODEC.encode(request)
+
+
+def test_tools_that_a_result_brings_are_defined_behind_it_and_nowhere_else():
+    later = (ToolSpec(name="b", description="Later.", parameters=CLOSED), ToolSpec(name="c"))
+    line = (
+        user("hi"),
+        assistant(call("1"), call("2")),
+        results(answer("1", shows=("b", "gone")), answer("2")),
+    )
+    body = sent(ask(*line, user("go on"), tools=(ToolSpec(name="look"),), deferred=later))
+    assert [tool["name"] for tool in body["tools"]] == ["look"]
+    kinds = [item["type"] for item in body["input"]]
+    assert kinds[-4:] == ["function_call_output", "function_call_output", "additional_tools", "message"]
+    (brought,) = body["input"][-2]["tools"]
+    assert (brought["name"], brought["description"]) == ("b", "Later.")
+    assert body["input"][-2]["role"] == "developer"
+
+
+def test_where_no_tool_is_outside_a_result_brings_none():
+    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    assert b"additional_tools" not in CODEC.encode(ask(*line, tools=(ToolSpec(name="look"),))).body
+
+
+def test_kept_items_are_written_anew_when_other_tools_are_outside():
+    kept = CODEC.new_history()
+    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
+    for deferred in ((ToolSpec(name="b"),), (), (ToolSpec(name="b", description="Other."),)):
+        request = ask(*line, tools=(ToolSpec(name="look"),), deferred=deferred)
+        assert CODEC.encode(request, kept).body == CODEC.encode(request).body
+
+
+# --- conversations made short -------------------------------------------------------------------
+
+SHORT = (
+    Opaque(
+        kind="message",
+        native='{"id":"msg_1","type":"message","role":"user","content":[{"type":"input_text","text":"Hi ü"}]}',
+        text="Hi ü",
+    ),
+    Opaque(kind="compaction", native='{"id":"cmp_1","type":"compaction","encrypted_content":"gAAA"}'),
+)
+
+
+def test_a_conversation_is_made_short_at_a_path_that_takes_little():
+    asked = Request(
+        model=MODEL,
+        system=(Text(text="Be brief."),),
+        tools=(ToolSpec(name="look"),),
+        messages=(Message(role="user", parts=(Text(text="Hi"),)),),
+        max_tokens=500,
+        asks_native_summary=True,
+        extras=(Extra(name="prompt_cache_key", json='"k"'), Extra(name="include", json='["x"]')),
+    )
+    encoded = CODEC.encode(asked)
+    assert encoded.path == "/responses/compact"
+    assert json.loads(encoded.body) == {
+        "model": MODEL.id,
+        "instructions": "Be brief.",
+        "input": [{"type": "message", "role": "user", "content": "Hi"}],
+        "prompt_cache_key": "k",
+    }
+
+
+def test_what_came_of_it_goes_back_as_it_came_and_to_others_in_words():
+    origin = Origin(family="openai_responses", endpoint=MODEL.endpoint.endpoint_id, model=MODEL.id)
+    bye = Message(role="user", parts=(Text(text="Bye"),))
+    short = Message(role="user", parts=SHORT, origin=origin)
+    body = CODEC.encode(Request(model=MODEL, messages=(short, bye))).body
+    assert ",".join(part.native for part in SHORT).encode() in body
+    elsewhere = replace(short, origin=replace(origin, endpoint="elsewhere"))
+    body = CODEC.encode(Request(model=MODEL, messages=(elsewhere, bye))).body
+    assert b"gAAA" not in body
+    assert "Hi ü" in body.decode()
+
+
+def test_the_laws_hold_for_it():
+    origin = Origin(family="openai_responses", endpoint="openai_responses", model="model-1")
+    reply = Reply(
+        parts=SHORT,
+        stop=Stop.PAUSED,
+        stop_detail="compaction",
+        origin=origin,
+        usage=Usage(input=5, cache_read=6, output=7),
+        id="resp_1",
+    )
+    asked = ask(user("Hi"), asks_native_summary=True, stream=False)
+    check_requests_round_trip(CODEC, asked, forget)
+    check_codec(CODEC, replies=[reply], forget=forget)
+
+
+def test_one_call_at_a_time_holds_for_tools_that_an_item_brought_in():
+    native = '{"type":"additional_tools","role":"developer","tools":[]}'
+    told = replace(user("hi"), role="system", parts=(Opaque(kind="additional_tools", native=native),))
+    one = ToolChoice(parallel=False)
+    assert json.loads(CODEC.encode(ask(told, tool_choice=one)).body)["parallel_tool_calls"] is False
+    assert "parallel_tool_calls" not in json.loads(CODEC.encode(ask(user("hi"), tool_choice=one)).body)

@@ -1,0 +1,872 @@
+"""One schema, every wire: nothing a provider refuses, nothing valid forbidden, nothing lost unsaid."""
+
+import functools
+import hashlib
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schema_rules import RULES, as_json_schema, messages_strict_request, messages_strict_tool, walk
+from schema_samples import common_reading, documents, filled, lists_in_lists, samples, validator
+
+from bridle.core.calls.validation import ArgumentProblem, check_arguments
+from bridle.providers.schema import compiler
+from bridle.providers.schema.compiler import (
+    all_dialects,
+    compile_schema,
+    compile_together,
+    explain_joint_limit,
+    find_dialect,
+    is_strict_ready,
+    restore_arguments,
+)
+from bridle.values.errors import BadTool, MisuseError
+from bridle.values.request import ToolSpec
+from wire import corpus
+
+CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+ALL = [row.name for row in all_dialects()]
+KEEPING = [row.name for row in all_dialects() if not row.is_narrow]
+STRICT = [row.name for row in all_dialects() if row.strict]
+
+
+def compiled(schema, name):
+    text = schema if isinstance(schema, str) else json.dumps(schema)
+    return compile_schema(text, find_dialect(name))
+
+
+def written(schema, name):
+    return json.loads(compiled(schema, name).text)
+
+
+def field(schema, name, **more):
+    """What becomes of a required field with this schema."""
+    return written(tool({"it": schema}, **more), name)["properties"]["it"]
+
+
+def tool(properties, **more):
+    return {
+        "type": "object", "properties": properties, "required": list(properties),
+        "additionalProperties": False, **more,
+    }  # fmt: skip
+
+
+NODE = {
+    "type": "object", "additionalProperties": False, "required": ["name"],
+    "properties": {"name": {"type": "string"}, "children": {"type": "array", "items": {"$ref": "#/$defs/Node"}}},
+}  # fmt: skip
+TREE = tool({"root": {"$ref": "#/$defs/Node"}}, **{"$defs": {"Node": NODE}})
+
+
+# ── laws, over schemas nobody wrote ─────────────────────────────────────────
+
+
+def obeys(schema, name, chance, count):
+    """The compiled schema breaks no rule, lets through all the source does, and there is a way back."""
+    row, text = find_dialect(name), json.dumps(schema)
+    made = compile_schema(text, row)
+    sent = json.loads(made.text)
+    assert not list(RULES[made.dialect](sent)), (schema, made)
+    assert made.strict == find_dialect(made.dialect).strict
+    try:
+        source = validator(schema)
+    except ValueError:
+        return 0  # broken: no arguments can be checked against it, and none are
+    judged = validator(as_json_schema(sent) if find_dialect(made.dialect).types == "upper" else sent)
+    read = validator(common_reading(schema))
+    meant = any("only the named fields" in loss or "; read as " in loss for loss in made.losses)
+    flat = any("lists of lists" in loss for loss in made.losses)
+    names = {old: new for new, old in made.renamed}
+    tried = 0
+    for value in samples(schema, chance, count):
+        if not source.is_valid(value) or (row.root_object and not isinstance(value, dict)):
+            continue
+        if (meant and not read.is_valid(value)) or (flat and lists_in_lists(value) > 2):
+            continue
+        if isinstance(value, dict):
+            value = {names.get(name, name): held for name, held in value.items()}
+        if made.strict and row.all_required:
+            value = filled(value, sent, sent)
+        assert judged.is_valid(value), (schema, made, value)
+        assert source.is_valid(json.loads(restore_arguments(json.dumps(value), text, row))), (
+            schema,
+            made,
+            value,
+        )
+        tried += 1
+    return tried
+
+
+@settings(max_examples=40 * CAMPAIGN, deadline=None)
+@given(documents(), st.randoms(use_true_random=False))
+def test_what_the_source_allows_can_be_written_and_no_rule_is_broken(schema, chance):
+    for name in ALL:
+        obeys(schema, name, chance, count=5)
+
+
+@settings(max_examples=40 * CAMPAIGN, deadline=None)
+@given(documents())
+def test_a_schema_that_was_compiled_is_compiled(schema):
+    for name in (*KEEPING, *STRICT):
+        once = compiled(schema, name)
+        again = compile_schema(once.text, find_dialect(once.dialect))
+        assert again.text == once.text or once.losses, (schema, once, again)
+        assert again.strict == once.strict
+
+
+# ── laws, over recorded tools ───────────────────────────────────────────────
+
+FAMILIES = ("anthropic", "openai-chat", "openai-responses", "gemini", "bedrock-converse")
+
+
+@functools.cache
+def recorded():
+    """The distinct schemas of all recorded tools and answers, as text."""
+    found = {}
+    for family in FAMILIES:
+        for recording in corpus(family):
+            if recording.request is not None:
+                body = json.loads(recording.request.body)
+                for schema in asked(body):
+                    found.setdefault(json.dumps(schema, sort_keys=True), recording.id)
+    return sorted(found)
+
+
+def asked(body):
+    """The schemas in a request of any family."""
+    tools = [tool for tool in body.get("tools") or [] if isinstance(tool, dict)]
+    tools += [
+        tool["toolSpec"] for tool in (body.get("toolConfig") or {}).get("tools", []) if "toolSpec" in tool
+    ]
+    for held in list(tools):
+        tools += held.get("functionDeclarations") or held.get("function_declarations") or []
+    for held in tools:
+        held = held.get("function") if isinstance(held.get("function"), dict) else held
+        for word in ("input_schema", "parametersJsonSchema", "parameters_json_schema", "parameters"):
+            if isinstance(held.get(word), dict) and held.get("type", "function") in ("function", "custom"):
+                yield lowered(held[word])
+        if isinstance(held.get("inputSchema"), dict):
+            yield held["inputSchema"].get("json", {})
+    shapes = [body.get("response_format"), body.get("text"), body.get("output_config"), body]
+    for shape in (shape for shape in shapes if isinstance(shape, dict)):
+        for word in ("json_schema", "format", "output_format"):
+            if isinstance(shape.get(word), dict) and isinstance(shape[word].get("schema"), dict):
+                yield shape[word]["schema"]
+
+
+def lowered(schema):
+    """Types in capitals are the wire's, not the source's."""
+    if isinstance(schema, list):
+        return [lowered(held) for held in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {word: lowered(held) for word, held in schema.items()}
+    if isinstance(made.get("type"), str):
+        made["type"] = made["type"].lower()
+    return made
+
+
+def test_there_are_enough_recorded_tools():
+    assert len(recorded()) >= 200
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_recorded_tool_goes_to_every_provider(name):
+    chance = random.Random(7)
+    tried = sum(obeys(json.loads(text), name, chance, count=3) for text in recorded())
+    assert tried > len(recorded())
+
+
+@pytest.mark.parametrize("name", KEEPING)
+def test_recorded_tools_that_are_fine_go_out_as_they_are(name):
+    fine = [text for text in recorded() if not list(RULES[name](json.loads(text)))]
+    assert len(fine) > 400
+    changed = [compiled(text, name) for text in fine if compiled(text, name).text != text]
+    assert all("refers to itself" in made.losses[0] for made in changed), "which says nothing"
+    assert len(changed) <= 1
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_most_recorded_tools_can_be_strict(name):
+    strict = [text for text in recorded() if compiled(text, name).strict]
+    assert len(strict) > 0.9 * len(recorded())
+    for text in recorded():
+        if not compiled(text, name).strict:
+            assert "not strict" in compiled(text, name).losses[0]
+
+
+def strict_functions(family):
+    for recording in corpus(family):
+        body = json.loads(recording.request.body) if recording.request else {}
+        for held in body.get("tools") or []:
+            function = held.get("function", held) if isinstance(held, dict) else {}
+            if isinstance(function, dict) and function.get("strict") is True and "parameters" in function:
+                yield recording, function["parameters"]
+
+
+def test_what_was_accepted_as_strict_is_ready():
+    accepted = [
+        parameters
+        for recording, parameters in strict_functions("openai-chat")
+        if recording.status == 200 and recording.host == "openai"
+    ]
+    assert len(accepted) > 30
+    assert all(is_strict_ready(json.dumps(parameters)) for parameters in accepted)
+
+
+@pytest.mark.parametrize(
+    ("family", "words"),
+    [
+        ("openai-chat", "is required to be supplied"),
+        ("openai-responses", "is required to be supplied"),
+        ("anthropic", "input_schema"),
+        ("anthropic", "'additionalProperties' must be explicitly set to false"),
+        ("anthropic", "is not supported"),
+        ("anthropic", "Circular reference"),
+        ("anthropic", "optional parameters"),
+        ("anthropic", "Too many strict tools"),
+    ],
+)
+def test_what_was_refused_for_its_schema_breaks_a_rule(family, words):
+    """The rules are no stricter than this, and no looser: they see what the providers saw."""
+    rule = RULES["openai_strict"] if family != "anthropic" else messages_strict_tool
+    refused = [
+        [schema for schema in asked(json.loads(recording.request.body)) if isinstance(schema, dict)]
+        for recording in corpus(family)
+        if recording.status == 400
+        and recording.request
+        and words in recording.body.decode("utf-8", "replace")
+        if "schema" in recording.body.decode("utf-8", "replace").lower() or "strict" in words
+    ]
+    refused = [shapes for shapes in refused if shapes]
+    assert refused
+    for shapes in refused:
+        found = [line for schema in shapes for line in rule(schema)] + list(messages_strict_request(shapes))
+        assert found, shapes
+
+
+# ── what is fine is not touched ─────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", KEEPING)
+@pytest.mark.parametrize(
+    "schema",
+    [
+        '{ "type":"object",\n "properties":{ "a":{"type":"string","minLength":1.0} } }',
+        '{"type":"object","properties":{"a":{"$ref":"#/$defs/A"}},"$defs":{"A":{"type":"null"}}}',
+        '{"$schema":"http://json-schema.org/draft-07/schema#","type":"object","properties":{"a":{"x-note":1}}}',
+        '{"type":"object","properties":{},"if":{"required":["a"]},"then":{"required":["b"]}}',
+    ],
+)
+def test_a_schema_that_is_fine_keeps_its_bytes(name, schema):
+    if find_dialect(name).references == "inline" and "$ref" in schema:
+        pytest.skip("this dialect follows no references, so they are written out")
+    made = compiled(schema, name)
+    assert made.text is schema
+    assert made.losses == ()
+
+
+@pytest.mark.parametrize("name", STRICT)
+def test_a_strict_schema_keeps_its_bytes(name):
+    schema = json.dumps(
+        tool({"a": {"type": "string"}, "b": tool({"c": {"type": ["integer", "null"]}})}), indent=1
+    )
+    assert compiled(schema, name).text is schema
+    assert compiled(schema, name).strict
+    assert is_strict_ready(schema, find_dialect(name))
+
+
+# ── the top ─────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if find_dialect(name).root_object])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        True, False, {}, {"type": "string"}, {"type": ["object", "null"]}, {"properties": {"a": {"type": "string"}}},
+        {"$ref": "#/$defs/A", "$defs": {"A": tool({"a": {"type": "string"}})}}, {"enum": [{"a": 1}]},
+        {"anyOf": [tool({"a": {"type": "string"}}), tool({"b": {"type": "string"}})]}, {"not": {"required": ["a"]}},
+        {"allOf": [{"properties": {"a": {"type": "string"}}}, {"properties": {"b": {"type": "integer"}}}]},
+        {"type": "array", "items": {"type": "string"}}, {"const": {"a": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_top_is_an_object_whatever_it_was(name, schema):
+    made = compiled(schema, name)
+    assert json.loads(made.text)["type"] in ("object", "OBJECT")
+    assert not list(RULES[made.dialect](json.loads(made.text)))
+
+
+def test_a_union_at_the_top_becomes_one_object():
+    schema = {
+        "oneOf": [
+            tool({"kind": {"const": "circle"}, "radius": {"type": "number"}}),
+            tool({"kind": {"const": "square"}, "side": {"type": "number"}}),
+        ]
+    }
+    made = compiled(schema, "anthropic_strict")
+    assert json.loads(made.text) == {
+        "type": "object",
+        "properties": {
+            "kind": {"type": "string", "enum": ["circle", "square"]},
+            "radius": {"type": "number"},
+            "side": {"type": "number"},
+        },
+        "required": ["kind"],
+        "additionalProperties": False,
+    }
+    assert made.losses == ("#: oneOf became one object: what only some of its alternatives need is optional",)
+
+
+def test_a_choice_of_required_fields_at_the_top_is_the_only_thing_lost():
+    schema = tool({"a": {"type": "string"}, "b": {"type": "string"}}, required=[])
+    made = compiled({**schema, "anyOf": [{"required": ["a"]}, {"required": ["b"]}]}, "plain")
+    assert json.loads(made.text) == {
+        "type": "object", "properties": schema["properties"], "additionalProperties": False,
+    }  # fmt: skip
+    assert len(made.losses) == 1
+
+
+def test_names_that_are_refused_at_the_top_go_out_changed_and_come_back():
+    names = ["$top", "filter[name]", "filter.name", "ключ", "x" * 70, "_top"]
+    schema = tool(
+        {name: {"type": "integer"} for name in names} | {"inner": tool({"$deep": {"type": "null"}})}
+    )
+    made = compiled(schema, "plain")
+    sent = json.loads(made.text)["properties"]
+    assert list(sent) == ["_top_2", "filter_name_", "filter.name", "_", "x" * 64, "_top", "inner"]
+    assert list(sent["inner"]["properties"]) == ["$deep"], "only the top is checked"
+    assert json.loads(made.text)["required"] == list(sent)
+
+    written_by_model = json.dumps({name: n for n, name in enumerate(sent)})
+    back = json.loads(restore_arguments(written_by_model, json.dumps(schema), find_dialect("plain")))
+    assert back == {name: n for n, name in enumerate([*names, "inner"])}
+
+
+def test_an_answer_may_be_any_shape_where_the_wire_allows_it():
+    schema = {"type": "array", "items": {"type": "string"}}
+    assert written(schema, "gemini_schema_output") == {"type": "ARRAY", "items": {"type": "STRING"}}
+    assert compiled(json.dumps(schema), "gemini_json_output").losses == ()
+
+
+# ── references ──────────────────────────────────────────────────────────────
+
+PLACES = [
+    ("#/$defs/A", {"$defs": {"A": {"type": "integer"}}}),
+    ("#/definitions/A", {"definitions": {"A": {"type": "integer"}}}),
+    ("#/definitions/A~1B%20C", {"definitions": {"A/B C": {"type": "integer"}}}),
+    ("#/properties/other", {}),
+    ("#/properties/pair/prefixItems/0", {}),
+    ("#word", {"$defs": {"A": {"$anchor": "word", "type": "integer"}}}),
+    ("https://example.org/a", {"$defs": {"A": {"$id": "https://example.org/a", "type": "integer"}}}),
+    ("#/x-parts/A", {"x-parts": {"A": {"type": "integer"}}}),
+]
+
+
+@pytest.mark.parametrize(("reference", "more"), PLACES, ids=[reference for reference, _ in PLACES])
+@pytest.mark.parametrize("name", ALL)
+def test_a_reference_leads_to_the_same_shape_wherever_that_stands(name, reference, more):
+    schema = tool(
+        {
+            "it": {"$ref": reference, "description": "how many"},
+            "other": {"type": "integer"},
+            "pair": {"type": "array", "prefixItems": [{"type": "integer"}], "items": False},
+        },
+        **more,
+    )
+    made = compiled(schema, name)
+    sent = json.loads(made.text)
+    judged = validator(as_json_schema(sent) if find_dialect(made.dialect).types == "upper" else sent)
+    assert judged.is_valid({"it": 3, "other": 1, "pair": [1]})
+    assert not judged.is_valid({"it": "3", "other": 1, "pair": [1]})
+    assert not [loss for loss in made.losses if "$ref" in loss]
+    assert "how many" in made.text
+
+
+def test_a_shape_that_contains_itself():
+    assert compiled(TREE, "plain").losses == ()
+    assert compiled(TREE, "openai_strict").strict
+    assert written(TREE, "openai_strict")["$defs"]["Node"]["properties"]["children"]["anyOf"][0]["items"] == {
+        "$ref": "#/$defs/Node"
+    }
+    refused = compiled(TREE, "anthropic_strict")
+    assert (refused.strict, refused.dialect) == (False, "plain")
+    assert refused.losses[0].startswith("#/properties/root: $ref makes the schema contain itself")
+
+    cut = compiled(TREE, "gemini_schema")
+    assert "$ref" not in cut.text
+    assert cut.text.count('"name"') >= 4, "it is written out twice before it is cut"
+    assert any("leads on without end" in loss for loss in cut.losses)
+
+
+def test_a_shape_may_contain_itself_only_where_it_can_be_left_out():
+    node = {**NODE, "required": ["name", "children"]}
+    made = compiled({**TREE, "$defs": {"Node": node}}, "gemini_json")
+    assert json.loads(made.text)["$defs"]["Node"]["required"] == ["name"]
+    assert made.losses == ("#/$defs/Node: required no longer names ['children']: they lead back to here",)
+
+
+def test_definitions_are_written_out_unless_they_contain_themselves():
+    schema = tool({"a": {"$ref": "#/$defs/A"}, "b": {"$ref": "#/$defs/A", "minimum": 3}}, **{"$defs": {
+        "A": {"type": "integer", "title": "A"}}})  # fmt: skip
+    assert written(schema, "bedrock")["properties"] == {
+        "a": {"type": "integer", "title": "A"},
+        "b": {"allOf": [{"type": "integer", "title": "A"}], "minimum": 3},
+    }
+    assert compiled(TREE, "bedrock").text == json.dumps(TREE)
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ({"$ref": "https://example.org/elsewhere.json"}, "leads out of the schema"),
+        ({"$ref": "#/$defs/Missing"}, "leads out of the schema"),
+        ({"$ref": 3}, "leads out of the schema"),
+        ({"$ref": "#/properties/it"}, "refers to itself with nothing in between"),
+    ],
+)
+def test_a_reference_that_leads_nowhere_is_listed(schema, why):
+    made = compiled(tool({"it": schema}), "gemini_schema")
+    assert any(why in loss for loss in made.losses)
+    assert not list(RULES["gemini_schema"](json.loads(made.text)))
+
+
+# ── words ───────────────────────────────────────────────────────────────────
+
+FIELDS = [
+    ("gemini_schema", {"const": "x"}, {"type": "STRING", "enum": ["x"]}),
+    ("gemini_schema", {"type": ["string", "null"]}, {"type": "STRING", "nullable": True}),
+    ("gemini_schema", {"anyOf": [{"type": "integer"}, {"type": "null"}], "title": "T", "description": "d"},
+     {"type": "INTEGER", "nullable": True, "title": "T", "description": "d"}),
+    ("gemini_schema", {"type": ["string", "integer"], "description": "d"},
+     {"anyOf": [{"type": "STRING", "description": "d"}, {"type": "INTEGER"}]}),
+    ("gemini_schema", {"enum": [1, 2, 3]}, {"type": "INTEGER", "minimum": 1, "maximum": 3}),
+    ("gemini_schema", {"type": "integer", "enum": [1, 5]},
+     {"type": "INTEGER", "minimum": 1, "maximum": 5, "description": "One of 1, 5"}),
+    ("gemini_schema", {"enum": ["a", None]}, {"type": "STRING", "enum": ["a"], "nullable": True}),
+    ("gemini_schema", {"enum": ["", "a"]}, {"type": "STRING", "description": 'One of "", "a"'}),
+    ("gemini_schema", {"enum": [True, False]}, {"type": "BOOLEAN"}),
+    ("gemini_schema", {"type": "string", "format": "date-time"}, {"type": "STRING", "format": "date-time"}),
+    ("gemini_schema", {"type": "string", "format": "uri", "description": "where"},
+     {"type": "STRING", "description": "where (in the format uri)"}),
+    ("gemini_schema", {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 9.5},
+     {"type": "INTEGER", "minimum": 1, "maximum": 9}),
+    ("gemini_schema", {"type": "number", "exclusiveMinimum": 0},
+     {"type": "NUMBER", "minimum": 0, "description": "More than 0"}),
+    ("gemini_schema", {"type": "object"}, {"type": "OBJECT"}),
+    ("gemini_schema", {"type": "object", "properties": {}}, {"type": "OBJECT"}),
+    ("gemini_schema", {"type": "null"}, {"type": "STRING", "nullable": True}),
+    ("gemini_schema", {"type": "array", "prefixItems": [{"type": "string"}, {"type": "integer"}], "items": False},
+     {"type": "ARRAY", "items": {"anyOf": [{"type": "STRING"}, {"type": "INTEGER"}]}, "maxItems": 2}),
+    ("gemini_schema", {"type": "object", "additionalProperties": {"type": "integer"}},
+     {"type": "OBJECT", "description": 'Other fields like {"type": "integer"}'}),
+    ("gemini_schema", {"type": "object", "properties": {"b": {"type": "null"}, "a": {"type": "boolean"}}},
+     {"type": "OBJECT", "properties": {"b": {"type": "STRING", "nullable": True}, "a": {"type": "BOOLEAN"}},
+      "propertyOrdering": ["b", "a"]}),
+    ("gemini_json", {"const": 1}, {"enum": [1]}),
+    ("openai_strict", {"oneOf": [{"const": "a", "description": "first"}, {"const": "b"}]},
+     {"type": "string", "enum": ["a", "b"], "description": '"a": first'}),
+    ("openai_strict", {"allOf": [{"type": "integer", "minimum": 1}, {"maximum": 9}]},
+     {"type": "integer", "minimum": 1, "maximum": 9}),
+    ("openai_strict", {"allOf": [{"$ref": "#/$defs/A"}], "default": "a"},
+     {"type": "string", "description": "A if left out"}),
+    ("openai_strict", {"type": "string", "pattern": "(?=a)b", "maxLength": 3},
+     {"type": "string", "description": "At most 3 long; matching the pattern (?=a)b"}),
+    ("openai_strict", {"type": "integer", "minimum": -(2**53) + 1, "not": {"const": 3}},
+     {"type": "integer", "minimum": -(2**53) + 1, "description": 'Must fit not: {"const": 3}'}),
+    ("anthropic_strict", {"type": "array", "items": {"type": "string"}, "minItems": 2, "maxItems": 4},
+     {"type": "array", "items": {"type": "string"}, "minItems": 1,
+      "description": "At least 2 of them; at most 4 of them"}),
+    ("anthropic_strict", {"type": "integer", "minimum": 1, "maximum": 2**53 - 1},
+     {"type": "integer", "description": "At least 1"}),
+    ("anthropic_strict", {"type": "string", "format": "uri"}, {"type": "string", "format": "uri"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "source", "wanted"), FIELDS, ids=[f"{n}-{s}" for n, s, _ in FIELDS])
+def test_a_shape_in_the_words_there_are(name, source, wanted):
+    sent = field(source, name, **{"$defs": {"A": {"type": "string"}}})
+    assert sent == wanted
+    assert list(sent.get("properties", {})) == list(wanted.get("properties", {}))
+
+
+@pytest.mark.parametrize(
+    ("source", "loss"),
+    [
+        ({"type": ["string"], "minLength": 2, "not": {}}, "#/properties/it: minLength 2 cannot be said; the description says it"),
+        ({"type": "object", "properties": {"a": {"type": "null"}}, "required": ["a"]},
+         "#/properties/it: additionalProperties was left out and is now false: only the named fields can be written"),
+        ({"minimum": 3}, "#/properties/it: type was left out; read as number"),
+        ({"type": "array", "items": {"type": "string"}, "uniqueItems": True},
+         "#/properties/it: uniqueItems true cannot be said; the description says it"),
+        ({"type": "string", "if": {"minLength": 3}, "then": {"pattern": "^a"}}, "#/properties/it: if is left out"),
+        ({"oneOf": [{"type": "string"}, {"type": ["string", "null"]}]},
+         "#/properties/it: oneOf became anyOf: more than one may fit"),
+        ({"allOf": [{"type": "string", "pattern": "^a"}, {"pattern": "b$"}]},
+         "#/properties/it/allOf/1: pattern cannot be joined with another of its kind; left out"),
+        ({"type": "integer", "x-unit": "m", "widget": "slider"}, "#/properties/it: widget is left out"),
+    ],
+)  # fmt: skip
+def test_what_is_lost_is_listed_with_its_place(source, loss):
+    made = compiled(tool({"it": source}), "openai_strict")
+    assert made.strict
+    assert loss in made.losses
+
+
+def test_a_union_that_cannot_overlap_loses_nothing():
+    shapes = [tool({"kind": {"const": kind}, kind: {"type": "string"}}) for kind in ("a", "b")]
+    for options in (shapes, [{"type": "string"}, {"type": "integer"}]):
+        assert compiled(tool({"it": {"oneOf": options}}), "openai_strict").losses == ()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        {}, True, {"description": "anything"}, {"type": "object"}, {"type": "object", "additionalProperties": True},
+        {"type": "object", "properties": {"a": {"type": "null"}}, "additionalProperties": {"type": "string"}},
+        {"type": "object", "patternProperties": {"^a": {"type": "string"}}, "additionalProperties": False},
+        {"type": "array"}, {"type": "array", "prefixItems": [{"type": "string"}]}, {"enum": [{"a": 1}]},
+        {"type": "object", "properties": {"a": {"type": "null"}}, "required": ["b"]}, {"type": ["object", "string"]},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize("name", STRICT)
+def test_what_strict_cannot_say_is_not_said_tighter(name, source):
+    made = compiled(tool({"it": source}), name)
+    assert not made.strict
+    assert made.dialect == find_dialect(name).fallback
+    assert made.losses[0].startswith("#/properties/it")
+    assert made.losses[0].endswith("so the schema is sent as not strict")
+
+
+# ── older drafts, and what is no schema ─────────────────────────────────────
+
+OLDER = [
+    ({"type": "array", "items": [{"type": "string"}, {"type": "integer"}], "additionalItems": False},
+     "http://json-schema.org/draft-07/schema#", ["a", 1], ["a", "b"]),
+    ({"type": "integer", "minimum": 3, "exclusiveMinimum": True}, "http://json-schema.org/draft-04/schema#", 4, 3),
+    ({"type": "object", "dependencies": {"a": ["b"]}}, "http://json-schema.org/draft-07/schema#",
+     {"a": 1, "b": 1}, {"a": 1}),
+    ({"type": "object", "dependencies": {"a": {"required": ["b"]}}}, "http://json-schema.org/draft-06/schema#",
+     {"b": 1}, {"a": 1}),
+    ({"$ref": "#/definitions/S", "maxLength": 1}, "http://json-schema.org/draft-07/schema#", "long", 3),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "draft", "good", "bad"), OLDER, ids=[str(source) for source, *_ in OLDER])
+@pytest.mark.parametrize("name", KEEPING)
+def test_older_drafts_are_said_in_today_s_words(name, source, draft, good, bad):
+    schema = tool({"it": source}, **{"$schema": draft, "definitions": {"S": {"type": "string"}}})
+    made = compiled(schema, name)
+    assert not list(RULES[name](json.loads(made.text)))
+    assert made.losses == ()
+    today = validator({**json.loads(made.text), "$schema": "https://json-schema.org/draft/2020-12/schema"})
+    for judged in (validator(schema), today):
+        assert judged.is_valid({"it": good})
+        assert not judged.is_valid({"it": bad})
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize(
+    "source",
+    [
+        {"type": "any"}, {"type": ["string", "file"]}, {"type": 3}, {"type": []}, {"minimum": "3", "type": "integer"},
+        {"enum": "a"}, {"required": True, "type": "string"}, {"properties": {"a": None}}, {"properties": ["a"]},
+        {"anyOf": []}, {"items": 3, "type": "array"}, {"maxLength": -1, "type": "string"}, {"description": 3},
+        {"required": ["a", "a"], "type": "object"}, {"multipleOf": 0, "type": "number"}, None, "string", 3,
+        {"not": {"$ref": "#/nowhere"}, "type": "string"}, {"oneOf": [{"type": "string"}, {"$ref": "#/nowhere"}]},
+        {"exclusiveMinimum": True, "type": "integer"}, {"type": "STRING"}, {"dependentRequired": {"a": 3}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_schema_still_goes_out(name, source):
+    """The request must not fail for one bad tool; its calls do, in words, when their arguments are checked."""
+    made = compiled(tool({"it": source, "other": {"type": "string"}}), name)
+    assert not list(RULES[made.dialect](json.loads(made.text)))
+    assert "other" in made.text
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("{", "not JSON"), ("", "not JSON"), ("[]", "a JSON object"), ("3", "a JSON object")]
+)
+def test_what_is_no_json_is_the_tools_mistake(text, why):
+    with pytest.raises(BadTool, match=why):
+        compiled(text, "plain")
+    assert not is_strict_ready(text)
+
+
+# ── sizes ───────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_definitions_that_double_do_not_explode(name):
+    defined = {
+        f"D{n}": tool({"l": {"$ref": f"#/$defs/D{n + 1}"}, "r": {"$ref": f"#/$defs/D{n + 1}"}})
+        for n in range(40)
+    }
+    unions = {f"U{n}": {"anyOf": [{"$ref": f"#/$defs/U{n + 1}"}] * 2} for n in range(40)}
+    schema = tool(
+        {"d": {"$ref": "#/$defs/D0"}, "u": {"$ref": "#/$defs/U0"}},
+        **{"$defs": {**defined, **unions, "D40": {"type": "string"}, "U40": {"type": "integer"}}},
+    )
+    made = compiled(schema, name)
+    assert len(made.text) < 600_000
+    assert not list(RULES[made.dialect](json.loads(made.text)))
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("levels", [12, 63, 64, 150])
+def test_shapes_nested_deep(name, levels):
+    schema = {"type": "string"}
+    for _ in range(levels):
+        schema = tool({"a": schema})
+    made = compiled(schema, name)
+    assert not list(RULES[made.dialect](json.loads(made.text)))
+    if levels == 12 and name == "openai_strict":
+        assert made.losses[0].startswith(
+            "#: schema has 12 levels of shapes inside shapes, and 10 are the most"
+        )
+
+
+def test_limits_of_size_are_kept():
+    many = tool({"it": {"type": "string", "enum": [f"value {n}" for n in range(1001)]}})
+    assert not compiled(many, "openai_strict").strict
+    assert "1001 values in enums" in compiled(many, "openai_strict").losses[0]
+    long = tool({"it": {"type": "string", "enum": ["x" * 100 + str(n) for n in range(251)]}})
+    assert not is_strict_ready(json.dumps(long))
+    assert "characters in one enum" in compiled(long, "openai_strict").losses[0]
+
+
+def test_many_alternatives_are_gathered_or_given_up():
+    listed = {"anyOf": [{"const": f"v{n}"} for n in range(300)]}
+    assert len(field(listed, "openai_strict")["enum"]) == 300
+    both = {
+        "allOf": [{"anyOf": [tool({f"{word}{n}": {"type": "null"}}) for n in range(20)]} for word in "ab"]
+    }
+    made = compiled(tool({"it": both}), "gemini_schema")
+    assert any("more than 64 combinations" in loss for loss in made.losses)
+
+
+# ── together ────────────────────────────────────────────────────────────────
+
+
+def options(count):
+    return json.dumps(tool({f"f{n}": {"type": "string"} for n in range(count)}, required=[]))
+
+
+def test_strict_tools_are_counted_together():
+    row = find_dialect("anthropic_strict")
+    assert explain_joint_limit([compile_schema(options(12), row)] * 2) is None
+    assert "25 optional fields" in explain_joint_limit([compile_schema(options(n), row) for n in (12, 13)])
+    assert "21 strict schemas" in explain_joint_limit([compile_schema(options(1), row)] * 21)
+    union = json.dumps(tool({f"f{n}": {"type": ["string", "null"]} for n in range(9)}))
+    assert "18 unions" in explain_joint_limit([compile_schema(union, row)] * 2)
+    assert explain_joint_limit([compile_schema(union, find_dialect("openai_strict"))] * 200) is None
+    assert not compile_schema(options(25), row).strict, "too many even for itself"
+
+
+def test_as_many_as_fit_together_are_strict_and_the_first_ones_first():
+    row = find_dialect("anthropic_strict")
+    made = compile_together([options(20), options(10), options(4)], row)
+    assert [one.strict for one in made] == [True, False, True]
+    assert made[1].dialect == "plain"
+    assert (
+        made[1].losses[0].startswith("#: schema is sent as not strict: together they have 30 optional fields")
+    )
+    assert explain_joint_limit(made) is None
+    assert compile_together([options(20), options(10)], row) == made[:2], (
+        "a later tool changes no earlier one"
+    )
+
+
+# ── the way back ────────────────────────────────────────────────────────────
+
+SETTINGS = tool(
+    {
+        "name": {"type": "string"}, "limit": {"type": "integer"}, "note": {"type": ["string", "null"]},
+        "where": {"anyOf": [tool({"city": {"type": "string"}, "zip": {"type": "string"}}, required=["city"]),
+                            tool({"lat": {"type": "number"}, "lon": {"type": ["number", "null"]}})]},
+        "tags": {"type": "array", "items": tool({"tag": {"type": "string"}}, required=[])},
+    },
+    required=["name"],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("given_by_model", "meant"),
+    [
+        ({"name": "a", "limit": None, "note": None, "where": None, "tags": None}, {"name": "a", "note": None}),
+        ({"name": "a", "limit": 0, "note": "", "where": {"city": "b", "zip": None}, "tags": []},
+         {"name": "a", "limit": 0, "note": "", "where": {"city": "b"}, "tags": []}),
+        ({"name": "a", "where": {"lat": 1, "lon": None}, "tags": [{"tag": None}, {"tag": "x"}]},
+         {"name": "a", "where": {"lat": 1, "lon": None}, "tags": [{}, {"tag": "x"}]}),
+        ({"name": None, "limit": None}, {"name": None}),
+        ({"name": "a", "extra": {"limit": None}}, {"name": "a", "extra": {"limit": None}}),
+    ],
+)  # fmt: skip
+def test_nulls_that_only_the_rewrite_allowed_are_removed(given_by_model, meant):
+    back = restore_arguments(json.dumps(given_by_model), json.dumps(SETTINGS), find_dialect("openai_strict"))
+    assert json.loads(back) == meant
+
+
+def test_a_field_left_out_by_null_passes_the_check_of_arguments():
+    spec = ToolSpec(name="set", parameters=json.dumps(SETTINGS))
+    arguments = '{"name":"é","limit":null,"note":null,"where":null,"tags":null}'
+    assert isinstance(check_arguments(spec, arguments), ArgumentProblem)
+    back = restore_arguments(arguments, spec.parameters, find_dialect("openai_strict"))
+    assert check_arguments(spec, back) == {"name": "é", "note": None}
+    assert "é" in back
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        '{"limit":null',
+        "",
+        "[]",
+        "null",
+        '{"limit":null,"limit":1}',
+        '{"limit":NaN}',
+        '{ "name" : "a" }',
+        "{" * 5000,
+    ],
+)
+def test_arguments_with_nothing_to_undo_come_back_as_they_are(arguments):
+    assert restore_arguments(arguments, json.dumps(SETTINGS), find_dialect("openai_strict")) is arguments
+
+
+def test_a_null_the_source_forbids_out_of_sight_is_removed_too():
+    schema = tool({"it": {"type": ["string", "null"], "not": {"type": "null"}}}, required=[])
+    assert restore_arguments('{"it":null}', json.dumps(schema), find_dialect("openai_strict")) == "{}"
+
+
+def test_half_a_surrogate_pair_survives_the_way_back():
+    back = restore_arguments(
+        '{"name":"\\ud83d","limit":null}', json.dumps(SETTINGS), find_dialect("openai_strict")
+    )
+    assert back == '{"name":"\\ud83d"}'
+
+
+@pytest.mark.parametrize("name", [name for name in ALL if name != "openai_strict"])
+def test_nothing_is_undone_that_was_not_done(name):
+    arguments = '{"name": "a", "limit": null}'
+    assert restore_arguments(arguments, json.dumps(SETTINGS), find_dialect(name)) is arguments
+
+
+# ── the same everywhere ─────────────────────────────────────────────────────
+
+EXAMPLES = [
+    *(tool({"it": source}) for _, source, _ in FIELDS), TREE, SETTINGS, *(tool({"it": held[0]}) for held in OLDER),
+]  # fmt: skip
+
+
+def digest():
+    made = [compiled(schema, name) for schema in EXAMPLES for name in ALL]
+    return hashlib.sha256(msgspec.json.encode(made)).hexdigest()
+
+
+def test_no_process_writes_a_schema_differently():
+    code = "import test_wire_schemas; print(test_wire_schemas.digest())"
+    digests = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=Path(__file__).parent,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+        ).stdout.strip()
+        for seed in ("1", "2")
+    }
+    assert digests == {digest()}
+
+
+def test_a_schema_is_compiled_once_and_not_kept_forever():
+    schema = json.dumps(tool({"only": {"type": "string"}}))
+    assert compiled(schema, "gemini_schema") is compiled(schema, "gemini_schema")
+    assert compiler._compile_cached.cache_info().maxsize == compiler.COMPILED_MAX
+    same_name = msgspec.structs.replace(find_dialect("gemini_schema"), types="lower")
+    assert compile_schema(schema, same_name).text != compiled(schema, "gemini_schema").text
+
+
+# ── the tables, and the rules themselves ────────────────────────────────────
+
+
+def test_every_dialect_has_rules_and_a_way_out():
+    assert set(RULES) == set(ALL)
+    for row in all_dialects():
+        assert row.about
+        assert not row.strict or not find_dialect(row.fallback).strict
+    with pytest.raises(MisuseError, match="no schema dialect 'klingon': there are plain, "):
+        find_dialect("klingon")
+
+
+@pytest.mark.parametrize(
+    ("name", "schema"),
+    [
+        ("plain", {"type": "string"}), ("plain", {"type": "object", "anyOf": [{}]}),
+        ("plain", tool({"a b": {}})), ("plain", tool({"a": {"type": "text"}})), ("plain", tool({"a": {"$ref": "#/x"}})),
+        ("bedrock", tool({"a": {"$ref": "#/$defs/A"}}, **{"$defs": {"A": {}}})),
+        ("anthropic_strict", tool({"a": {"type": "object"}})), ("anthropic_strict", TREE),
+        ("anthropic_strict", tool({"a": {"type": "integer", "minimum": 1}})),
+        ("anthropic_strict", tool({"a": {"type": "array", "items": {"type": "null"}, "minItems": 2}})),
+        ("anthropic_strict", tool({"a": {"type": "string", "format": "cuid"}})),
+        ("anthropic_strict", tool({"a": {"type": "string", "pattern": "(?=a)"}})),
+        ("anthropic_strict", tool({"a": {"type": "object", "enum": [{}], "additionalProperties": False}})),
+        ("anthropic_strict", json.loads(options(25))), ("anthropic_strict", tool({"a": {"description": "d"}})),
+        ("anthropic_strict", tool({f"f{n}": {"type": ["null", "string"]} for n in range(17)})),
+        ("openai_loose", {"type": "object"}), ("openai_loose", tool({"a": {"type": "array"}})),
+        ("openai_loose", {**tool({}), "not": {}}),
+        ("openai_strict", tool({"a": {"type": "null"}}, required=[])), ("openai_strict", tool({"a": {}})),
+        ("openai_strict", tool({"a": {"type": "object", "properties": {}, "required": []}})),
+        ("openai_strict", tool({"a": {"type": "string", "format": "uri"}})),
+        ("openai_strict", tool({"a": {"oneOf": [{"type": "null"}], "type": "null"}})),
+        ("openai_strict", tool({"a": {"type": "string", "enum": [1]}})), ("openai_strict", tool({"a": True})),
+        ("openai_strict", tool({"a": {"$ref": "#/$defs/A", "title": "t"}}, **{"$defs": {"A": {"type": "null"}}})),
+        ("openai_strict", functools.reduce(lambda inner, _: tool({"a": inner}), range(11), {"type": "null"})),
+        ("openai_strict", tool({"a": {"type": "integer", "enum": list(range(1001))}})),
+        ("gemini_schema", {"type": "object"}), ("gemini_schema", {"type": "OBJECT", "additionalProperties": False}),
+        ("gemini_schema", {"type": "OBJECT", "properties": {}}), ("gemini_schema", {"type": "OBJECT", "required": ["a"]}),
+        *(("gemini_schema", {"type": "OBJECT", "properties": {"a": held}}) for held in [
+            {}, {"type": "ARRAY"}, {"type": ["STRING"]}, {"type": "INTEGER", "enum": ["1"]},
+            {"type": "STRING", "enum": [""]}, {"type": "STRING", "format": "uri"}, {"type": "NULL"},
+            {"type": "STRING", "items": {"type": "STRING"}}, {"anyOf": [{"type": "STRING"}], "description": "d"},
+            {"type": "STRING", "const": "a"}, {"type": "STRING", "properties": {"b": {"type": "STRING"}}},
+        ]),
+        ("gemini_json", {**TREE, "$defs": {"Node": {**NODE, "required": ["name", "children"]}}}),
+        ("gemini_json", {"type": "string"}), ("gemini_json", tool({"a": {"const": 1}})),
+        ("gemini_json", tool({"a": {"$ref": "#/$defs/A", "minimum": 1}}, **{"$defs": {"A": {}}})),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_each_rule_can_fail(name, schema):
+    assert list(RULES[name](schema))
+    made = compiled(schema, name)
+    assert not list(RULES[made.dialect](json.loads(made.text)))
+
+
+def test_no_dialect_is_asked_for_a_word_it_lacks():
+    for row in all_dialects():
+        if row.is_narrow:
+            for schema in EXAMPLES:
+                made = compile_schema(json.dumps(schema), row)
+                words = {
+                    word for _, part in walk(json.loads(made.text)) if isinstance(part, dict) for word in part
+                }
+                assert not made.strict or words <= {*row.keywords, "$ref", "$defs"}
+
+
+def test_what_was_said_once_is_said_the_same_way_again():
+    """A request of ours that is read again holds schemas that go out as they are."""
+    for row in all_dialects():
+        for schema in EXAMPLES:
+            once = compile_schema(json.dumps(schema), row)
+            again = compile_schema(once.text, find_dialect(once.dialect))
+            assert row.types == "upper" or again.text == once.text, (row.name, schema)

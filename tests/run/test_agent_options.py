@@ -1,0 +1,47 @@
+"""Settings an agent is given by name."""
+
+import msgspec
+import pytest
+
+from bridle import Agent, MisuseError
+from bridle.run.agent_settings import NUMBER_OPTIONS, AgentOptions
+from bridle.values.settings import Settings
+
+
+def test_every_option_is_a_setting_of_the_same_name():
+    fields = {field.name for field in msgspec.structs.fields(Settings)}
+    assert set(AgentOptions.__annotations__) <= fields
+    assert set(NUMBER_OPTIONS) <= set(AgentOptions.__annotations__)
+
+
+def test_an_option_is_in_the_settings_as_it_was_given():
+    agent = Agent("sim:", attempts_max=3, cache_ttl="1h", prefix="strict", repeats_max=None)
+    settings = agent.settings
+    assert (settings.attempts_max, settings.cache_ttl, settings.prefix) == (3, "1h", "strict")
+    assert settings.repeats_max is None
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("cache_tll", "did you mean 'cache_ttl'?"),
+        ("instruction", "did you mean 'instructions'?"),
+        ("zzz", "an agent has no setting 'zzz'"),
+        ("the_options", "an agent has no setting 'the_options'"),
+    ],
+)
+def test_a_name_nobody_knows_is_refused_with_the_nearest(wrong, hint):
+    with pytest.raises(TypeError) as refused:
+        Agent("sim:", **{wrong: "x"})
+    assert str(refused.value).endswith(hint)
+
+
+def test_what_belongs_to_the_settings_alone_cannot_be_slipped_in():
+    with pytest.raises(TypeError, match="no setting 'hidden'"):
+        Agent("sim:", hidden=())
+
+
+@pytest.mark.parametrize("name", NUMBER_OPTIONS)
+def test_numbers_are_looked_at(name):
+    with pytest.raises(MisuseError, match=name):
+        Agent("sim:", **{name: 0})

@@ -1,0 +1,151 @@
+"""`run_sync` wherever people call it from."""
+
+import asyncio
+import contextvars
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+
+import pytest
+
+from bridle import Agent, tool
+from bridle.testing import scripted
+from bridle.testing.scripted_model import call_reply
+
+
+def test_again_and_again():
+    agent = Agent(scripted("yes"))
+    assert [agent.run_sync("?").text for _ in range(3)] == ["yes"] * 3
+
+
+def test_inside_a_running_loop_as_in_a_notebook():
+    async def cell():
+        return Agent(scripted("yes")).run_sync("?").text
+
+    assert asyncio.run(cell()) == "yes"
+
+
+def test_from_many_threads_at_once():
+    agent, answers = Agent(scripted("yes")), []
+    threads = [threading.Thread(target=lambda: answers.append(agent.run_sync("?").text)) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == ["yes"] * 8
+
+
+def test_the_callers_context_reaches_the_tools():
+    tenant = contextvars.ContextVar("tenant", default="nobody")
+
+    @tool
+    def who() -> str:
+        """Say who is asking."""
+        return tenant.get()
+
+    tenant.set("acme")
+    result = Agent(scripted(call_reply(("who", {})), "ok"), tools=[who]).run_sync("?")
+    assert result.messages[2].results[0].text == "acme"
+
+
+def test_from_inside_a_tool_it_says_what_to_do_instead():
+    inner = Agent(scripted("yes"))
+
+    @tool
+    async def nested() -> str:
+        """Ask another agent."""
+        return inner.run_sync("?").text
+
+    result = Agent(scripted(call_reply(("nested", {})), "ok"), tools=[nested]).run_sync("?")
+    assert "await agent.run" in result.messages[2].results[0].text
+
+
+def test_from_a_sync_tool_it_works():
+    inner = Agent(scripted("yes"))
+
+    @tool
+    def nested() -> str:
+        """Ask another agent."""
+        return inner.run_sync("?").text
+
+    result = Agent(scripted(call_reply(("nested", {})), "ok"), tools=[nested]).run_sync("?")
+    assert result.messages[2].results[0].text == "yes"
+
+
+def script(body, *, expect=0):
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", textwrap.dedent(body)], capture_output=True, text=True
+    )
+    assert done.returncode == expect, done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def test_a_plain_script_leaves_nothing_behind():
+    out = script(
+        """
+        from bridle import Agent
+        agent = Agent("sim:")
+        print(agent.run_sync("!say one").text, agent.run_sync("!say two").text)
+        """
+    )
+    assert out == "one two\n"
+
+
+def test_a_process_that_forks_gets_a_loop_of_its_own():
+    out = script(
+        """
+        import os, sys
+        from bridle import Agent
+        agent = Agent("sim:")
+        agent.run_sync("!say parent")
+        child = os.fork()
+        if child == 0:
+            print(agent.run_sync("!say child").text, flush=True)
+            sys.exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print(agent.run_sync("!say again").text)
+        """
+    )
+    assert out == "child\nagain\n"
+
+
+def test_own_loops_one_after_another():
+    out = script(
+        """
+        import asyncio
+        from bridle import Agent
+        agent = Agent("sim:")
+        async def main():
+            return (await agent.run("!say hi")).text
+        print(asyncio.run(main()), asyncio.run(main()))
+        """
+    )
+    assert out == "hi hi\n"
+
+
+def test_ctrl_c_cancels_cleanly_and_is_raised():
+    entered, seen = threading.Event(), []
+
+    @tool
+    async def hang() -> str:
+        """Wait for ever."""
+        entered.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("cleaned up")
+
+    def interrupt():
+        entered.wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    agent = Agent(scripted(call_reply(("hang", {})), "after all"), tools=[hang])
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        agent.run_sync("?", session="s")
+    assert seen == ["cleaned up"]
+    assert agent.run_sync("and now?", session="s").text == "after all"

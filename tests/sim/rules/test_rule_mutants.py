@@ -1,0 +1,42 @@
+"""Weaken any rule and its examples show it.
+
+By default a sample of the mutants is tried, the same one every time; BRIDLE_CAMPAIGN=10 tries them all.
+"""
+
+import os
+
+from rule_mutants import killed, loaded, mutants, sound
+
+from bridle.sim.families import list_families
+
+SHARE = min(1.0, float(os.environ.get("BRIDLE_CAMPAIGN", "1")) / 10)
+
+EQUIVALENT = {
+    "_rules_openai_chat_others._is_object: `return False` became `return None`": "both are false",
+    "_rules_media_data.is_base64: `return False` became `return None`": "both are false",
+    "_rules_openai_media._explain_address: `return ''` became `return None`": "both say nothing",
+}
+"""Mutants that do what the rule does, each with the reason."""
+
+
+def test_the_rules_as_they_are_pass_their_examples():
+    for family in list_families():
+        with loaded(family, {}) as rules:
+            assert rules
+            assert sound(family, rules)
+
+
+def test_every_mutant_is_killed():
+    tried, survivors, seen = 0, [], set()
+    for number, mutant in enumerate(mutants(list_families())):
+        seen.add(mutant.name)
+        # Every tenth, and so on: neighbours are much alike, so a sample is spread over all of them.
+        if int(number * SHARE) == int((number - 1) * SHARE):
+            continue
+        tried += 1
+        if mutant.name not in EQUIVALENT and not killed(mutant):
+            survivors.append(mutant.name)
+    print(f"{tried} mutants tried, {tried - len(survivors)} killed or equivalent, {len(EQUIVALENT)} listed")
+    assert survivors == []
+    assert set(EQUIVALENT) <= seen, "a mutant is explained that there is not"
+    assert tried >= len(seen) * SHARE - 1

@@ -1,0 +1,56 @@
+"""Every wire family with one of its models, and a question put to a simulator in its own words."""
+
+import asyncio
+
+from bridle.ports.codec import HttpReply
+from bridle.ports.transport import OutgoingRequest, ResponseTimeline
+from bridle.providers import load_codec
+from bridle.providers.catalogue import find_model, known_models
+from bridle.sim.simulator import Simulator
+from bridle.values.errors import Failure, ProviderError
+from bridle.values.message import Message, Reply, Text
+from bridle.values.model import Model
+from bridle.values.request import Request, ToolSpec
+
+
+def _models() -> dict[str, Model]:
+    first: dict[str, str] = {}
+    for model in known_models({}):
+        first.setdefault(model.endpoint.family, model.id)
+    return {family: find_model(f"sim:{family}/{name}", environ={}) for family, name in first.items()}
+
+
+MODELS = _models()
+FAMILIES = sorted(MODELS)
+LOOK = ToolSpec(name="look", parameters='{"type":"object","properties":{"city":{"type":"string"}}}')
+
+
+def question(family: str, prompt: str, *, stream: bool = True, **fields: object) -> Request:
+    said = Message(role="user", parts=(Text(text=prompt),), id="m1")
+    fields = {"tools": (LOOK,), "max_tokens": 500, **fields}
+    return Request(model=MODELS[family], messages=(said,), stream=stream, **fields)
+
+
+def outgoing(request: Request) -> OutgoingRequest:
+    encoded = load_codec(request.model.endpoint.family).encode(request)
+    return OutgoingRequest(
+        method=encoded.method,
+        url=request.model.endpoint.base_url + encoded.path,
+        headers=encoded.headers,
+        body=encoded.body,
+    )
+
+
+def put(simulator: Simulator, request: Request) -> ResponseTimeline:
+    return asyncio.run(simulator.answer(outgoing(request)))
+
+
+def told(request: Request, timeline: ResponseTimeline | HttpReply) -> Reply | Failure:
+    """What a client makes of an answer."""
+    headers = {name.lower(): value for name, value in timeline.headers}
+    decoder = load_codec(request.model.endpoint.family).new_decoder(request, timeline.status, headers)
+    try:
+        decoder.feed(timeline.body if isinstance(timeline, ResponseTimeline) else b"".join(timeline.frames))
+        return decoder.close()
+    except ProviderError as error:
+        return error.failure

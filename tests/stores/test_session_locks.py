@@ -1,0 +1,272 @@
+"""One driver a session: whatever the path, whoever is killed, however many there are."""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+from kill_agent import SESSION, Ledger, paying_agent
+
+from bridle.stores import open_store
+from bridle.stores.sqlite import database_file
+from bridle.values.errors import Conflict, Unusable
+
+PROGRAM = Path(__file__).parents[1] / "story" / "kill_agent.py"
+
+HOLDING = """
+import sys
+from bridle.stores import open_store
+with open_store(sys.argv[1]).hold("s"):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+FORKING = """
+import os, sys
+from bridle.stores import open_store
+with open_store(sys.argv[1]).hold("s"):
+    if os.fork() == 0:
+        print("forked", flush=True)
+    sys.stdin.read()
+"""
+
+STARTING = """
+import ctypes, os, subprocess, sys, threading
+from bridle.stores import open_store
+SHELL = ["sh", "-c", "echo started; cat"]
+def start(how):
+    match how:
+        case "subprocess":
+            subprocess.Popen(SHELL, close_fds=False)
+        case "preexec":
+            subprocess.Popen(SHELL, close_fds=False, preexec_fn=lambda: None)
+        case "posix_spawn":
+            os.posix_spawn("/bin/sh", SHELL, os.environ)
+        case "system":
+            threading.Thread(target=os.system, args=[SHELL[2]], daemon=True).start()
+        case "fork in C":
+            if ctypes.PyDLL(None).fork() == 0:
+                os.write(1, b"started\\n")
+                os.read(0, 1)
+                os._exit(0)
+with open_store(sys.argv[1]).hold("s"):
+    start(sys.argv[2])
+    threading.Event().wait()
+"""
+
+
+class Child:
+    """A program that has said its word and waits for the end of its input."""
+
+    def __init__(self, program, path, word, *more):
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, path, *more],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout.readline().strip() == word
+
+    def __enter__(self):
+        return self.process
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        self.process.stdout.read()
+        self.process.stdout.close()
+        self.process.wait()
+
+
+@pytest.fixture
+def path(tmp_path):
+    (tmp_path / "data").mkdir()
+    return tmp_path / "data" / "log.db"
+
+
+def link_file(path, tmp_path):
+    link = tmp_path / "link.db"
+    link.symlink_to(path)
+    return link
+
+
+def link_folder(path, tmp_path):
+    link = tmp_path / "linked"
+    link.symlink_to(path.parent, target_is_directory=True)
+    return link / path.name
+
+
+def count_descriptors():
+    folder = Path("/proc/self/fd")
+    return len([*folder.iterdir()]) if folder.exists() else 0
+
+
+@pytest.mark.parametrize("link", [link_file, link_folder])
+def test_a_session_held_through_one_path_is_held_through_every_symbolic_link(path, tmp_path, link):
+    other = link(path, tmp_path)
+    driven = pytest.raises(Conflict, match="driven by somebody else")
+    with Child(HOLDING, path, "held"), driven, open_store(other).lease("s"):
+        pass
+    with open_store(other).lease("s"), pytest.raises(Conflict), open_store(path).lease("s"):
+        pass
+    with open_store(path).lease("s"), open_store(other).lease("t"):
+        pass
+
+
+def test_a_mutating_call_is_not_run_by_a_second_driver_that_came_through_a_link(path, tmp_path):
+    linked = tmp_path / "linked"
+    linked.mkdir()
+    for name in ("log.db", "ledger"):
+        (linked / name).symlink_to(path.parent / name)
+    first = subprocess.Popen(
+        [sys.executable, PROGRAM, path.parent, "retry", "after", "1"], stdout=subprocess.PIPE, text=True
+    )
+    while "after" not in first.stdout.readline():
+        assert first.poll() is None
+    try:
+        agent = paying_agent(linked, "retry", [1])
+        with pytest.raises(Conflict):
+            asyncio.run(agent.resume(SESSION))
+    finally:
+        first.send_signal(signal.SIGKILL)
+        first.communicate()
+    assert [amount for amount, _ in Ledger(path.parent).lines()] == [1]
+
+
+def test_a_file_with_a_second_name_is_refused(path, tmp_path):
+    asyncio.run(open_store(path).close())
+    os.link(path, tmp_path / "other.db")
+    for name in (path, tmp_path / "other.db"):
+        with pytest.raises(Unusable, match="2 names"):
+            open_store(name)
+    (tmp_path / "other.db").unlink()
+    open_store(path)
+
+
+def test_a_file_that_is_mounted_by_itself_is_recognised():
+    mounts = "/dev/sda / ext4 rw 0 0\n/dev/sda /my\\040data/log.db ext4 rw 0 0\nbroken\n"
+    assert database_file.is_mount_point(Path("/my data/log.db"), mounts)
+    assert not database_file.is_mount_point(Path("/my data"), mounts)
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"], check=False).returncode != 0,
+    reason="mounting needs a namespace of one's own",
+)
+def test_a_file_mounted_at_a_second_path_is_refused(path, tmp_path):
+    asyncio.run(open_store(path).close())
+    (tmp_path / "other.db").touch()
+    program = "import sys; from bridle.stores import open_store; open_store(sys.argv[1])"
+    script = 'mount --bind "$1" "$2" && exec "$3" -c "$4" "$2"'
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", path, tmp_path / "other.db", sys.executable, program],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert "mount its folder instead" in done.stderr
+
+
+def test_a_child_that_a_tool_forked_does_not_keep_the_lock_of_a_killed_driver(path):
+    store = open_store(path)
+    with Child(FORKING, path, "forked") as driver:
+        with pytest.raises(Conflict), store.lease("s"):
+            pass
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        with store.lease("s"):
+            pass
+
+
+@pytest.mark.parametrize("how", ["subprocess", "preexec", "posix_spawn", "system"])
+def test_a_program_that_a_tool_started_does_not_keep_the_lock_of_a_killed_driver(path, how):
+    """Python's hook for forks does not see these; the descriptor is closed on exec."""
+    store = open_store(path)
+    with Child(STARTING, path, "started", how) as driver:
+        with pytest.raises(Conflict), store.lease("s"):
+            pass
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        with store.lease("s"):
+            pass
+
+
+def test_a_fork_that_python_does_not_see_keeps_the_lock_until_it_ends_and_lets_nobody_in(path):
+    """The limit that SECURITY.md names: such a child delays the next driver, and never lets in a second."""
+    store = open_store(path)
+    with Child(STARTING, path, "started", "fork in C") as driver:
+        driver.send_signal(signal.SIGKILL)
+        driver.wait()
+        with pytest.raises(Conflict), store.lease("s"):
+            pass
+        driver.stdin.close()
+        with Path(f"{path}-held").open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX)  # waits until the child has ended
+        with store.lease("s"):
+            pass
+
+
+def test_a_child_made_by_fork_starts_without_locks_and_leaves_those_of_its_parent(path):
+    store = open_store(path)
+    with store.lease("s"):
+        child = os.fork()
+        if child == 0:
+            try:
+                with open_store(path).lease("s"):
+                    os._exit(1)
+            except Conflict:
+                with open_store(path).lease("t"):
+                    os._exit(0)
+            os._exit(2)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        with pytest.raises(Conflict), store.lease("s"):
+            pass
+        program = HOLDING.replace('hold("s")', 'hold("t")')
+        with Child(program, path, "held"), pytest.raises(Conflict), store.lease("t"):
+            pass
+
+
+def test_locks_last_although_the_lock_file_is_read_by_somebody_in_the_same_process(path):
+    store = open_store(path)
+    program = HOLDING.replace("    print", "    open(sys.argv[1] + '-held').close()\n    print")
+    with Child(program, path, "held"), pytest.raises(Conflict), store.lease("s"):
+        pass
+
+
+def test_sessions_cost_no_descriptors(path):
+    store = open_store(path)
+    with ExitStack() as stack:
+        stack.enter_context(store.lease("first"))
+        before = count_descriptors()
+        for number in range(2000):
+            stack.enter_context(store.lease(f"s{number}"))
+        assert count_descriptors() == before
+        with Child(HOLDING, path, "held"), pytest.raises(Conflict), store.lease("s"):
+            pass
+    with store.lease("first"), store.lease("s7"):
+        pass
+
+
+def test_too_many_open_files_are_named_as_the_cause(path):
+    program = """if True:
+        import os, resource, sys
+        from bridle.stores import open_store
+        store = open_store(sys.argv[1])
+        resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        try:
+            while True:
+                os.dup(0)
+        except OSError:
+            pass
+        try:
+            with store.hold("s"):
+                pass
+        except Exception as error:
+            print(error)
+    """
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=True)
+    assert "ulimit -n" in done.stdout

@@ -1,0 +1,393 @@
+"""What the SQLite store promises beyond the port: its file, proof against tampering, threads, and manners."""
+
+import asyncio
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing, contextmanager, nullcontext
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from bridle.stores.sqlite import database_file
+from bridle.stores.sqlite.database_file import explain_error, find_file_system
+from bridle.stores.sqlite.rows import BLOB_BYTES
+from bridle.stores.sqlite.store import SqliteStore
+from bridle.testing.conformance.sample_records import make_prompt, make_records, make_tool_finish
+from bridle.values.errors import BridleError, Corrupt, MisuseError, Unusable
+from bridle.values.record import GENESIS, seal_record
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "log.db"
+
+
+def sql(path, *statements):
+    """Say something to the file behind the store's back."""
+    with closing(sqlite3.connect(path)) as db:
+        rows = [db.execute(statement).fetchall() for statement in statements]
+        db.commit()
+        return rows[-1]
+
+
+@contextmanager
+def write_lock(path):
+    """Another process is in the middle of a write."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        yield
+        db.execute("ROLLBACK")
+
+
+def using(path, act):
+    """Run `act(store)` on a store that is opened before and closed after."""
+
+    async def main():
+        store = SqliteStore(path)
+        try:
+            return await act(store)
+        finally:
+            await store.close()
+
+    return asyncio.run(main())
+
+
+def fill(path, **lines):
+    async def act(store):
+        for name, line in lines.items():
+            await store.append(name, 0, line)
+
+    using(path, act)
+
+
+# The file.
+
+
+def test_a_closed_store_is_one_private_file(tmp_path):
+    path = tmp_path / "new" / "folder" / "log.db"
+    fill(path, a=make_records(make_prompt("x")))
+    assert [file.name for file in path.parent.iterdir()] == ["log.db"]
+    assert path.stat().st_mode & 0o077 == 0
+    assert sql(path, "PRAGMA journal_mode") == [("wal",)]
+    assert sql(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_an_event_is_kept_as_readable_text(path):
+    fill(path, a=make_records(make_prompt("naïve")))
+    assert sql(path, "SELECT data ->> '$.type', data ->> '$.parts[0].text' FROM events") == [
+        ("prompted", "naïve")
+    ]
+
+
+def test_long_content_is_kept_beside_the_table_and_once(path):
+    line = make_records(make_prompt("x" * BLOB_BYTES), make_prompt("short"), make_prompt("x" * BLOB_BYTES))
+    fill(path, a=line, b=line)
+    assert sql(path, "SELECT count(*) FROM blobs") == [(1,)]
+    assert sql(path, "SELECT count(*) FROM events WHERE blob IS NULL") == [(2,)]
+    assert path.stat().st_size < 4 * BLOB_BYTES
+
+
+def test_content_that_was_damaged_is_healed_by_writing_it_again(path):
+    line = make_records(make_prompt("x" * BLOB_BYTES))
+    fill(path, a=line)
+    sql(path, "UPDATE blobs SET bytes = x'00'")
+    fill(path, b=line)
+    assert using(path, lambda store: store.read("a")) == tuple(line)
+
+
+def test_a_blob_and_the_content_of_a_long_event_are_kept_in_one_place(path):
+    (long,) = make_records(make_prompt("x" * BLOB_BYTES))
+    fill(path, a=[long])
+    hash_ = using(path, lambda store: store.put_blob(long.data))
+    assert sql(path, "SELECT hash FROM blobs") == [(hash_,)]
+    assert using(path, lambda store: store.get_blob(hash_)) == long.data
+
+
+def test_a_damaged_blob_is_reported_and_healed_by_putting_it_again(path):
+    hash_ = using(path, lambda store: store.put_blob(b"whole"))
+    sql(path, "UPDATE blobs SET bytes = x'00'")
+    with pytest.raises(Corrupt, match=hash_):
+        using(path, lambda store: store.get_blob(hash_))
+    using(path, lambda store: store.put_blob(b"whole"))
+    assert using(path, lambda store: store.get_blob(hash_)) == b"whole"
+
+
+def test_a_file_without_a_place_for_blobs_gets_one(path):
+    line = make_records(make_prompt("x"))
+    fill(path, a=line)
+    sql(path, "DROP TABLE blobs")
+    hash_ = using(path, lambda store: store.put_blob(b"new"))
+    assert using(path, lambda store: store.get_blob(hash_)) == b"new"
+    assert using(path, lambda store: store.read("a")) == tuple(line)
+
+
+def test_a_fork_is_one_row(path):
+    fill(path, a=make_records(*(make_prompt(f"{n}") for n in range(50))))
+    using(path, lambda store: store.fork("a", 40, "b"))
+    assert sql(path, "SELECT (SELECT count(*) FROM sessions), (SELECT count(*) FROM events)") == [(2, 50)]
+
+
+def test_a_thousand_generations_of_forks_can_be_read(path):
+    async def act(store):
+        line = make_records(make_prompt("first"), make_tool_finish("c"))
+        await store.append("0", 0, line)
+        for generation in range(1, 1001):
+            await store.fork(str(generation - 1), 2 if generation < 500 else 1, str(generation))
+        assert await store.read("1000") == tuple(line[:1])
+        own = make_records(make_tool_finish("c"), prefix=line[:1])
+        await store.append("1000", 1, own)
+        assert await store.read("1000", 1) == tuple(own)
+
+    using(path, act)
+
+
+def test_a_copy_made_while_in_use_is_a_store(path, tmp_path):
+    line = make_records(make_prompt("x" * BLOB_BYTES), make_prompt("small"))
+
+    async def act(store):
+        await store.append("a", 0, line)
+        sql(path, f"VACUUM INTO '{tmp_path / 'copy.db'}'")
+        await store.append("b", 0, line)
+
+    using(path, act)
+    assert using(tmp_path / "copy.db", lambda store: store.read("a")) == tuple(line)
+    assert using(tmp_path / "copy.db", lambda store: store.read("b")) == ()
+
+
+# Tampering.
+
+TAMPERINGS = {
+    "edited": ("UPDATE events SET data = replace(data, 'four', 'vier') WHERE seq = 4", "record 4"),
+    "other time": ("UPDATE events SET at = at + 1 WHERE seq = 4", "record 4"),
+    "other hash": (
+        "UPDATE events SET hash = replace(hash, substr(hash, 1, 1), 'f') || '' WHERE seq = 4",
+        "record ",
+    ),
+    "other name": ("UPDATE events SET once = 'receipt:other' WHERE seq = 6", "record 6"),
+    "no name": ("UPDATE events SET once = NULL WHERE seq = 6", "record 6"),
+    "first removed": ("DELETE FROM events WHERE seq = 1", "record 1"),
+    "removed": ("DELETE FROM events WHERE seq = 4", "record 4"),
+    "last removed": ("DELETE FROM events WHERE seq = 7", "record 7"),
+    "all removed": ("DELETE FROM events", "records 1 to 7"),
+    "swapped": (
+        "UPDATE events SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)",
+        "record 2",
+    ),
+    "inserted": ("UPDATE events SET seq = -seq - 1 WHERE seq > 3", "record 4"),
+    "added": (
+        "INSERT INTO events SELECT 99, sid, 8, at, NULL, hash, blob, data FROM events WHERE seq = 3",
+        "record 8",
+    ),
+    "long edited": ("UPDATE blobs SET bytes = zeroblob(length(bytes))", "record 5"),
+    "long removed": ("DELETE FROM blobs", "record 5"),
+    "other end": ("UPDATE sessions SET head = (SELECT hash FROM events WHERE seq = 6)", "record 7"),
+    "cut": ("UPDATE sessions SET seq = 6, head = (SELECT hash FROM events WHERE seq = 6)", "record 6"),
+    "other length": ("UPDATE sessions SET seq = 9", "records 8 to 9"),
+    "made a fork": ("UPDATE sessions SET fork_seq = 3", "record 1"),
+}
+
+
+@pytest.mark.parametrize("how", TAMPERINGS)
+def test_tampering_shows(path, how):
+    line = make_records(
+        *(make_prompt(word) for word in ("one", "two", "three", "four")),
+        make_prompt("x" * BLOB_BYTES),
+        make_tool_finish("c"),
+        make_prompt("end"),
+    )
+    fill(path, mine=line)
+    statement, where = TAMPERINGS[how]
+    sql(path, statement, "UPDATE events SET seq = -seq WHERE seq < 0")
+    if how == "inserted":
+        sql(
+            path, "INSERT INTO events SELECT 99, sid, 4, at, NULL, hash, blob, data FROM events WHERE seq = 3"
+        )
+    with pytest.raises(Corrupt, match=where) as caught:
+        using(path, lambda store: store.read("mine"))
+    assert "session 'mine'" in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_tampering_shows_from_the_middle_and_through_a_fork(path):
+    line = make_records(*(make_prompt(f"{n}") for n in range(6)))
+    fill(path, a=line)
+    using(path, lambda store: store.fork("a", 4, "b"))
+    sql(path, "UPDATE events SET data = replace(data, '2', '7') WHERE seq = 3")
+    for session in ("a", "b"):
+        with pytest.raises(Corrupt, match="record 3"):
+            using(path, lambda store, session=session: store.read(session))
+    assert using(path, lambda store: store.read("a", 3)) == tuple(line[3:])
+    sql(path, "UPDATE events SET hash = (SELECT hash FROM events WHERE seq = 1) WHERE seq = 3")
+    with pytest.raises(Corrupt, match="record 4"):
+        using(path, lambda store: store.read("a", 3))
+
+
+def test_a_parent_that_is_its_own_child_does_not_hang(path):
+    fill(path, a=make_records(make_prompt("x")), b=make_records(make_prompt("y")))
+    sql(path, "PRAGMA ignore_check_constraints = ON", "UPDATE sessions SET parent = 3 - sid, fork_seq = 1")
+    for session in ("a", "b"):
+        with pytest.raises(Corrupt):
+            using(path, lambda store, session=session: store.read(session))
+
+
+def test_one_damaged_session_leaves_the_others_alone(path):
+    lines = {name: make_records(make_prompt(name), make_prompt("more")) for name in ("a", "b", "c")}
+    fill(path, **lines)
+    # A row where the next one belongs: inserting it fails in the middle of the group's transaction.
+    sql(path, "INSERT INTO events SELECT 99, 2, 3, at, once, hash, blob, data FROM events WHERE gseq = 3")
+
+    async def act(store):
+        longer = {name: make_records(make_prompt("new"), prefix=line) for name, line in lines.items()}
+        with write_lock(path):
+            tasks = [asyncio.ensure_future(store.append(name, 2, line)) for name, line in longer.items()]
+            await asyncio.sleep(0)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(outcome) for outcome in outcomes] == [type(None), Corrupt, type(None)]
+        for name in ("a", "c"):
+            assert await store.read(name) == (*lines[name], *longer[name])
+
+    using(path, act)
+
+
+def test_a_damaged_page_is_reported_as_such(path):
+    fill(path, a=make_records(*(make_prompt("x" * 3000) for _ in range(40))))
+    content = bytearray(path.read_bytes())
+    content[20_000:90_000] = b"\x55" * 70_000
+    path.write_bytes(content)
+    with pytest.raises(Corrupt, match=str(path)):
+        using(path, lambda store: store.read("a"))
+
+
+# What cannot be used is refused at the door, in one line.
+
+
+def refused(path, *words):
+    with pytest.raises(Unusable) as caught:
+        SqliteStore(path)
+    message = str(caught.value)
+    assert str(path) in message
+    assert "\n" not in message
+    for word in words:
+        assert word in message
+    return message
+
+
+def test_a_file_that_is_not_a_store(tmp_path):
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, " * 100)
+    refused(text, "not a database")
+    other = tmp_path / "other.db"
+    sql(other, "CREATE TABLE mine (x)")
+    refused(other, "another program")
+    assert sql(other, "SELECT name FROM sqlite_schema") == [("mine",)]
+    refused(tmp_path, "folder", "log.db")
+    refused(text / "log.db", "no file can be there")
+    refused(tmp_path / ("x" * 300), "no file can be there")
+    refused(Path("/dev/null"), "not a file")
+
+
+def test_a_store_of_a_newer_version(path):
+    fill(path, a=make_records(make_prompt("x")))
+    sql(path, f"PRAGMA user_version = {database_file.FORMAT + 1}")
+    refused(path, "newer Bridle", "upgrade Bridle")
+
+
+def test_what_may_not_be_written():
+    """In a child without privileges: the superuser may write anywhere."""
+    program = """if True:
+        import os, sys
+        from bridle.stores.sqlite.store import SqliteStore
+        from bridle.values.errors import Unusable
+        if os.getuid() == 0:
+            os.setgid(65534), os.setuid(65534)
+        for path in sys.argv[1:]:
+            try:
+                SqliteStore(path)
+            except Unusable as error:
+                print(error)
+    """
+    with TemporaryDirectory() as folder:
+        paths = [Path(folder, name) for name in ("log.db", "closed/log.db", "hidden/log.db")]
+        fill(paths[0], a=make_records(make_prompt("x")))
+        paths[0].chmod(0o444)
+        paths[1].parent.mkdir(mode=0o555)
+        paths[2].parent.mkdir(mode=0o000)
+        Path(folder).chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-c", program, *paths], capture_output=True, text=True, check=False
+        )
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3, done
+    for line, file in zip(lines, paths, strict=True):
+        assert str(file) in line
+        assert "choose another path" in line
+
+
+def test_network_file_systems_are_recognised():
+    mounts = (
+        "/dev/sda / ext4 rw 0 0\nhost:/x /home nfs4 rw 0 0\n/dev/sdb /home/my\\040disk ext4 rw 0 0\nbroken\n"
+    )
+    kinds = [
+        find_file_system(Path(p), mounts)
+        for p in ("/var/a.db", "/home/me/a.db", "/home/my disk/a.db", "/homes/a.db")
+    ]
+    assert kinds == ["ext4", "nfs4", "ext4", "ext4"]
+    assert "nfs4" in database_file.NETWORK_FILE_SYSTEMS
+
+
+def test_a_full_disk_is_named(path):
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (x)")
+        db.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(sqlite3.Error) as caught:
+            db.execute("INSERT INTO t VALUES (zeroblob(100000))")
+    error = explain_error(path, caught.value)
+    assert isinstance(error, Unusable)
+    assert "the disk is full; make room and resume" in str(error)
+
+
+def test_a_time_that_would_not_come_back_is_refused(path):
+    async def act(store):
+        for at in (1, -0.0, float("nan"), float("inf"), True):
+            with pytest.raises(MisuseError, match="record 1 has the time"):
+                await store.append("a", 0, [seal_record(1, at, make_prompt("x"), GENESIS)])
+        assert await store.sessions() == ()
+
+    using(path, act)
+
+
+def test_a_lock_that_is_never_released_is_reported(path, monkeypatch):
+    monkeypatch.setattr(database_file, "LOCK_MILLISECONDS", 100)
+
+    async def act(store):
+        with write_lock(path):
+            tasks = [store.append(f"s{n}", 0, make_records(make_prompt("x"))) for n in range(5)]
+            for outcome in await asyncio.gather(*tasks, return_exceptions=True):
+                assert isinstance(outcome, Unusable)
+                assert "another process keeps it locked" in str(outcome)
+        await store.append("s0", 0, make_records(make_prompt("x")))
+
+    using(path, act)
+
+
+@pytest.mark.parametrize("then", ["nothing", "another store"])
+def test_a_file_that_is_gone_acknowledges_nothing(path, then):
+    line = make_records(make_prompt("one"), make_prompt("two"))
+
+    async def act(store):
+        await store.append("a", 0, line[:1])
+        for file in path.parent.iterdir():
+            file.unlink()
+        if then == "another store":
+            SqliteStore(path)
+        with pytest.raises(BridleError):
+            await store.append("a", 1, line[1:])
+        with pytest.raises(BridleError):
+            await store.append("a", 1, line[1:])
+        with pytest.raises(Unusable) if then == "nothing" else nullcontext():
+            await store.append("b", 0, line)
+        assert path.exists() == (then == "another store"), "a removed file came back empty"
+
+    using(path, act)

@@ -1,0 +1,153 @@
+"""kill -9 in and around a tool that changes something: the policy is followed, and no receipt is ignored.
+
+A real process is killed; another one goes on.  What was really done is in the ledger, which no
+log knows of.  BRIDLE_CAMPAIGN multiplies the kills.
+"""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kill_agent import MOMENTS, POLICIES, SESSION, Ledger, paying_agent
+
+from bridle.cli.main import main as command
+
+CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
+PROGRAM = Path(__file__).parent / "kill_agent.py"
+
+
+def start(folder, policy, moment, *amounts):
+    return subprocess.Popen(
+        [sys.executable, PROGRAM, folder, policy, moment, *map(str, amounts)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def kill(child):
+    child.send_signal(signal.SIGKILL)
+    rest = child.stdout.read()
+    assert child.stderr.read() == ""
+    assert child.wait() == -signal.SIGKILL
+    return rest
+
+
+def shown(folder, capsys):
+    assert command(["show", SESSION, "--store", str(folder / "log.db")]) == 0
+    return capsys.readouterr().out
+
+
+EXPECTED = {
+    # (policy, moment): what was paid in the end, what became of the second call, and how it is told
+    ("retry", "before"): ([1, 2], "ok", "paid 2", "again, under the same key"),
+    ("retry", "after"): ([1, 2, 2], "ok", "paid 2", "again, under the same key"),
+    ("probe", "before"): ([1, 2], "ok", "paid 2", "c1_1 never took effect; it may be run"),
+    ("probe", "after"): ([1, 2], "ok", "as the ledger says", "found by looking it up"),
+    ("ask", "before"): ([1, 2], "ok", "paid 2", "started and never finished"),
+    ("ask", "after"): ([1, 2], "ok", "I saw it in the ledger", "told by a person"),
+    ("report", "before"): ([1], "unknown", "not run again", "c1_1 unknown"),
+    ("report", "after"): ([1, 2], "unknown", "not run again", "c1_1 unknown"),
+    **{(policy, "receipt"): ([1, 2], "ok", "paid 2", "c1_1 ok") for policy in POLICIES},
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("policy", POLICIES)
+def test_killed_at_every_moment_of_a_payment(tmp_path, capsys, policy, moment):
+    for round_ in range(CAMPAIGN):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        with start(folder, policy, moment, 1, 2) as child:
+            while (line := child.stdout.readline()) not in (f"{moment} 2\n", ""):
+                pass
+            assert line, child.stderr.read()
+            kill(child)
+        _check(folder, policy, moment, capsys)
+
+
+def _check(folder, policy, moment, capsys):
+    paid, outcome, words, telling = EXPECTED[policy, moment]
+    agent = paying_agent(folder, policy, [1, 2])
+
+    async def go_on():
+        result = await agent.resume(SESSION)
+        if policy == "ask" and moment != "receipt":
+            assert result.stop == "waiting"
+            (question,) = await agent.approvals(SESSION)
+            if moment == "before":
+                await agent.approve(SESSION, question.id)
+            else:
+                await agent.settle(SESSION, question.id, "I saw it in the ledger", by="ann")
+            result = await agent.resume(SESSION)
+        await agent.store.close()
+        return result
+
+    result = asyncio.run(go_on())
+    assert (result.stop, result.text) == ("done", "all paid")
+    first, second = result.messages[2].results
+    assert (first.outcome, first.text) == ("ok", "paid 1")
+    assert second.outcome == outcome
+    assert words in second.text
+    made = Ledger(folder).lines()
+    assert [amount for amount, _ in made] == paid
+    assert len({key for _, key in made}) == len({amount for amount, _ in made}), "one key for each payment"
+    told = shown(folder, capsys)
+    assert telling in told
+    before, _, after = told.partition("resumed")
+    assert "c1_0 ok" in before, "the receipt of the first call was there"
+    kept = "pay has its result, which is used; it is not run again"
+    assert after.count("c1_0") == after.count(f"c1_0 {kept}") >= 1, "and is used"
+    assert ("c1_1 ok" in before) == (moment == "receipt")
+    if moment == "receipt":
+        assert after.count("c1_1") == after.count(f"c1_1 {kept}") == 1
+    else:
+        assert "in doubt  c1_1 pay was started and never finished" in after
+
+
+@pytest.mark.parametrize("policy", ["retry", "probe", "report"])
+def test_killed_again_and_again_at_any_moment(tmp_path, policy):
+    """Nobody waits for the kill here: it comes while the process goes on."""
+    chance = random.Random(f"{policy} {CAMPAIGN}")
+    amounts = list(range(1, 9))
+    for round_ in range(CAMPAIGN):
+        folder = tmp_path / str(round_)
+        folder.mkdir()
+        for kills_left in (2, 1, 0):
+            with start(folder, policy, "never", *amounts) as child:
+                if kills_left:
+                    for _ in range(chance.randint(1, 8)):
+                        child.stdout.readline()
+                    if "ended" in kill(child):
+                        break
+                else:
+                    out, error = child.communicate()
+                    assert error == ""
+                    assert out.endswith("ended done\n")
+        _check_all(folder, policy, amounts)
+
+
+def _check_all(folder, policy, amounts):
+    agent = paying_agent(folder, policy, amounts)
+
+    async def read():
+        result = await agent.resume(SESSION)
+        await agent.store.close()
+        return result
+
+    result = asyncio.run(read())
+    assert result.stop == "done"
+    made = Ledger(folder).lines()
+    assert len({key for _, key in made}) == len(set(made)), "a payment repeated has the key it had"
+    times = Counter(amount for amount, _ in made)
+    for amount, told in zip(amounts, result.messages[2].results, strict=True):
+        if told.outcome == "ok":
+            assert times[amount] >= 1, "a receipt without a payment"
+            assert times[amount] == 1 or policy == "retry"
+        else:
+            assert (policy, told.outcome) == ("report", "unknown")
+            assert times[amount] <= 1

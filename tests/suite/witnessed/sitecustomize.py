@@ -1,0 +1,12 @@
+"""Programs that a test starts are listened to as the test itself is: Python runs this file before them."""
+
+import os
+import sys
+from pathlib import Path
+
+if os.environ.get("BRIDLE_WITNESS"):
+    sys.path.insert(0, str(Path(__file__).parents[3]))
+    import listening
+
+    del sys.path[0]
+    listening.listen(listening.Scribe(os.environ[listening.FILE]).write)

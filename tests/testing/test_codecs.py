@@ -1,0 +1,120 @@
+"""The check for codecs: it passes those that fit, and notices each law that is broken."""
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpReply
+from bridle.providers import load_codec
+from bridle.testing.conformance.codec import check_codec
+from bridle.values.errors import MisuseError, ProviderError
+from bridle.values.message import Reply, Stop, Text
+from bridle.values.model import Origin
+
+
+@pytest.mark.parametrize("family", ["anthropic", "scripted"])
+def test_every_family_obeys_the_laws(family):
+    codec = load_codec(family)
+    assert codec.family == family
+    check_codec(codec)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "_sse", "__init__", "no_such_family", "../anthropic", "a.b", "catalogue"]
+)
+def test_only_families_can_be_loaded(name):
+    with pytest.raises(MisuseError):
+        load_codec(name)
+
+
+class Bent:
+    """A codec that works, to be bent in one place."""
+
+    def __init__(self, codec):
+        self._codec = codec
+
+    def __getattr__(self, name):
+        return getattr(self._codec, name)
+
+
+def bent(**changed):
+    return type("Other", (Bent,), changed)(load_codec("scripted"))
+
+
+def decoding(**changed):
+    def decoder(self, request, status, headers):
+        return type("Other", (Bent,), changed)(self._codec.decoder(request, status, headers))
+
+    return bent(decoder=decoder)
+
+
+def loud(self, reply, *, stream):
+    return self._codec.encode_reply(replace(reply, parts=(*reply.parts, Text(text="!"))), stream=stream)
+
+
+def sliced(self, data):
+    return self._codec.feed(data) if len(data) != 5 else []
+
+
+def crashing(self, data):
+    try:
+        return self._codec.feed(data)
+    except ProviderError as error:
+        raise KeyError("delta") from error
+
+
+def accepting(self):
+    """What was said so far is a reply, whether or not it was all."""
+    try:
+        return self._codec.close()
+    except ProviderError:
+        if not self._codec.partial:
+            raise
+        origin = Origin(family="scripted", endpoint="scripted", model="m")
+        return Reply(parts=(Text(text=self._codec.partial),), stop=Stop.DONE, origin=origin)
+
+
+def restless(self, request, kept=None):
+    self.count = getattr(self, "count", 0) + 1
+    encoded = self._codec.encode(request, kept)
+    return replace(encoded, body=encoded.body + b" " * self.count)
+
+
+def changing_first(self, request, kept=None):
+    encoded = self._codec.encode(request, kept)
+    return replace(encoded, body=b" " * len(request.messages) + encoded.body)
+
+
+def same_digest(self, request, kept=None):
+    return replace(self._codec.encode(request, kept), digest="0")
+
+
+def forgetful(self, request):
+    return replace(self._codec.read(request), messages=())
+
+
+def calm(self, failure):
+    return self._codec.encode_failure(replace(failure, kind="server"))
+
+
+def cheerful(self, failure):
+    return HttpReply(status=200, headers=(), frames=self._codec.encode_failure(failure).frames)
+
+
+@pytest.mark.parametrize(
+    ("codec", "law"),
+    [
+        (bent(encode_reply=loud), "decode\\(speak"),
+        (decoding(feed=sliced), "slices"),
+        (decoding(feed=crashing), "only ProviderError"),
+        (decoding(close=accepting), "half a reply"),
+        (bent(encode=restless), "deterministic"),
+        (bent(encode=changing_first), "begins as request k"),
+        (bent(encode=same_digest), "digest"),
+        (bent(read=forgetful), "read\\(encode"),
+        (bent(encode_failure=calm), "kind"),
+        (bent(encode_failure=cheerful), "kind"),
+    ],
+)
+def test_a_broken_law_is_named(codec, law):
+    with pytest.raises(AssertionError, match=law):
+        check_codec(codec)

@@ -1,0 +1,387 @@
+"""A second reading of replies, and a comparison with it that misses nothing: shown by spoiling decoded replies."""
+
+import json
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from bridle.ports.codec import HttpRequest
+from bridle.providers import load_codec
+from bridle.testing.wire.check_recording import decode_recording
+from bridle.testing.wire.reference_decoder import split_documents
+from bridle.testing.wire.reference_replies import read_reply
+from bridle.testing.wire.reply_agreement import find_disagreements
+from bridle.testing.wire.request_roundtrip import find_request_differences, request_differences
+from bridle.values.errors import ProviderError
+from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
+from bridle.values.model import Endpoint, Model
+from bridle.values.request import Request
+from wire import corpus
+
+FAMILIES = ["anthropic", "openai-responses", "openai-chat", "gemini", "bedrock-converse"]
+SPOILED_EACH = 15
+NOTICED_ENOUGH = 40
+BODY_BYTES_MAX = 20_000
+"""Larger requests show nothing more, and each of their members is taken out."""
+LISTS = {"messages", "contents", "input", "content", "parts", "tools", "tool_calls"}
+
+
+def replies(file):
+    """Recorded replies that say something, decoded, each with what a plain reading finds in it."""
+    codec = load_codec(file.replace("-", "_"))
+    asked = Request(model=Model(id="m", endpoint=Endpoint(name=codec.family, family=codec.family)))
+    for recording in corpus(file):
+        reply = decode_recording(codec, asked, recording)
+        if isinstance(reply, Reply) and recording.is_judged:
+            told = read_reply(codec.family, recording.body)
+            if told is not None and not list(find_disagreements(told, reply)):
+                yield told, reply
+
+
+def without(reply, kind):
+    at = max(place for place, part in enumerate(reply.parts) if isinstance(part, kind))
+    return replace(reply, parts=(*reply.parts[:at], *reply.parts[at + 1 :]))
+
+
+def altered(reply, kind, **members):
+    at = max(place for place, part in enumerate(reply.parts) if isinstance(part, kind))
+    return replace(
+        reply, parts=(*reply.parts[:at], replace(reply.parts[at], **members), *reply.parts[at + 1 :])
+    )
+
+
+def swapped(reply):
+    used = reply.usage
+    return replace(reply, usage=replace(used, input=used.output, output=used.input))
+
+
+SPOILS = {
+    "a call dropped": (lambda reply: reply.calls, lambda reply: without(reply, ToolCall), "calls"),
+    "a call renamed": (lambda reply: reply.calls, lambda reply: altered(reply, ToolCall, name="x"), "calls"),
+    "an argument added": (
+        lambda reply: reply.calls,
+        lambda reply: altered(reply, ToolCall, arguments='{"never_said":1}'),
+        "calls",
+    ),
+    "words dropped": (
+        lambda reply: reply.text,
+        lambda reply: replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Text))),
+        "text",
+    ),
+    "a letter added": (
+        lambda reply: reply.text,
+        lambda reply: replace(reply, parts=(*reply.parts, Text(text="."))),
+        "text",
+    ),
+    "a thought changed": (
+        lambda reply: any(isinstance(part, Reasoning) for part in reply.parts),
+        lambda reply: altered(reply, Reasoning, text="something else entirely"),
+        "reasoning",
+    ),
+    "counts swapped": (lambda reply: reply.usage.input != reply.usage.output, swapped, ""),
+    "cached counted as new": (
+        lambda reply: reply.usage.cache_read,
+        lambda reply: replace(
+            reply,
+            usage=replace(reply.usage, input=reply.usage.prompt, cache_read=0),
+        ),
+        "cache_read",
+    ),
+    "another stop": (
+        lambda reply: True,
+        lambda reply: replace(reply, stop=Stop.DONE if reply.stop is not Stop.DONE else Stop.LENGTH),
+        "stop",
+    ),
+}
+
+
+@pytest.mark.parametrize("file", FAMILIES)
+def test_every_way_to_spoil_a_reply_is_noticed(file):
+    spoiled = dict.fromkeys(SPOILS, 0)
+    for told, reply in replies(file):
+        if min(spoiled.values()) >= SPOILED_EACH:
+            break
+        for name, (applies, spoil, where) in SPOILS.items():
+            if spoiled[name] >= SPOILED_EACH or not applies(reply):
+                continue
+            if name == "counts swapped" and not told.counts:
+                continue
+            found = [each.description for each in find_disagreements(told, spoil(reply)) if not each.reason]
+            assert any(what.startswith(f"reply {where}") for what in found), (name, reply.id, found)
+            spoiled[name] += 1
+    assert all(spoiled.values()), spoiled
+
+
+@pytest.mark.parametrize("file", FAMILIES)
+def test_every_member_taken_out_of_a_request_is_noticed(file):
+    """Each member of the body, and of what its lists hold, is removed from what we write, one at a time."""
+    codec = load_codec(file.replace("-", "_"))
+    noticed = 0
+    for recording in corpus(file)[::13]:
+        if noticed >= NOTICED_ENOUGH:
+            break
+        if (
+            recording.request is None
+            or recording.status >= 300
+            or len(recording.request.body) > BODY_BYTES_MAX
+        ):
+            continue
+        try:
+            ours = codec.encode(codec.decode_request(recording.request))
+        except ProviderError:
+            continue
+        if find_request_differences(codec, recording.request, ours):
+            continue
+        whole = json.loads(ours.body)
+        for spoiled in losses(whole):
+            again = replace(ours, body=json.dumps(spoiled).encode())
+            if codec.canonical_request(again) == codec.meaning(ours):
+                continue  # the provider does not tell them apart
+            found = find_request_differences(codec, recording.request, again)
+            assert [each for each in found if not each.reason], (recording.id, spoiled)
+            noticed += 1
+    assert noticed >= NOTICED_ENOUGH
+
+
+def losses(whole):
+    for name, value in whole.items():
+        if name not in ("model", "messages", "contents"):
+            yield {other: inner for other, inner in whole.items() if other != name}
+        if name in LISTS and isinstance(value, list):
+            yield from ({**whole, name: value[:at] + value[at + 1 :]} for at in range(1, len(value)))
+            for at, item in enumerate(value):
+                if isinstance(item, dict):
+                    yield from (
+                        {**whole, name: [*value[:at], changed, *value[at + 1 :]]}
+                        for changed in losses_within(item)
+                    )
+
+
+def losses_within(item):
+    for name, value in item.items():
+        if isinstance(value, str) and name in ("text", "content", "arguments", "name") and value.strip():
+            yield {**item, name: "something else"}
+
+
+def test_a_reason_excuses_only_what_it_explains():
+    """An unpaired call beside an unrelated loss: the one has a reason, the other has none."""
+    codec = load_codec("anthropic")
+    body = {
+        "model": "m",
+        "max_tokens": 5,
+        "metadata": {"user_id": "u"},
+        "messages": [
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "content": [{"type": "tool_use", "id": "t1", "name": "f", "input": {}}]},
+            {"role": "user", "content": [{"type": "text", "text": "go on"}, {"type": "text", "text": " "}]},
+        ],
+    }
+    asked = asking(codec, body)
+    ours = codec.encode(codec.decode_request(asked))
+    found = find_request_differences(codec, asked, ours)
+    assert {each.reason.partition(":")[0] for each in found} == {
+        "every call has one result",
+        "blank text is never sent",
+    }
+    spoiled = json.loads(ours.body)
+    del spoiled["metadata"]
+    spoiled["messages"][0]["content"] = "ho"
+    left = find_request_differences(codec, asked, replace(ours, body=json.dumps(spoiled).encode()))
+    unexplained = [each.description for each in left if not each.reason]
+    assert len(unexplained) == 2
+    assert any("metadata" in what for what in unexplained)
+    assert any("messages[0]" in what for what in unexplained)
+
+
+def asking(codec, body):
+    request = next(each.request for each in corpus(codec.family) if each.request is not None)
+    return replace(request, path="/v1/messages", body=json.dumps(body).encode())
+
+
+def test_a_request_that_survives_has_no_differences():
+    codec = load_codec("anthropic")
+    body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]}
+    assert request_differences(codec, asking(codec, body)) == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"a":1}', [("the whole body", {"a": 1})]),
+        (b'[{"a":1},{"b":2}]', [("", {"a": 1}), ("", {"b": 2})]),
+        (b'data: {"a":1}\n\ndata: [DONE]\n\n', [("", {"a": 1})]),
+        (b'event: x\r\ndata:{"a":\r\ndata: 1}\r\n\r\n: hush\r\n\r\n', [("x", {"a": 1})]),
+        (b'data: {"a":1}\n\n{"error":\n {"code": 1}}', [("", {"a": 1}), ("", {"error": {"code": 1}})]),
+        (b"<html>", []),
+        (b"", []),
+        (b"\0\0", []),
+    ],
+)
+def test_documents_are_found_however_they_are_framed(body, said):
+    assert split_documents(body) == said
+
+
+def test_the_second_reading_shares_nothing_with_the_codecs():
+    folder = Path(read_reply.__code__.co_filename).parent
+    for path in folder.glob("plainly*.py"):
+        assert "providers" not in path.read_text(), path
+
+
+# What is new next year, beside what is known today
+
+NEXT_YEAR = {"x_new": [{"q": 1}]}
+NEWER = {
+    "bedrock_converse": {
+        "output": {"message": {"role": "assistant", "content": [
+            {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}, **NEXT_YEAR}},
+            {"text": "words", **NEXT_YEAR},
+            {"toolUse": {"toolUseId": "t", "name": "f", "input": {"a": 1}}, **NEXT_YEAR},
+        ]}},
+        "stopReason": "tool_use",
+        "usage": {"inputTokens": 3.0, "outputTokens": 2.0, "totalTokens": 5.0},
+    },
+    "gemini": {
+        "candidates": [{"finishReason": "STOP", "content": {"role": "model", "parts": [
+            {"thought": True, "text": "hm", **NEXT_YEAR},
+            {"text": "words", **NEXT_YEAR},
+            {"functionCall": {"name": "f", "args": {"a": 1}}, **NEXT_YEAR},
+        ]}}],
+        "usageMetadata": {"promptTokenCount": 3.0, "candidatesTokenCount": 2.0, "totalTokenCount": 5.0},
+    },
+    "openai_responses": {
+        "object": "response", "id": "r", "status": "completed", "output": [
+            {"type": "reasoning", "id": "rs", "summary": [{"type": "summary_text", "text": "hm"}]},
+            {"type": "message", "role": "assistant", "content": [
+                {"type": "output_text", "text": "words"}, {"type": "hologram", **NEXT_YEAR},
+            ]},
+            {"type": "function_call", "call_id": "c", "name": "f", "arguments": '{"a": 1}', **NEXT_YEAR},
+        ],
+        "usage": {"input_tokens": 3.0, "output_tokens": 2.0, "total_tokens": 5.0},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("family", NEWER)
+def test_what_nobody_knows_yet_hides_nothing(family):
+    codec = load_codec(family)
+    asked = Request(model=Model(id="m", endpoint=Endpoint(name=family, family=family)))
+    decoder = codec.new_decoder(asked, 200, {"content-type": "application/json"})
+    decoder.feed(json.dumps(NEWER[family]).encode())
+    reply = decoder.close()
+    assert reply.text == "words"
+    assert [part.text for part in reply.parts if isinstance(part, Reasoning)] == ["hm"]
+    assert [(call.name, json.loads(call.arguments)) for call in reply.calls] == [("f", {"a": 1})]
+    assert (reply.usage.input, reply.usage.output) == (3, 2)
+    told = read_reply(family, json.dumps(NEWER[family]).encode())
+    assert list(find_disagreements(told, reply)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "path", "body"),
+    [
+        ("anthropic", "/v1/messages", {
+            "model": "m", "max_tokens": 4096.0, "top_k": 40.0,
+            "tools": [{"name": "f", "input_schema": {"type": "object"}}],
+            "tool_choice": {"type": "auto", **NEXT_YEAR},
+            "messages": [{"role": "user", "content": "hi"}],
+        }),
+        ("openai_responses", "/v1/responses", {
+            "model": "m", "max_output_tokens": 4096.0, "input": [
+                {"role": "user", "content": "hi"},
+                {"type": "message", "role": "assistant", "content": [
+                    {"type": "output_text", "text": "words"}, {"type": "hologram", **NEXT_YEAR},
+                ]},
+                {"role": "user", "content": "go on"},
+            ],
+        }),
+        ("gemini", "/v1beta/models/m:generateContent", {
+            "contents": [{"role": "user", "parts": [{"text": "hi"}]}],
+            "tools": [{"functionDeclarations": [
+                {"name": "f", "parameters": {"type": "OBJECT"}, "behaviour": NEXT_YEAR},
+            ]}],
+        }),
+        ("bedrock_converse", "/model/m/converse", {
+            "messages": [{"role": "user", "content": [{"text": "hi", **NEXT_YEAR}]}],
+            "toolConfig": {
+                "tools": [{"toolSpec": {"name": "f", "inputSchema": {"json": {"type": "object"}}}, **NEXT_YEAR}],
+                "toolChoice": {"any": {}, **NEXT_YEAR},
+            },
+        }),
+    ],
+)  # fmt: skip
+def test_requests_keep_what_nobody_knows_yet(family, path, body):
+    asked = HttpRequest(path=path, body=json.dumps(body).encode())
+    assert request_differences(load_codec(family), asked) == []
+
+
+SAID = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
+FAILED = {"choices": [{"index": 0, "message": {"content": "x"}, "finish_reason": "error"}]}
+EMPTY = {"usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3}}
+
+
+@pytest.mark.parametrize(
+    ("family", "body", "stop"),
+    [
+        ("anthropic", {"type": "message", **SAID, "stop_reason": None}, Stop.OTHER),
+        ("anthropic", {**SAID, "stop_reason": "end_turn"}, Stop.DONE),
+        ("gemini", EMPTY, Stop.OTHER),
+        ("openai_chat", FAILED, None),
+    ],
+)
+def test_both_readers_find_a_reply_or_neither_does(family, body, stop):
+    codec, data = load_codec(family), json.dumps(body).encode()
+    decoder = codec.new_decoder(
+        Request(model=Model(id="m", endpoint=Endpoint(name="here", family=family))), 200, {}
+    )
+    decoder.feed(data)
+    told = read_reply(family, data)
+    if stop is None:
+        assert told is None
+        with pytest.raises(ProviderError):
+            decoder.close()
+    else:
+        reply = decoder.close()
+        assert told is not None
+        assert reply.stop is stop
+        assert list(find_disagreements(told, reply)) == []
+
+
+@pytest.mark.parametrize(
+    ("family", "body"),
+    [
+        (
+            "gemini",
+            {
+                "candidates": [{"content": {"parts": [{"text": "x"}]}, "finishReason": "STOP"}],
+                "usageMetadata": {"promptTokenCount": 5, "cachedContentTokenCount": 8, "totalTokenCount": 5},
+            },
+        ),
+        (
+            "openai_responses",
+            {
+                "object": "response",
+                "status": "completed",
+                "output": [{"type": "message", **SAID}],
+                "usage": {
+                    "input_tokens": 5,
+                    "output_tokens": 0,
+                    "input_tokens_details": {"cached_tokens": 8},
+                },
+            },
+        ),
+    ],
+)
+def test_more_cached_than_there_is_has_its_reason(family, body):
+    codec, data = load_codec(family), json.dumps(body).encode()
+    decoder = codec.new_decoder(
+        Request(model=Model(id="m", endpoint=Endpoint(name="here", family=family))), 200, {}
+    )
+    decoder.feed(data)
+    found = [
+        each
+        for each in find_disagreements(read_reply(family, data), decoder.close())
+        if "tokens" in each.description
+    ]
+    assert found
+    assert all("more is said to be cached" in each.reason for each in found)

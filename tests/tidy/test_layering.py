@@ -1,0 +1,121 @@
+"""Layers only point down, `values` and `core` are pure, and no code outside a vendor's folder names the vendor."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2] / "src" / "bridle"
+FILES = sorted(ROOT.rglob("*.py"))
+IDS = [str(path.relative_to(ROOT)) for path in FILES]
+
+EDGES = {"providers", "tools", "stores", "transports", "watchers"}
+BELOW = {"values", "ports"}
+MAY_IMPORT = {
+    "values": {"values"},
+    "ports": BELOW,
+    "core": {"values", "core"},
+    **{edge: BELOW | {edge} for edge in EDGES},
+    "run": BELOW | EDGES | {"core", "run"},
+    "sim": BELOW | EDGES | {"core", "run", "sim"},
+    "testing": BELOW | EDGES | {"core", "run", "sim", "testing"},
+    "cli": BELOW | EDGES | {"core", "run", "sim", "testing", "cli"},
+}
+PURE = {"values", "core"}
+PURE_MAY_USE = {
+    "binascii", "collections", "dataclasses", "decimal", "difflib", "enum", "functools", "hashlib", "importlib",
+    "fnmatch", "itertools", "json", "jsonschema_rs", "math", "msgspec", "operator", "re", "types", "typing",
+    "unicodedata",
+}  # fmt: skip
+READS_FOR_THE_CALLER = {"values/media.py": {"os", "pathlib"}}
+"""Files of a pure layer that read a path the caller names, before there is a value; with what they use for it."""
+VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
+LISTS_OF_FAMILIES = {
+    "providers/families.py", "sim/families.py", "testing/wire/reference_replies.py",
+}  # fmt: skip
+"""Files whose purpose is to list the wire families."""
+
+
+def layer_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).parts
+    return parts[0] if len(parts) > 1 else ""
+
+
+def list_imports(path: Path):
+    """(ours, package, line) of every import: the layer for our own modules, the top-level name for others."""
+    here = ("bridle", *path.relative_to(ROOT).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            base = (node.module or "").split(".") if node.module else []
+            target = [*here[: len(here) - node.level + 1], *base] if node.level else base
+            if target[0] != "bridle":
+                yield False, target[0], node.lineno
+            elif len(target) > 1:
+                yield True, target[1], node.lineno
+            else:
+                for alias in node.names:
+                    yield True, alias.name, node.lineno
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                assert alias.name.split(".")[0] != "bridle", f"{path}:{node.lineno}: write `from bridle…`"
+                yield False, alias.name.split(".")[0], node.lineno
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_imports_only_point_down(path):
+    if not layer_of(path):
+        return
+    for ours, target, line in list_imports(path):
+        if ours and target != "__version__":
+            assert target in MAY_IMPORT[layer_of(path)], f"{path}:{line} imports from {target}"
+
+
+@pytest.mark.parametrize("path", [f for f in FILES if layer_of(f) in PURE], ids=str)
+def test_the_core_is_pure(path):
+    for ours, target, line in list_imports(path):
+        if not ours:
+            allowed = PURE_MAY_USE | READS_FOR_THE_CALLER.get(str(path.relative_to(ROOT)), set())
+            assert target in allowed, f"{path}:{line} must stay pure but imports {target}"
+    for node in ast.walk(ast.parse(path.read_text())):
+        assert not isinstance(node, ast.Await | ast.AsyncFunctionDef | ast.AsyncFor | ast.AsyncWith)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id not in {"open", "print", "input", "id", "hash"}, f"{path}:{node.lineno}"
+
+
+def code_without_prose(source: str) -> str:
+    """The source without comments and docstrings, which may name a vendor."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(body, list):
+            continue
+        node.body = [
+            statement
+            for statement in body
+            if not (isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant))
+            and not isinstance(statement, ast.Import | ast.ImportFrom)
+        ] or [ast.Pass()]
+    return ast.unparse(tree)
+
+
+@pytest.mark.parametrize("path", FILES, ids=IDS)
+def test_no_vendor_is_named_outside_its_own_folder(path):
+    place = str(path.relative_to(ROOT))
+    if place in LISTS_OF_FAMILIES:
+        return
+    own = {vendor for vendor in VENDORS if vendor in place}
+    code = code_without_prose(path.read_text()).lower()
+    named = {vendor for vendor in VENDORS if re.search(rf"(?<![a-z]){vendor}", code)}
+    assert named <= own, (
+        f"{place} names {sorted(named - own)}; that belongs in a table or in the vendor's folder"
+    )
+
+
+def test_families_do_not_import_each_other():
+    families = {"anthropic", "bedrock", "gemini", "openai_chat", "openai_responses"}
+    for layer in ("providers", "sim"):
+        for family in families:
+            for path in (ROOT / layer / family).glob("*.py"):
+                found = re.findall(rf"from bridle\.{layer}\.(\w+)", path.read_text())
+                assert not {*found} & families - {family}, f"{path} imports another family"

@@ -1,0 +1,47 @@
+"""Figures of the source's structure stay below recorded limits. Lower a limit when a figure falls; never raise one."""
+
+import re
+import runpy
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+MODULE = runpy.run_path(str(ROOT / "bench" / "structure.py"))
+STRUCTURE = MODULE["Structure"]()
+LIMITS = {
+    "folder": 20,
+    "openings": 24.0,
+    "persons": 4.26,
+    "participles": 0.3,
+    "classes": 0,
+    "touched": 105,
+    "closure": 49,
+    "fields": 46,
+    "budget": 5,
+    "fragments": 13,
+    "lines": 78_300,
+}
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return STRUCTURE.measure()
+
+
+def test_every_figure_has_a_limit():
+    assert {*LIMITS} == {*MODULE["LABELS"]} == {*MODULE["BEFORE"]}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_figure_stays_below_its_limit(figures, name):
+    listed = getattr(STRUCTURE, f"list_{name}")()[:10]
+    assert figures[name] <= LIMITS[name], f"{MODULE['LABELS'][name]}: {listed}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md"])
+def test_every_path_that_a_page_names_exists(page):
+    """Paths in backticks, relative to the repository or to src/bridle."""
+    for path in re.findall(r"`((?:[\w.]+/)+[\w.]*)`", (ROOT / page).read_text()):
+        places = (ROOT / path, ROOT / "src" / "bridle" / path)
+        assert any(place.exists() for place in places), f"{page} names {path}, which does not exist"

@@ -1,0 +1,58 @@
+"""What a step costs, in function calls: no more than is recorded here, and late in a session no more than early.
+
+Calls are counted by `bench/steps.py`, in a program of its own without the guard: the count is the same on every
+run and every machine, which seconds are not.  Who makes a step cheaper lowers the figure; who has a reason to
+make it dearer raises it, in the same commit.
+"""
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[2] / "bench" / "steps.py"
+COUNTED_BY = (3, 11)
+"""All calls are recorded for this Python alone: others count comprehensions and asyncio's own calls differently."""
+TOLERANCE = 1.02
+STEPS, STEPS_MORE = 24, 96
+CALLS = {  # a step: all calls, those of our own functions
+    "anthropic/whole": (1533, 755),
+    "anthropic/streamed": (3382, 1404),
+    "openai_responses/whole": (1499, 722),
+    "openai_responses/streamed": (3836, 1550),
+    "openai_chat/whole": (1731, 810),
+    "openai_chat/whole, with a key": (1757, 824),
+    "openai_chat/streamed": (3339, 1400),
+    "openai_chat/streamed, with a key": (3726, 1598),
+    "gemini/whole": (1450, 688),
+    "gemini/streamed": (2052, 897),
+    "bedrock_converse/whole": (1515, 748),
+    "bedrock_converse/streamed": (3292, 1337),
+}
+
+
+@cache
+def counted(steps: int) -> dict[str, dict[str, int]]:
+    command = [sys.executable, "-I", str(BENCH), "--json", "--steps", str(steps)]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+
+
+def test_every_kind_of_step_is_recorded():
+    assert counted(STEPS).keys() == CALLS.keys()
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_step_takes_no_more_calls_than_recorded(kind):
+    found, (all_calls, own) = counted(STEPS)[kind], CALLS[kind]
+    assert found["own"] <= own * TOLERANCE
+    if sys.version_info[:2] == COUNTED_BY:
+        assert found["all"] <= all_calls * TOLERANCE
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_a_late_step_takes_no_more_calls_than_an_early_one(kind):
+    early, late = counted(STEPS)[kind], counted(STEPS_MORE)[kind]
+    assert late["all"] <= early["all"] * 1.005

@@ -1,0 +1,237 @@
+"""Pictures and files: made safely, read from old logs, and left out where a model takes none."""
+
+import asyncio
+import base64
+import json
+
+import msgspec
+import pytest
+
+from bridle import Agent, Media, Text
+from bridle.core.context.media import find_unsupported_media
+from bridle.ports.transport import OutgoingRequest
+from bridle.providers import load_codec
+from bridle.run.model_connection import find_model_by_name
+from bridle.run.sync import run_in_background
+from bridle.sim.simulator import Simulator
+from bridle.values.errors import MisuseError
+from bridle.values.events import ViewChanged
+from bridle.values.message import Message
+from bridle.values.request import Request
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8/5+hHgAHggJ/PchI7wAAAABJRU5ErkJggg=="
+)
+JPEG = b"\xff\xd8\xff\xe0\x00\x10JFIF\x00\x01"
+MP4 = b"\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00"
+HEIC = b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00"
+WAV = b"RIFF\x24\x00\x00\x00WAVEfmt "
+PICTURE = base64.b64encode(PNG).decode()
+
+# ── made safely ─────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"kind": "image", "media_type": "image/png", "data": PNG}, "for bytes use Media.from_bytes"),
+        ({"kind": "image"}, "needs exactly one"),
+        ({"kind": "image", "data": PICTURE, "url": "https://x/a.png"}, "needs exactly one"),
+        ({"kind": "image", "media_type": "image/png", "data": "not base64!"}, "not base64"),
+        (
+            {"kind": "image", "media_type": "image/png", "data": f"data:image/png;base64,{PICTURE}"},
+            "data: URL",
+        ),
+        ({"kind": "image", "media_type": "image/jpeg", "data": PICTURE}, "is image/png, not image/jpeg"),
+        ({"kind": "document", "media_type": "text/plain", "data": PICTURE}, "is image/png, not text/plain"),
+        ({"kind": "image", "media_type": "text/plain", "data": "AAAA"}, "not the type of an image"),
+        ({"kind": "video", "media_type": "png", "data": "AAAA"}, "not the type of a video"),
+        ({"kind": "picture", "data": PICTURE}, "kind is one of image, document, audio, video"),
+        ({"kind": "image", "url": 5}, "url is text, not int"),
+        ({"kind": "image", "data": base64.b64encode(WAV).decode()}, "audio/wav, which is no image"),
+    ],
+)
+def test_what_no_provider_could_take_is_refused_in_one_line(fields, words):
+    with pytest.raises(MisuseError, match="Media") as refusal:
+        Media(**fields)
+    said = str(refusal.value)
+    assert words in said and "\n" not in said and len(said) < 200
+
+
+def test_bytes_are_recognized():
+    made = Media.from_bytes(PNG, name="pixel")
+    assert (made.kind, made.media_type, made.data, made.name) == ("image", "image/png", PICTURE, "pixel")
+    assert Media.from_bytes(JPEG).media_type == "image/jpeg"
+    assert (Media.from_bytes(MP4).kind, Media.from_bytes(WAV).kind) == ("video", "audio")
+    assert Media.from_bytes(b"%PDF-1.7 \xff").media_type == "application/pdf"
+    assert (Media.from_bytes(HEIC).kind, Media.from_bytes(HEIC).media_type) == ("image", "image/heic")
+    assert Media.from_bytes(HEIC, media_type="image/heif").kind == "image"
+    assert (Media.from_bytes("Grüße".encode()).kind, Media.from_bytes(b"hi").media_type) == (
+        "document",
+        "text/plain",
+    )
+    assert Media.from_bytes(b"\x00\x01", media_type="application/x-thing").kind == "document"
+    with pytest.raises(MisuseError, match="cannot be recognized; give media_type"):
+        Media.from_bytes(b"\x00\x01")
+    for wrong in (PICTURE, b"", None):
+        with pytest.raises(MisuseError, match="takes bytes"):
+            Media.from_bytes(wrong)
+
+
+def test_paths_are_read(tmp_path):
+    picture = tmp_path / "pixel.dat"
+    picture.write_bytes(PNG)
+    assert Media.from_path(picture) == Media.from_bytes(PNG, name="pixel.dat")
+    assert Media.from_path(str(picture), name="").name == ""
+    table = tmp_path / "numbers.csv"
+    table.write_text("a,b\n1,2\n")
+    assert (Media.from_path(table).kind, Media.from_path(table).media_type) == ("document", "text/csv")
+    film = tmp_path / "film.mov"
+    film.write_bytes(MP4)
+    assert Media.from_path(film).media_type == "video/quicktime"
+    (tmp_path / "empty.png").touch()
+    for path, words in (("gone.png", "cannot be read"), ("empty.png", "is empty")):
+        with pytest.raises(MisuseError, match=words):
+            Media.from_path(tmp_path / path)
+
+
+def test_addresses_show_their_kind():
+    made = Media.from_url("https://host/a/b.JPG?size=1#x")
+    assert (made.kind, made.media_type, made.url) == ("image", "image/jpeg", "https://host/a/b.JPG?size=1#x")
+    assert Media.from_url("https://host/report.pdf").kind == "document"
+    assert Media.from_url("https://host/picture", kind="image").media_type == ""
+    with pytest.raises(MisuseError, match="give kind="):
+        Media.from_url("https://host/picture")
+    with pytest.raises(MisuseError, match="takes an address"):
+        Media.from_url("pixel.png")
+
+
+def test_a_type_nobody_gave_is_read_from_the_data():
+    assert Media(kind="image", data=PICTURE).media_type == "image/png"
+
+
+# ── read from old logs ──────────────────────────────────────────────────────
+
+ODD = (
+    Media.from_wire(kind="image", media_type="image/png", data="b'\\x89PNG'"),
+    Media.from_wire(kind="image"),
+    Media.from_wire(kind="image", media_type="image/jpeg", data=PICTURE),
+)
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["repr", "nothing", "label"])
+def test_odd_media_of_an_old_log_is_read_and_left_out_of_the_view(odd):
+    assert msgspec.json.decode(msgspec.json.encode(odd), type=Media) == odd
+    message = Message(id="m1", role="user", parts=(odd, Text(text="look")))
+    (unfit,) = find_unsupported_media(message, find_model_by_name("sim:openai/gpt-6-sol"))
+    assert unfit.change.text.startswith(
+        "[picture left out: its data" if odd.data else "[picture left out: it has"
+    )
+
+
+@pytest.mark.parametrize("odd", ODD, ids=["repr", "nothing", "label"])
+@pytest.mark.parametrize(
+    "model", ["sim:openai/gpt-6-sol", "sim:openai-chat/gpt-5.4", "sim:anthropic/claude-sonnet-5-5"]
+)
+def test_a_session_with_odd_media_goes_on(odd, model):
+    result = Agent(model).run_sync([odd, Text(text="!say Fine.")])
+    assert (result.stop, result.text) == ("done", "Fine.")
+
+
+# ── left out where a model takes none ───────────────────────────────────────
+
+FILM, SOUND = Media.from_bytes(MP4), Media.from_bytes(WAV)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "sim:bedrock_converse/global.anthropic.claude-sonnet-4-6",
+        "sim:anthropic/claude-sonnet-5-5",
+        "sim:openai/gpt-6-sol",
+        "sim:openai-chat/gpt-5.4",
+    ],
+)
+@pytest.mark.parametrize(("media", "words"), [(FILM, "takes no videos"), (SOUND, "takes no audio")])
+def test_a_session_with_a_film_or_a_sound_goes_on_with_a_model_that_takes_none(media, words, model, tmp_path):
+    async def story():
+        store = str(tmp_path / "log.db")
+        first = Agent("sim:gemini/gemini-3.5-flash", store=store)
+        seen = await first.run([media, Text(text="!say I see.")])
+        assert (seen.stop, seen.text) == ("done", "I see.")
+        second = Agent(model, store=store)
+        result = await second.run("!say Then I go on.", seen.session)
+        assert (result.stop, result.text) == ("done", "Then I go on."), result.reason
+        third = await second.run("!say And on.", seen.session)
+        assert third.text == "And on."
+        records = await second.store.read(seen.session)
+        changed = [record.event for record in records if isinstance(record.event, ViewChanged)]
+        assert [words in change.text for event in changed for change in event.changes] == [True]
+
+    asyncio.run(story())
+
+
+def test_abilities_for_films_and_sounds_are_facts_of_the_table():
+    takes = {
+        name: find_model_by_name(name).abilities
+        for name in ("gemini:gemini-3.5-flash", "openai:gpt-6-sol", "kimi:kimi-k3")
+    }
+    assert (takes["gemini:gemini-3.5-flash"].videos, takes["gemini:gemini-3.5-flash"].audio) == (True, True)
+    assert (takes["openai:gpt-6-sol"].videos, takes["openai:gpt-6-sol"].audio) == (False, False)
+
+
+# ── the simulator refuses what the providers refuse ─────────────────────────
+
+
+@pytest.mark.refusals
+@pytest.mark.parametrize(
+    ("model", "media", "words"),
+    [
+        (
+            "anthropic/claude-sonnet-5-5",
+            ODD[0],
+            "messages.0.content.0.image.source.base64: invalid base64 data",
+        ),
+        ("anthropic/claude-sonnet-5-5", ODD[2], "Image does not match the provided media type image/jpeg"),
+        ("bedrock_converse/global.anthropic.claude-sonnet-4-6", ODD[0], "not valid base64"),
+        (
+            "bedrock_converse/global.anthropic.claude-sonnet-4-6",
+            FILM,
+            "doesn't support the video content block",
+        ),
+        (
+            "bedrock_converse/global.anthropic.claude-sonnet-4-6",
+            SOUND,
+            "doesn't support the audio content block",
+        ),
+        (
+            "openai/gpt-6-sol",
+            ODD[0],
+            "Invalid 'input[0].content[0].image_url'. Expected a base64-encoded data URL",
+        ),
+        ("openai-chat/gpt-5.4", ODD[0], "Invalid image URL: 'messages[0].content[0].image_url.url'."),
+        ("openai-chat/gpt-5.4", SOUND, "Content blocks are expected to be either text or image_url type"),
+        ("gemini/gemini-3.5-flash", ODD[0], "(TYPE_BYTES), Base64 decoding failed"),
+    ],
+)
+def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
+    sent = find_model_by_name(f"sim:{model}")
+    message = Message(id="m1", role="user", parts=(media, Text(text="Hello")))
+    encoded = load_codec(sent.endpoint.family).encode(Request(model=sent, messages=(message,), stream=False))
+    outgoing = OutgoingRequest(
+        method="POST",
+        url=f"sim://{sent.endpoint.family}{encoded.path}",
+        headers=(*encoded.headers, ("authorization", "Bearer k")),
+        body=encoded.body,
+    )
+    timeline = run_in_background(Simulator().answer(outgoing))
+    assert timeline.status == 400
+    assert words in json.dumps(json.loads(timeline.body), ensure_ascii=False).replace('\\"', '"')
+
+
+@pytest.mark.parametrize(
+    "address", ["ftp://example.com/a.png", " https://example.com/a.png", "file:///a.png", 5]
+)
+def test_an_address_that_nobody_fetches_is_refused(address):
+    with pytest.raises(MisuseError, match=r"Media\.from_url takes an address"):
+        Media.from_url(address)

@@ -1,0 +1,143 @@
+"""What a viewer sees of a stream has no key in it, however the key is split, and is not late otherwise."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bridle import Agent, TextDelta, tool
+from bridle.run.model_call import StreamRedactor
+from bridle.run.model_connection import connect_model, find_model_by_name
+from bridle.values.message import ToolCall
+from bridle.values.redaction import Redactor
+from bridle.values.result import CallReady, ReasoningDelta, ToolCallDelta
+
+KEY = "sk-ant-api03-Zz9Zz9Zz9Zz9/+x"
+SHORT = "k3y"
+ESCAPED = json.dumps("/" + KEY).replace("/", "\\/")[3:-1]
+PERCENT = "".join(f"%{ord(letter):02X}" for letter in KEY)
+UNICODE = "".join(f"\\u{ord(letter):04x}" for letter in KEY)
+KINDS = {
+    "text": (lambda words: TextDelta(text=words), lambda delta: delta.text),
+    "reasoning": (lambda words: ReasoningDelta(reasoning=words), lambda delta: delta.reasoning),
+    "arguments": (
+        lambda words: ToolCallDelta(index=1, name="pay", arguments=words),
+        lambda delta: delta.arguments,
+    ),
+}
+
+
+def shown_pieces(pieces, secrets=(KEY, SHORT), kind="text"):
+    seen, (make, words) = [], KINDS[kind]
+    stream = StreamRedactor(Redactor(secrets, "[key]"), seen.append)
+    for piece in pieces:
+        stream.take(make(piece))
+    stream.flush()
+    return [words(delta) for delta in seen]
+
+
+def cut(text, size):
+    return [text[at : at + size] for at in range(0, len(text), size)]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("spelled", [KEY, ESCAPED, PERCENT, UNICODE], ids=["plain", "json", "%", "unicode"])
+def test_a_key_split_over_deltas_is_not_shown(spelled, kind, size):
+    text = f"your key is {spelled}, sk-an"
+    assert "".join(shown_pieces(cut(text, size), kind=kind)) == "your key is [key], sk-an"
+
+
+@given(
+    st.lists(
+        st.sampled_from(
+            [KEY, KEY[:9], KEY[5:], SHORT, "s", "sk", " ", "k3", "\\", "\\u00", "%", "%7", "é", "x"]
+        ),
+        max_size=12,
+    ),
+    st.lists(st.integers(1, 9), min_size=1, max_size=9),
+    st.sampled_from([(KEY,), (SHORT,), (KEY, SHORT), ("abcabcab", KEY), (KEY, KEY + "more"), ()]),
+)
+def test_what_is_shown_is_what_is_kept(words, sizes, secrets):
+    text, pieces, at = "".join(words), [], 0
+    while at < len(text):
+        size = sizes[len(pieces) % len(sizes)]
+        pieces.append(text[at : at + size])
+        at += size
+    assert "".join(shown_pieces(pieces, secrets)) == Redactor(secrets, "[key]").redact_text(text)
+
+
+@pytest.mark.parametrize("size", range(1, 12))
+def test_a_key_that_overlaps_itself_is_not_shown(size):
+    assert "".join(shown_pieces(cut("-abcabcabcab-", size), ["abcabcab"])) == "-[key]cab-"
+
+
+def test_nothing_waits_but_what_may_be_a_key():
+    assert shown_pieces(["one ", "two", " three ", "and"]) == ["one ", "two", " three ", "and"]
+    assert shown_pieces(["a s", "o ", "b"]) == ["a ", "so ", "b"]
+    assert shown_pieces(["a s", "k-ant", KEY], secrets=()) == ["a s", "k-ant", KEY]
+
+
+def test_without_a_key_a_delta_is_the_very_same_object():
+    seen, delta = [], TextDelta(text="s")
+    StreamRedactor(Redactor((), "[key]"), seen.append).take(delta)
+    assert seen[0] is delta
+
+
+def test_order_is_kept_between_parts_of_a_reply():
+    seen = []
+    stream = StreamRedactor(Redactor((KEY,), "[key]"), seen.append)
+    call = ToolCall(id="c", name="pay", arguments=json.dumps({"with": KEY}))
+    for delta in (
+        TextDelta(text="yes"),
+        ToolCallDelta(index=1, name="pay", arguments=""),
+        ToolCallDelta(index=1, name="pay", arguments='{"with": "sk'),
+        ToolCallDelta(index=2, name="pay", arguments="-ant"),
+        CallReady(index=0, call=call),
+    ):
+        stream.take(delta)
+    assert [getattr(each, "text", "") or getattr(each, "arguments", "") for each in seen] == [
+        "ye", "s", "", '{"with": "', "sk", "-ant", "",
+    ]  # fmt: skip
+    assert seen[-1].call.arguments == '{"with": "[key]"}'
+
+
+WIRES = ("anthropic/claude-sonnet-5-5", "openai/gpt-6.1-sol", "openai-chat/gpt-6.1-sol")
+
+
+@pytest.mark.parametrize("key", [KEY, SHORT])
+@pytest.mark.parametrize("wire", WIRES)
+def test_no_viewer_of_a_run_sees_the_key(wire, key):
+    """The simulated model repeats the key, in words and in a call, a few letters at a time."""
+    seen = []
+
+    @tool
+    def look(word: str) -> str:
+        """Look."""
+        return "seen"
+
+    class Viewer:
+        def on_event(self, session, event):
+            seen.append(event)
+
+    line = replace(
+        connect_model(find_model_by_name(f"sim:{wire}")), headers=(("authorization", f"Bearer {key}"),)
+    )
+    agent = Agent(line, tools=[look], watchers=[Viewer()])
+
+    async def run():
+        prompt = f'!say Your key is {key}.\n!call look {{"word": "{key}"}}\n!then\n!say done'
+        return "".join([event.text async for event in agent.stream(prompt)])
+
+    words = asyncio.run(run())
+    assert "Your key is [key]." in words
+    deltas = [event for event in seen if isinstance(event, TextDelta | ToolCallDelta | CallReady)]
+    assert len(deltas) > 2
+    said = "".join(delta.text for delta in deltas)
+    called = "".join(delta.arguments for delta in deltas if isinstance(delta, ToolCallDelta))
+    assert "[key]" in said
+    assert "[key]" in called
+    assert key not in said + called

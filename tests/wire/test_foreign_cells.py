@@ -1,0 +1,63 @@
+"""`make foreign` fails when a cell of an installed client or server fails, and only then."""
+
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "bench" / "foreign"))
+run = importlib.import_module("run")
+servers = importlib.import_module("servers")
+
+FAULTY = next(iter(servers.KNOWN))
+
+
+@pytest.mark.parametrize(
+    ("failing", "code"), [((), 0), (("run.py",), 2), (("servers.py",), 2), (("run.py", "servers.py"), 2)]
+)
+def test_make_fails_with_either_program_and_runs_both(failing, code, tmp_path):
+    python, ready, log = tmp_path / "python", tmp_path / "ready", tmp_path / "log"
+    fails = "|".join(f"*{name}" for name in failing) or "none"
+    python.write_text(f'#!/bin/sh\necho "$1" >> {log}\ncase "$1" in {fails}) exit 1;; esac\n')
+    python.chmod(0o755)
+    ready.touch()
+    made = subprocess.run(
+        ["make", "-s", "-C", str(ROOT), "foreign", f"BIN={tmp_path}", f"READY={ready}"],
+        capture_output=True,
+        check=False,
+    )
+    assert made.returncode == code
+    assert log.read_text().split() == ["bench/foreign/run.py", "bench/foreign/servers.py"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "good"),
+    [
+        ("ok", True),
+        ("not installed", True),
+        ("no report", False),
+        ("called []", False),
+        ("refused 400 POST /", False),
+    ],
+)
+def test_a_cell_of_a_client_is_good_or_not(cell, good):
+    assert run.is_good(cell) is good
+    assert servers.is_good(cell) is good
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "good"),
+    [
+        ("llama.cpp tools:chat:whole", "ok, without cache", True),
+        ("llama.cpp tools:chat:whole", "ended failed: no", False),
+        (FAULTY, servers.KNOWN[FAULTY][0], True),
+        (FAULTY, "ended failed: for another reason", False),
+        (FAULTY, "ok", False),
+        (FAULTY, "ok, without cache", False),
+    ],
+)
+def test_a_fault_of_a_server_is_known_or_fails_and_so_is_one_that_is_gone(name, found, good):
+    assert servers.is_good(servers.settle(name, found)) is good

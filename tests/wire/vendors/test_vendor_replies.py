@@ -1,0 +1,248 @@
+"""Replies drawn from the vendors' response types are decoded, and the next request sends them back as they came.
+
+Only `ProviderError` may be raised, whatever the types allow.  What goes back otherwise than it came is in `REASONS`.
+"""
+
+import json
+import os
+import random
+from collections import Counter
+
+import pytest
+from vendor_replies import BETAS, ROOTS, bare, decoded, drawn, echoed_in, events, said_in, sent_back
+from vendor_shapes import Shapes
+from vendor_types import type_violations
+
+from bridle.values.errors import ProviderError
+
+REPLIES = int(os.environ.get("BRIDLE_REPLIES", "60"))
+STREAMS = dict.fromkeys(ROOTS, "text/event-stream") | {
+    "bedrock_converse": "application/vnd.amazon.eventstream"
+}
+
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+
+
+def members_taken(kind):
+    """The members that the input types have for an item of a kind."""
+    shapes = Shapes()
+    taken = set()
+    for name, said in shapes.shapes.items():
+        members = {**said.get("req", {}), **said.get("opt", {})}
+        if name.startswith("o.") and members.get("type") == ["=", kind] and name.endswith("Param"):
+            taken |= set(members)
+    return taken
+
+
+def differing(said, sent):
+    return {name for name in {*said, *sent} if said.get(name) != sent.get(name)}
+
+
+def is_thought(block):
+    return block.get("type") in THOUGHTS or "reasoningContent" in block
+
+
+def is_last_thought(said, sent, reply):
+    """A message may not end in a thought, nor consist of thoughts; a summary without words is no end."""
+    after = reply[reply.index(said) :] if said in reply else []
+    after = [each for each in after if not is_unsigned_summary(each, None, reply) or each.get("content")]
+    return sent is None and bool(after) and all(map(is_thought, after))
+
+
+def is_unsigned_summary(said, sent, reply):
+    """A compaction block without a signature is refused; its words go as text."""
+    return said.get("type") == "compaction" and "signature" not in said and sent is None
+
+
+def is_of_another_model(said, sent, reply):
+    """Thoughts and calls before a `fallback` block are those of the model that gave up."""
+    kinds = [each.get("type") for each in reply]
+    of_it = is_thought(said) or said.get("type") == "tool_use"
+    return sent is None and of_it and "fallback" in kinds[reply.index(said) :]
+
+
+def is_unsigned_thought(said, sent, reply):
+    """Claude refuses a thought without its signature."""
+    return sent is None and "signature" not in said.get("reasoningContent", {}).get(
+        "reasoningText", {"signature": 1}
+    )
+
+
+def is_unproven(said, sent, reply):
+    """Reasoning without its encrypted content is refused where nothing is stored, and ids that depend on it go too."""
+    unproven = any(each.get("type") == "reasoning" and "encrypted_content" not in each for each in reply)
+    return unproven and (sent is None or differing(said, sent) <= {"id", "created_by"})
+
+
+def is_only_said(said, sent, reply):
+    """Members that are in the reply's types and not in the request's."""
+    return sent is not None and all(
+        name not in sent and (name == "created_by" or name not in members_taken(said.get("type")))
+        for name in differing(said, sent)
+    )
+
+
+def is_status_of_reasoning(said, sent, reply):
+    """The status of a reasoning item is refused when it is sent back."""
+    return sent is not None and said.get("type") == "reasoning" and differing(said, sent) == {"status"}
+
+
+def is_empty(said, sent, reply):
+    """A message without content says nothing."""
+    return said.get("type") == "message" and not said.get("content")
+
+
+def is_chat(said, sent, reply):
+    """Annotations are in no request; audio goes back by its id; reasoning that is wanted back is filled in."""
+    if sent is None:
+        return set(said) <= {"role", "annotations"}
+    allowed = {"annotations", "reasoning_content"}
+    if "audio" in said and sent.get("audio") == {"id": said["audio"]["id"]}:
+        allowed.add("audio")
+    return differing(said, sent) <= allowed
+
+
+def is_unsigned(said, sent, reply):
+    """A call without a signature gets the words that stand for one; neighbouring words are one text."""
+    if sent is None or set(said) == {"text"}:
+        return sent is not None and said.get("text", "") in sent.get("text", "")
+    return "functionCall" in said and differing(said, sent) == {"thoughtSignature"}
+
+
+REASONS = {
+    "anthropic": (is_last_thought, is_unsigned_summary, is_of_another_model),
+    "openai_responses": (
+        is_last_thought,
+        is_unproven,
+        is_only_said,
+        is_empty,
+        is_status_of_reasoning,
+    ),
+    "openai_chat": (is_chat,),
+    "gemini": (is_unsigned, is_last_thought),
+    "bedrock_converse": (is_last_thought, is_unsigned_thought),
+}
+
+
+def nearest(said, sent):
+    """What of the next request was probably meant to be this."""
+    alike = [each for each in sent if each.get("type") == said.get("type") and set(each) & set(said)]
+    return min(alike, key=lambda each: len(differing(said, each)), default=None)
+
+
+def losses(family, body):
+    """What of a reply does not go back as it came, and for no reason that is known."""
+    request, reply = decoded(family, json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    said = [bare(each) for each in said_in(family, body)]
+    sent = [bare(each) for each in echoed_in(family, following)]
+    for each in said:
+        if each and each not in sent:
+            close = nearest(each, sent)
+            if not any(reason(each, close, said) for reason in REASONS[family]):
+                yield each, close
+
+
+@pytest.mark.parametrize(("family", "root"), [*ROOTS.items(), *BETAS.items()])
+def test_replies_by_the_types_go_back_as_they_came(family, root):
+    ends = Counter()
+    for seed in range(REPLIES):
+        body = drawn(family, random.Random(f"{root} {seed}"), root)
+        try:
+            lost = list(losses(family, body))
+        except ProviderError as error:
+            ends[error.failure.kind] += 1
+            continue
+        assert lost == [], seed
+        ends["ok"] += 1
+    assert ends["ok"] > REPLIES * 0.9, ends
+
+
+def test_output_only_members_inside_an_output_do_not_go_back():
+    piece = {"outcome": {"type": "exit", "exit_code": 0}, "stdout": "a", "stderr": "", "created_by": "server"}
+    ran = {
+        "type": "shell_call_output",
+        "id": "sho_1",
+        "call_id": "c",
+        "max_output_length": 9,
+        "output": [piece],
+    }
+    body = {**drawn("openai_responses", random.Random(1)), "output": [{**ran, "status": "completed"}]}
+    request, reply = decoded("openai_responses", json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    assert "created_by" not in json.dumps(following)
+    assert not [
+        wrong for wrong in type_violations("openai_responses", following) if wrong.kind == "unknown member"
+    ]
+
+
+def test_a_compaction_block_without_words_or_signature_is_left_out_where_nobody_asked_for_it():
+    """Without the preview that makes such blocks, a request that carries one is refused."""
+    words = {"type": "text", "text": "Rome."}
+    body = {
+        **drawn("anthropic", random.Random(1)),
+        "content": [{"type": "compaction", "encrypted_content": "e"}, words],
+    }
+    request, reply = decoded("anthropic", json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    assert following["messages"][1]["content"] == [words]
+
+
+CALLED = {"type": "function_call", "id": "fc_1", "call_id": "c", "name": "f", "arguments": "{}"}
+DECLINED = [{"type": "refusal", "refusal": "I will not do the rest."}]
+WORDS = [{"type": "output_text", "text": "Half of it:", "annotations": []}]
+
+
+@pytest.mark.parametrize("content", [DECLINED, [*WORDS, *DECLINED], [*DECLINED, *WORDS]])
+@pytest.mark.parametrize("others", [[], [{**CALLED, "status": "completed"}]])
+@pytest.mark.parametrize("cut", ["", "max_output_tokens", "content_filter"])
+def test_words_of_refusal_go_back_as_a_refusal_whatever_stands_beside_them(content, others, cut):
+    """Also where the reply ends otherwise than as a refusal: in calls, or cut."""
+    message = {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": content,
+    }
+    ended = (
+        {"status": "incomplete", "incomplete_details": {"reason": cut}} if cut else {"status": "completed"}
+    )
+    body = {**drawn("openai_responses", random.Random(1)), **ended, "output": [message, *others]}
+    request, reply = decoded("openai_responses", json.dumps(body).encode(), "application/json")
+    _, following = sent_back(request, reply)
+    (sent,) = [item for item in following["input"] if item.get("id") == "msg_1"]
+    assert sent["content"] == content
+
+
+@pytest.mark.parametrize("family", ROOTS)
+def test_stream_events_in_any_order_raise_nothing_but_provider_errors(family):
+    ends = Counter()
+    for seed in range(REPLIES):
+        try:
+            decoded(family, events(family, random.Random(seed)), STREAMS[family])
+        except ProviderError:
+            ends["refused"] += 1
+        else:
+            ends["read"] += 1
+    assert ends["read"] and ends["refused"]
+
+
+@pytest.mark.parametrize("family", ROOTS)
+def test_a_member_that_is_lost_is_found(family):
+    """The comparison can fail: what the next request lacks is a loss."""
+    found = 0
+    for seed in range(40):
+        body = drawn(family, random.Random(f"{family} {seed}"))
+        request, reply = decoded(family, json.dumps(body).encode(), "application/json")
+        _, following = sent_back(request, reply)
+        sent = [bare(each) for each in echoed_in(family, following)]
+        said = [bare(each) for each in said_in(family, body)]
+        planted = [{**each, "planted": 1} for each in said if each and each in sent]
+        found += len(planted)
+        for each in planted:
+            close = nearest(each, sent)
+            assert close is not None and "planted" in differing(each, close)
+            unknown = [reason for reason in REASONS[family] if reason is not is_only_said]
+            assert not any(reason(each, close, said) for reason in unknown)
+    assert found
