@@ -23,6 +23,7 @@ import bridle
 from bridle import Agent, Budget, tool
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection, find_model_by_name
+from bridle.sim.families import find_family
 from bridle.transports.inprocess import InProcessTransport
 from bridle.values.message import Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
@@ -58,9 +59,9 @@ class Replies:
     """An application that gives the replies of one session, in their order."""
 
     def __init__(self, family, steps, *, stream):
-        codec, origin = load_codec(family), Origin(family=family, endpoint="sim", model="m")
+        server, origin = find_family(family), Origin(family=family, endpoint="sim", model="m")
         said = [self._reply(number, origin, last=number > steps) for number in range(1, steps + 2)]
-        self._spoken = iter([codec.encode_reply(reply, stream=stream) for reply in said])
+        self._spoken = iter([server.encode_reply(reply, stream=stream) for reply in said])
 
     @staticmethod
     def _reply(number, origin, *, last):

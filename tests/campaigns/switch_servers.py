@@ -18,7 +18,7 @@ from bridle.ports.codec import Codec, HttpReply, HttpRequest
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.run.model_connection import ModelConnection
-from bridle.sim.families import list_rules
+from bridle.sim.families import find_family, list_rules
 from bridle.sim.rules.engine import RawRequest
 from bridle.sim.rules.profiles import ALTERNATION, COMPATIBLE, FIRST_PARTY, LOCAL, MUST_ECHO, STRIP
 from bridle.testing.conformance.codec_samples import PIXEL_PNG
@@ -144,9 +144,9 @@ class Server:
             HttpRequest(path=outgoing.url, body=outgoing.body, headers=outgoing.headers)
         )
         reply = self.reply(len(self.own_turns))
-        whole = loaded(b"".join(self.codec.encode_reply(reply, stream=False).frames))
+        whole = loaded(b"".join(find_family(self.codec.family).encode_reply(reply, stream=False).frames))
         self.own_turns.append(spoken(self.profile, whole))
-        return self.codec.encode_reply(reply, stream=asked.stream)
+        return find_family(self.codec.family).encode_reply(reply, stream=asked.stream)
 
     def _opinions(self, outgoing: OutgoingRequest, body: Block) -> list[str]:
         """What the simulator's own tables say."""

@@ -21,7 +21,9 @@ ON_CALL = '{"call":{"extra_content":{"google":{"thought_signature":"SECRET-C"}}}
 
 def line(model, *parts, answered_by=None):
     """One turn of a model with a call and its result; the provider may name the model in its own way."""
-    origin = Origin(family=model.endpoint.family, endpoint=model.endpoint.home, model=answered_by or model.id)
+    origin = Origin(
+        family=model.endpoint.family, endpoint=model.endpoint.endpoint_id, model=answered_by or model.id
+    )
     return (
         Message(role="user", parts=(Text(text="Look."),), id="m1"),
         Message(role="assistant", parts=parts, id="m2", origin=origin),

@@ -6,6 +6,7 @@ import pytest
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
 from bridle.testing.conformance.codec_samples import request_for, sample_replies, sample_requests
 from bridle.values.errors import Failure, MisuseError, ProviderError
 from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
@@ -13,6 +14,7 @@ from bridle.values.model import Origin
 from bridle.values.result import ReasoningDelta, TextDelta, ToolCallDelta
 
 CODEC = load_codec("scripted")
+SERVER = find_family(CODEC.family)
 REPLY = Reply(
     parts=(
         Reasoning(text="hm, so"),
@@ -33,7 +35,7 @@ def test_a_request_comes_back_as_it_was(request_):
 @pytest.mark.parametrize("reply", [REPLY, *sample_replies("scripted")])
 @pytest.mark.parametrize("stream", [True, False])
 def test_a_reply_comes_back_as_it_was(reply, stream):
-    spoken = CODEC.encode_reply(reply, stream=stream)
+    spoken = SERVER.encode_reply(reply, stream=stream)
     decoder = CODEC.new_decoder(request_for(reply), spoken.status, dict(spoken.headers))
     for frame in spoken.frames:
         list(decoder.feed(frame))
@@ -41,7 +43,7 @@ def test_a_reply_comes_back_as_it_was(reply, stream):
 
 
 def test_a_stream_shows_words_thoughts_and_calls():
-    spoken = CODEC.encode_reply(REPLY, stream=True)
+    spoken = SERVER.encode_reply(REPLY, stream=True)
     decoder = CODEC.new_decoder(request_for(REPLY), spoken.status, dict(spoken.headers))
     deltas = [delta for frame in spoken.frames for delta in decoder.feed(frame)]
     assert [delta.text for delta in deltas if isinstance(delta, TextDelta)] == ["Let", " me", "  look."]

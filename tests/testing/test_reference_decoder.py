@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers import load_codec
+from bridle.testing.wire.canonical_requests import CANONICAL_FORMS
 from bridle.testing.wire.check_recording import decode_recording
 from bridle.testing.wire.reference_decoder import split_documents
 from bridle.testing.wire.reference_replies import read_reply
@@ -136,7 +137,7 @@ def test_every_member_taken_out_of_a_request_is_noticed(file):
         whole = json.loads(ours.body)
         for spoiled in losses(whole):
             again = replace(ours, body=json.dumps(spoiled).encode())
-            if codec.canonical_request(again) == codec.meaning(ours):
+            if CANONICAL_FORMS[codec.family](again) == CANONICAL_FORMS[codec.family](ours):
                 continue  # the provider does not tell them apart
             found = find_request_differences(codec, recording.request, again)
             assert [each for each in found if not each.reason], (recording.id, spoiled)

@@ -32,7 +32,7 @@ READS_FOR_THE_CALLER = {"values/media.py": {"os", "pathlib"}}
 """Files of a pure layer that read a path the caller names, before there is a value; with what they use for it."""
 VENDORS = ("anthropic", "claude", "openai", "gpt", "gemini", "bedrock", "deepseek", "kimi", "mistral")
 LISTS_OF_FAMILIES = {
-    "providers/families.py", "sim/families.py", "testing/wire/reference_replies.py",
+    "providers/families.py", "sim/families.py", "testing/wire/reference_replies.py", "testing/wire/canonical_requests.py",
 }  # fmt: skip
 """Files whose purpose is to list the wire families."""
 

@@ -8,7 +8,8 @@ from random import Random
 from msgspec.structs import replace
 
 from bridle.providers import load_codec
-from bridle.testing.wire.check_recording import CanonicalCodec, decode_recording, judge_recording
+from bridle.testing.wire.canonical_requests import CANONICAL_FORMS
+from bridle.testing.wire.check_recording import decode_recording, judge_recording
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Message, Reasoning, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model
@@ -16,6 +17,7 @@ from bridle.values.request import Request
 from wire import corpus
 
 CODEC = load_codec("openai_responses")
+canonical_request = CANONICAL_FORMS[CODEC.family]
 FILE = "openai-responses"
 HERE = Endpoint(name="here", family="openai_responses")
 ASKED = Request(model=Model(id="m", endpoint=HERE))
@@ -225,20 +227,18 @@ def drop_nulls(members):
 
 def test_only_what_the_provider_takes_for_equal_goes_unnoticed():
     """Each member of real requests is taken away, each value changed: the comparison must see it."""
-    assert isinstance(CODEC, CanonicalCodec)
     tried, unnoticed = 0, set()
     for recording in corpus(FILE)[::7]:
         if recording.request is None or len(recording.request.body) > 4_000:
             continue
         if b'"content": ""' in recording.request.body or b'"content": []' in recording.request.body:
             continue  # a message that says nothing may be changed in any way
-        meant = CODEC.canonical_request(recording.request)
+        meant = canonical_request(recording.request)
         for at, changed in changes(json.loads(recording.request.body)):
             tried += 1
             try:
                 same = (
-                    CODEC.canonical_request(replace(recording.request, body=json.dumps(changed).encode()))
-                    == meant
+                    canonical_request(replace(recording.request, body=json.dumps(changed).encode())) == meant
                 )
             except (KeyError, AttributeError, TypeError):
                 same = False

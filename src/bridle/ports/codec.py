@@ -1,7 +1,7 @@
-"""What a provider must be: a translator that never touches the network.
+"""Contract of a wire format: a codec translates between values and bytes and never touches the network.
 
-A codec is symmetric.  Our side encodes requests and decodes replies; their side
-(used by the simulator and by history import) reads requests and speaks replies.
+`Codec` is the client's side; it also reads requests, which history import and the simulator need.
+`ServerCodec` is the server's side: it encodes replies and failures.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -106,6 +106,10 @@ class Codec(Protocol):
     def decode_request(self, request: HttpRequest) -> Request:
         """The request as the provider understands it; raises `ProviderError` when it is not one."""
         ...
+
+
+class ServerCodec(Protocol):
+    """The server's side of a wire, for simulators and checks: replies and failures as a provider sends them."""
 
     def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply: ...
 

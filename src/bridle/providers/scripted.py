@@ -6,31 +6,28 @@ Nothing is lost in either direction, so it shows what a codec has to do with not
 the way, and every law a codec must obey can be seen on it.
 """
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec.structs import replace
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.wire.encoded_history import EncodedMessages, MessageEncoder, WireTurn
 from bridle.values.base import Value
 from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
-from bridle.values.message import Message, Reasoning, Reply, Text, ToolCall
+from bridle.values.message import Message, Reply
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import OutputSpec, Request
-from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
+from bridle.values.result import Delta, TextDelta
 from bridle.values.usage import Usage
 
 FAMILY = "scripted"
 PATH = "/reply"
 LINES = "application/x-ndjson"
 BODY_BYTES_MAX = 64 * 1024 * 1024
-_ARGUMENTS_PIECE_LENGTH = 12
-_WORD = re.compile(r"\s*\S+|\s+")
 
 
-class _ScriptedLine(Value):
+class ScriptedLine(Value):
     """One line of a stream: exactly one of these."""
 
     delta: Delta | None = None
@@ -38,11 +35,11 @@ class _ScriptedLine(Value):
     failure: Failure | None = None
 
 
-_encode = msgspec.json.Encoder(decimal_format="string").encode
+encode_json = msgspec.json.Encoder(decimal_format="string").encode
 _decode_request = msgspec.json.Decoder(Request).decode
 _decode_reply = msgspec.json.Decoder(Reply).decode
 _decode_failure = msgspec.json.Decoder(Failure).decode
-_decode_line = msgspec.json.Decoder(_ScriptedLine).decode
+_decode_line = msgspec.json.Decoder(ScriptedLine).decode
 
 
 class ScriptedCodec:
@@ -67,10 +64,10 @@ class ScriptedCodec:
             raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
         kept.set_endpoint(request.model.endpoint)
         kept.set_head((request.model, request.tools, request.system), lambda: _encode_head(request))
-        rest = _encode(replace(request, system=(), tools=(), messages=(), stream=True))
+        rest = encode_json(replace(request, system=(), tools=(), messages=(), stream=True))
         changing = msgspec.json.decode(rest, type=dict[str, msgspec.Raw])
         del changing["model"]
-        tail = b"]" + (b"," + _encode(changing)[1:-1] if changing else b"")
+        tail = b"]" + (b"," + encode_json(changing)[1:-1] if changing else b"")
         ending = b"}" if request.stream else b',"stream":false}'
         body, digest = kept.build_body(request.messages, tail, ending=ending)
         headers = (("content-type", "application/json"), *request.model.endpoint.headers)
@@ -92,28 +89,6 @@ class ScriptedCodec:
             raise ProviderError(
                 Failure(kind="invalid", message=f"not a request: {error}", status=400)
             ) from None
-
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        if not stream:
-            return HttpReply(
-                status=200, headers=_content_type_header("application/json"), frames=(_encode(reply),)
-            )
-        lines = [
-            *(_ScriptedLine(delta=delta) for delta in _split_into_deltas(reply)),
-            _ScriptedLine(reply=reply),
-        ]
-        return HttpReply(
-            status=200,
-            headers=_content_type_header(LINES),
-            frames=tuple(_encode(line) + b"\n" for line in lines),
-        )
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        status = failure.status if failure.status is not None and failure.status >= 300 else 500
-        said = replace(failure, status=status)
-        return HttpReply(
-            status=status, headers=_content_type_header("application/json"), frames=(_encode(said),)
-        )
 
 
 class ScriptedDecoder:
@@ -195,30 +170,14 @@ class ScriptedDecoder:
 
 def _make_writer(_: Endpoint | None) -> MessageEncoder:
     def write(message: Message) -> tuple[WireTurn]:
-        return (WireTurn(b"", _encode(message), b""),)
+        return (WireTurn(b"", encode_json(message), b""),)
 
     return write
 
 
 def _encode_head(request: Request) -> bytes:
     head = {"model": request.model, "system": request.system, "tools": request.tools}
-    return _encode(head)[:-1] + b',"messages":['
-
-
-def _split_into_deltas(reply: Reply) -> Iterator[Delta]:
-    called = 0
-    for index, part in enumerate(reply.parts):
-        match part:
-            case Text(text=text):
-                yield from (TextDelta(text=word) for word in _WORD.findall(text))
-            case Reasoning(text=text):
-                yield from (ReasoningDelta(reasoning=word) for word in _WORD.findall(text))
-            case ToolCall(name=name, arguments=arguments):
-                for at in range(0, len(arguments), _ARGUMENTS_PIECE_LENGTH):
-                    piece = arguments[at : at + _ARGUMENTS_PIECE_LENGTH]
-                    yield ToolCallDelta(index=index, name=name, arguments=piece)
-                yield CallReady(index=called, call=part)
-                called += 1
+    return encode_json(head)[:-1] + b',"messages":['
 
 
 def _decode_failure_body(status: int, body: bytes) -> Failure:
@@ -228,10 +187,6 @@ def _decode_failure_body(status: int, body: bytes) -> Failure:
         kind: FailureKind = "server" if status >= 500 else "invalid"
         said = " ".join(body[:1000].decode("utf-8", "replace").split())
         return Failure(kind=kind, message=f"HTTP {status}: {said}", status=status)
-
-
-def _content_type_header(content_type: str) -> tuple[tuple[str, str], ...]:
-    return (("content-type", content_type),)
 
 
 CODEC = ScriptedCodec()

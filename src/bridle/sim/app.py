@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from bridle.ports.codec import Codec, HttpReply, HttpRequest
+from bridle.ports.codec import Codec, HttpReply, HttpRequest, ServerCodec
 from bridle.ports.transport import OutgoingRequest
 from bridle.providers import load_codec
 from bridle.providers.catalogue import SIMULATED_ENDPOINT_HEADER, find_model, find_open_profile, known_models
@@ -65,6 +65,11 @@ class ReceivedRequest(Value):
     """Tools of the client that are no plain functions, by the names they are called by."""
     prompt: PromptText | None = None
     """How its family lays it out; None when the family does not say."""
+
+    @property
+    def server(self) -> ServerCodec:
+        """The provider's side of the wire that the request came on."""
+        return find_family(self.codec.family)
 
     @property
     def prompt_usage(self) -> Usage | None:
@@ -123,9 +128,9 @@ def answer_statelessly(
     heard = receive_request(outgoing)
     violation, request = check_request(heard, profile), heard.request
     if violation is not None:
-        return heard.codec.encode_failure(violation.failure)
+        return heard.server.encode_failure(violation.failure)
     if isinstance(request, Failure):
-        return heard.codec.encode_failure(request)
+        return heard.server.encode_failure(request)
     said, family = decide_reply(heard, request, responder), find_family(heard.codec.family)
     said = apply_quirks(profile or heard.profile, heard.raw, said)
     said = convert_calls(heard.offers, family.complete_reasoning(heard.raw, said))
@@ -133,7 +138,7 @@ def answer_statelessly(
         family.compaction, heard.raw, request, said, heard.prompt_usage, heard.prompt
     )
     reply = family.sign_reply(heard.raw, family.display_reasoning(heard.raw, reply))
-    return heard.codec.encode_reply(reply, stream=request.stream)
+    return family.encode_reply(reply, stream=request.stream)
 
 
 def decide_reply(heard: ReceivedRequest, request: Request, responder: Callable[[Request], T]) -> T | Reply:

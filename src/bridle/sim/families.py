@@ -24,14 +24,17 @@ FAMILIES: Mapping[str, str] = {
     "openai_responses": "bridle.sim.openai_responses.family",
 }
 """Module of each family's `FAMILY`, by the id that logs and tables use."""
+_FAMILIES_WITHOUT_RULES = {"scripted": "bridle.sim.scripted"}
+"""Families that accept every request; no list shows them."""
 
 
 @cache
 def find_family(name: str) -> SimulatedFamily:
-    """The family of this name; one that accepts everything if the name is not listed."""
-    if name not in FAMILIES:
-        return SimulatedFamily(name=name)
-    return cast("SimulatedFamily", import_module(FAMILIES[name]).FAMILY)
+    """The family of this name; `MisuseError` if there is none."""
+    module = _FAMILIES_WITHOUT_RULES.get(name) or FAMILIES.get(name)
+    if module is None:
+        raise MisuseError(f"unknown wire family {name!r}; choose one of: {', '.join(FAMILIES)}")
+    return cast("SimulatedFamily", import_module(module).FAMILY)
 
 
 def list_families() -> tuple[str, ...]:

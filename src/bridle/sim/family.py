@@ -4,12 +4,15 @@
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import Protocol
 
+from bridle.ports.codec import HttpReply
 from bridle.sim.cache.cache_report import CacheReporter
 from bridle.sim.cache.prompt_layout import PromptReader
 from bridle.sim.rules.engine import ProviderRule, RawRequest
 from bridle.sim.rules.profiles import FIRST_PARTY, ServerProfile
 from bridle.values.base import Value
+from bridle.values.errors import Failure
 from bridle.values.message import Opaque, Reply
 from bridle.values.request import Request
 
@@ -17,6 +20,12 @@ from .endpoints import ExtraEndpoints
 from .request_forms import ClientTool, MessageJoiner, SchemaReader
 
 ReplyTransform = Callable[[RawRequest, Reply], Reply]
+
+
+class ReplyEncoder(Protocol):
+    """Puts a reply on the wire as the provider does, whole or as a stream."""
+
+    def __call__(self, reply: Reply, *, stream: bool) -> HttpReply: ...
 
 
 def keep_reply(request: RawRequest, reply: Reply) -> Reply:
@@ -45,9 +54,11 @@ class FamilyCompaction(Value):
 
 
 class SimulatedFamily(Value):
-    """One wire family as the simulator needs it. A family with defaults only accepts every request."""
+    """One wire family as the simulator needs it; it is a `ServerCodec`. Without rules it accepts every request."""
 
     name: str
+    encode_reply: ReplyEncoder
+    encode_failure: Callable[[Failure], HttpReply]
     rules: tuple[ProviderRule, ...] = ()
     window_rules: tuple[ProviderRule, ...] = ()
     """Limits on the length of a prompt, checked after all other rules."""

@@ -182,7 +182,7 @@ class Simulator:
         except MisuseError as error:
             self._misuses.append(str(error))
             failure = Failure(kind="invalid", message=f"simulator: {error}", status=400, should_retry=False)
-            return family, _as_timeline(heard.codec.encode_failure(failure))
+            return family, _as_timeline(heard.server.encode_failure(failure))
 
     def _handle_request(self, outgoing: OutgoingRequest, heard: ReceivedRequest) -> ResponseTimeline:
         request = heard.request
@@ -266,7 +266,7 @@ class Simulator:
         sys.audit("bridle.refused", refusal, heard.raw.body)
         self.refusals.append(refusal)
         del self.refusals[:-REFUSALS_MAX]
-        spoken = heard.codec.encode_failure(failure)
+        spoken = heard.server.encode_failure(failure)
         return _as_timeline(find_family(heard.codec.family).endpoints.add_rejected_field(spoken, param))
 
     def _reply(
@@ -274,10 +274,10 @@ class Simulator:
     ) -> ResponseTimeline:
         decided = as_decision(decide_reply(heard, request, self.responder))
         if isinstance(decided, Failure):
-            return _as_timeline(heard.codec.encode_failure(decided))
+            return _as_timeline(heard.server.encode_failure(decided))
         trouble = self._next_failure(request, decided.failures)
         if isinstance(trouble, Failure):
-            return _as_timeline(heard.codec.encode_failure(trouble))
+            return _as_timeline(heard.server.encode_failure(trouble))
         side = find_family(heard.codec.family).endpoints
         layout, named = self._lay_out_prompt(heard, request), side.named_prompt_tokens(self.stored, body)
         said = apply_quirks(self.profile or heard.profile, heard.raw, decided.reply)
@@ -335,7 +335,7 @@ class Simulator:
         if turn.usage is not None:
             reply = replace(reply, usage=turn.usage)
         reply = family.sign_reply(heard.raw, family.display_reasoning(heard.raw, reply))
-        spoken = heard.codec.encode_reply(reply, stream=request.stream)
+        spoken = family.encode_reply(reply, stream=request.stream)
         teller = family.cache_reporter
         if layout is None or usage is None or teller is None:
             return reply, spoken

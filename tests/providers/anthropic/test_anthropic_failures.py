@@ -5,11 +5,13 @@ import json
 import pytest
 
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
 
 CODEC = load_codec("anthropic")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="claude-x", endpoint=Endpoint(name="here", family="anthropic")))
 
 
@@ -193,5 +195,5 @@ def test_a_failure_spoken_is_a_failure_understood():
         kind="quota", message="m", status=429, code="enforced_spend_limit_reached",
         retry_after_seconds=2.0, should_retry=False,
     )  # fmt: skip
-    spoken = CODEC.encode_failure(told)
+    spoken = SERVER.encode_failure(told)
     assert failure(spoken.status, b"".join(spoken.frames), dict(spoken.headers)) == told

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from bridle.providers import load_codec
 from bridle.providers.catalogue import find_model
+from bridle.sim.families import find_family
 from bridle.testing import check_codec
 from bridle.values.message import Message, Opaque, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
@@ -15,6 +16,7 @@ from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking
 from bridle.values.usage import Usage
 
 CODEC = load_codec("anthropic")
+SERVER = find_family(CODEC.family)
 MODEL = find_model("anthropic:claude-sonnet-5-5", environ={})
 OWN = Origin(family="anthropic", endpoint="anthropic", model="claude-sonnet-5-5")
 BLOCK = '{"type":"compaction","content":"They met. ünd","signature":"c2ln","tool_changes":[]}'
@@ -155,7 +157,7 @@ def test_a_summary_is_paid_for_though_the_reply_itself_counts_nothing(stream):
     """The counts of the provider's own example."""
     usage = Usage(input=144, output=276)
     reply = Reply(parts=(SIGNED,), stop=Stop.PAUSED, stop_detail="compaction", origin=OWN, usage=usage)
-    spoken = CODEC.encode_reply(reply, stream=stream)
+    spoken = SERVER.encode_reply(reply, stream=stream)
     body = b"".join(spoken.frames).decode()
     assert '"iterations":[{"type":"compaction","input_tokens":144' in body
     assert '"input_tokens":0' in body

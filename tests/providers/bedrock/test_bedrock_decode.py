@@ -10,6 +10,7 @@ import pytest
 
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import encode_event, encode_frame
+from bridle.sim.families import find_family
 from bridle.testing.conformance.codec import check_codec
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall
@@ -19,6 +20,7 @@ from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallD
 from bridle.values.usage import Usage
 
 CODEC = load_codec("bedrock_converse")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="maker.x", endpoint=Endpoint(name="here", family="bedrock_converse")))
 ORIGIN = Origin(family="bedrock_converse", endpoint="bedrock_converse", model="model-1")
 HEADERS = {"content-type": "application/vnd.amazon.eventstream", "x-amzn-requestid": "r-1"}
@@ -342,10 +344,10 @@ def test_why_the_accounts_own_rules_stepped_in_comes_with_the_counts():
     why = "guardrail_intervened: Guardrail blocked."
     told = Reply(parts=(Text(text="No."),), stop=Stop.FILTERED, origin=ORIGIN, id="r-1", stop_detail=why)
     for whole in (True, False):
-        spoken = CODEC.encode_reply(told, stream=not whole)
+        spoken = SERVER.encode_reply(told, stream=not whole)
         assert decode(b"".join(spoken.frames))[0].stop_detail == why
     assert (
-        decode(b"".join(CODEC.encode_reply(told, stream=True).frames[:-1]))[0].stop_detail
+        decode(b"".join(SERVER.encode_reply(told, stream=True).frames[:-1]))[0].stop_detail
         == "guardrail_intervened"
     )
 
@@ -470,7 +472,7 @@ def test_no_call_of_a_reply_that_was_cut_is_offered():
         assert found.kind == "cut", cut
     reply, _ = decode(THREE_CALLS)
     assert [json.loads(call.arguments)["city"] for call in reply.calls] == ["Tōkyō", "Ōsaka", "Kyōto"]
-    whole = CODEC.encode_reply(reply, stream=False).frames[0]
+    whole = SERVER.encode_reply(reply, stream=False).frames[0]
     for cut in range(len(whole)):
         assert failure(whole[:cut]).kind == "cut", cut
 
@@ -540,7 +542,7 @@ def test_damaged_events_end_in_a_reply_or_a_provider_error():
 
 
 def test_damaged_json_ends_in_a_reply_or_a_provider_error():
-    told = CODEC.encode_reply(decode(stream(*RICH))[0], stream=False).frames[0]
+    told = SERVER.encode_reply(decode(stream(*RICH))[0], stream=False).frames[0]
     for number in range(int(2_000 * CAMPAIGN)):
         random = Random(number)
         body = bytearray(told)

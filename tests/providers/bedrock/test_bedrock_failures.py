@@ -5,11 +5,13 @@ import json
 import pytest
 
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
 
 CODEC = load_codec("bedrock_converse")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="maker.x", endpoint=Endpoint(name="here", family="bedrock_converse")))
 
 
@@ -93,5 +95,5 @@ def test_a_failure_spoken_is_a_failure_understood():
         kind="overloaded", message="m", status=429, code="ModelNotReadyException",
         retry_after_seconds=2.0, should_retry=True,
     )  # fmt: skip
-    spoken = CODEC.encode_failure(told)
+    spoken = SERVER.encode_failure(told)
     assert failure(spoken.status, b"".join(spoken.frames), dict(spoken.headers)) == told

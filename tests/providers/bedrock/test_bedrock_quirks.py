@@ -6,12 +6,14 @@ import pytest
 
 from bridle.providers import load_codec
 from bridle.providers.wire.eventstream import encode_event, encode_frame
+from bridle.sim.families import find_family
 from bridle.values.message import Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model, Origin
 from bridle.values.request import Request
 from bridle.values.usage import Usage
 
 CODEC = load_codec("bedrock_converse")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="m", endpoint=Endpoint(name="here", family="bedrock_converse")))
 HEADERS = {"content-type": "application/vnd.amazon.eventstream", "x-amzn-requestid": "r-1"}
 CLEAN = [
@@ -128,8 +130,8 @@ QUIRKS = {
     "more after the end": told(
         [*CLEAN, ("messageStart", {}), ("contentBlockStop", {"contentBlockIndex": 9})]
     ),
-    "the whole reply where a stream was asked for": CODEC.encode_reply(REPLY, stream=False).frames[0],
-    "a byte order mark": b"\xef\xbb\xbf" + CODEC.encode_reply(REPLY, stream=False).frames[0],
+    "the whole reply where a stream was asked for": SERVER.encode_reply(REPLY, stream=False).frames[0],
+    "a byte order mark": b"\xef\xbb\xbf" + SERVER.encode_reply(REPLY, stream=False).frames[0],
 }
 
 

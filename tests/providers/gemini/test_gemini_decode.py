@@ -21,6 +21,7 @@ from gemini_replies import (
 )
 from msgspec.structs import replace
 
+from bridle.sim.families import find_family
 from bridle.testing.conformance.codec import check_codec
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Origin
@@ -433,7 +434,7 @@ def test_counts_that_are_none(counts):
     reply = whole(text("a"), finish="STOP", counts=counts)
     assert reply.usage == streamed(chunk(text("a"), finish="STOP", counts=counts))[0].usage == used
     for stream_it in (False, True):
-        spoken = CODEC.encode_reply(reply, stream=stream_it)
+        spoken = find_family(CODEC.family).encode_reply(reply, stream=stream_it)
         assert decode(b"".join(spoken.frames), headers=dict(spoken.headers))[0].usage == used
 
 

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Media, Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model
@@ -18,6 +19,7 @@ from bridle.values.result import CallReady, ToolCallDelta
 from bridle.values.usage import Usage
 
 CODEC = load_codec("openai_chat")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="model-x", endpoint=Endpoint(name="here", family="openai_chat")))
 CAMPAIGN = int(os.environ.get("BRIDLE_CAMPAIGN", "1"))
 
@@ -197,7 +199,7 @@ def test_sources_stay_with_the_words_and_are_not_sent_back():
         stream(piece({"content": "Hi"}, citations=["https://x"]), piece({}, "stop", citations=["https://a"]))
     )
     assert told.parts == reply.parts
-    assert CODEC.encode_reply(reply, stream=True) == CODEC.encode_reply(
+    assert SERVER.encode_reply(reply, stream=True) == SERVER.encode_reply(
         replace(told, origin=reply.origin), stream=True
     )
 
@@ -532,7 +534,7 @@ def three_tools():
         usage=Usage(input=3, output=5),
         id="r1",
     )
-    return reply, b"".join(CODEC.encode_reply(reply, stream=True).frames)
+    return reply, b"".join(SERVER.encode_reply(reply, stream=True).frames)
 
 
 def test_cut_anywhere_no_tool_is_offered_with_half_its_arguments():
@@ -614,7 +616,7 @@ def test_mutated_replies_give_a_reply_or_a_failure():
         found = heard(told, random.choice((200, 200, 200, 400, 503)))
         seen.add(found.kind if isinstance(found, Failure) else "reply")
         if isinstance(found, Reply):
-            json.dumps(json.loads(b"".join(CODEC.encode_reply(found, stream=False).frames)))
+            json.dumps(json.loads(b"".join(SERVER.encode_reply(found, stream=False).frames)))
     assert {"reply", "cut", "garbled", "server"} <= seen
 
 

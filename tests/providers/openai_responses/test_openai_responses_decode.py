@@ -7,6 +7,7 @@ from random import Random
 import pytest
 
 from bridle.providers import load_codec
+from bridle.sim.families import find_family
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Opaque, Reasoning, Reply, Stop, Text, ToolCall
 from bridle.values.model import Endpoint, Model, Origin
@@ -15,6 +16,7 @@ from bridle.values.result import CallReady, ReasoningDelta, TextDelta, ToolCallD
 from bridle.values.usage import Usage
 
 CODEC = load_codec("openai_responses")
+SERVER = find_family(CODEC.family)
 ASKED = Request(model=Model(id="gpt-x", endpoint=Endpoint(name="here", family="openai_responses")))
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
 
@@ -455,7 +457,9 @@ def test_random_slices_of_a_stream_are_the_stream():
 
 
 def test_speaking_a_failure_keeps_its_code():
-    told = CODEC.encode_failure(Failure(kind="not_found", message="gone", code="previous_response_not_found"))
+    told = SERVER.encode_failure(
+        Failure(kind="not_found", message="gone", code="previous_response_not_found")
+    )
     assert failure(b"".join(told.frames), told.status).code == "previous_response_not_found"
 
 

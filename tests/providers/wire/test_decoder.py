@@ -4,6 +4,7 @@ import pytest
 
 from bridle.providers import load_codec
 from bridle.providers.wire.decoder import ERROR_BYTES_MAX
+from bridle.sim.families import find_family
 from bridle.testing.conformance.codec_samples import sample_replies
 from bridle.values.errors import MisuseError, ProviderError
 from bridle.values.model import Endpoint, Model
@@ -37,7 +38,7 @@ def heard(family, slices, status=200):
 def test_what_stands_in_front_of_a_reply_says_nothing(family, stream):
     """Keep-alives, line breaks and the mark some servers begin with, in any slices."""
     reply = sample_replies(family)[0]
-    body = b"".join(load_codec(family).encode_reply(reply, stream=stream).frames)
+    body = b"".join(find_family(family).encode_reply(reply, stream=stream).frames)
     plain = heard(family, [body])
     for lead in (b"\n" * 5_000, b" \r\n\t", MARK, b"\n" + MARK):
         pieces = [lead[at : at + 1] for at in range(len(lead))] if len(lead) < 9 else [lead]
@@ -48,7 +49,7 @@ def test_what_stands_in_front_of_a_reply_says_nothing(family, stream):
 def test_the_last_event_counts_without_its_final_line_break(family):
     """Servers close the connection right behind the counts, which must not be lost for it."""
     reply = sample_replies(family)[0]
-    frames = list(load_codec(family).encode_reply(reply, stream=True).frames)
+    frames = list(find_family(family).encode_reply(reply, stream=True).frames)
     while frames[-1].strip().endswith(b"[DONE]"):
         frames.pop()
     whole = heard(family, frames)

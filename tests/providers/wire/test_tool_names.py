@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from bridle.providers import load_codec
 from bridle.providers.wire.tool_names import NAMES_64, ToolNameRules
+from bridle.sim.families import find_family
 from bridle.values.message import Message, Reply, Stop, Text, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model, Origin
 from bridle.values.request import Request, ToolChoice, ToolSpec
@@ -86,7 +87,7 @@ def test_a_call_of_a_renamed_tool_comes_back_under_its_own_name(family, streams)
         stop=Stop.TOOLS,
         origin=Origin(family=family, endpoint="there", model="m"),
     )
-    spoken = codec.encode_reply(said, stream=streams)
+    spoken = find_family(codec.family).encode_reply(said, stream=streams)
     decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
     shown = [delta for frame in spoken.frames for delta in decoder.feed(frame)]
     assert [call.name for call in decoder.close().calls] == NAMES

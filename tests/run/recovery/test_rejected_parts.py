@@ -11,6 +11,7 @@ from bridle import Agent, Media, Text, tool
 from bridle.providers import load_codec
 from bridle.providers.wire.rejections import RejectedItem, find_rejected_item
 from bridle.run.model_connection import ModelConnection, find_model_by_name
+from bridle.sim.families import find_family
 from bridle.stores.memory import MemoryStore
 from bridle.testing import FakeClock
 from bridle.testing.scripted_model import ScriptedReplies, call_reply, text_reply
@@ -53,7 +54,9 @@ class Picky:
                 if "POISON" in json.dumps(piece) or POISON in json.dumps(piece):
                     self.refused += 1
                     message = self.spelling.format(at, inner)
-                    return self.codec.encode_failure(Failure(kind="invalid", message=message, status=400))
+                    return find_family(self.codec.family).encode_failure(
+                        Failure(kind="invalid", message=message, status=400)
+                    )
         return said
 
 

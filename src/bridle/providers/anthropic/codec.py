@@ -23,7 +23,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     explain_unsupported_output,
@@ -38,17 +38,13 @@ from bridle.providers.wire.json import dumps, is_object, loads, raw_json
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.values.base import Value
-from bridle.values.errors import BadTool, Failure, MisuseError
-from bridle.values.message import Reply
+from bridle.values.errors import BadTool, MisuseError
 from bridle.values.model import Model
 from bridle.values.request import Breakpoint, Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
 
-from .canonical_request import canonical_request
 from .decode import AnthropicDecoder
 from .decode_request import decode_request
 from .encode import AnthropicEncodeOptions, AnthropicHistory
-from .encode_reply import encode_reply
-from .failures import encode_failure
 from .native_summary import (
     BETA_HEADER,
     encode_summary_request,
@@ -148,16 +144,6 @@ class AnthropicCodec:
 
     def decode_request(self, request: HttpRequest) -> Request:
         return decode_request(request)
-
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        return encode_reply(reply, stream=stream)
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        return encode_failure(failure)
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The body with everything removed that the provider does not tell apart."""
-        return canonical_request(request)
 
 
 def _request_path(model_id: str, dialect: AnthropicDialect, *, stream: bool) -> str:

@@ -9,12 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.ports.codec import HttpReply
 from bridle.providers.wire.failures import (
     KINDS_BY_STATUS,
     KindsByWording,
     decode_error_response,
-    encode_error_response,
     find_error_object,
     is_context_overflow,
     is_reasoning_rejection,
@@ -25,7 +23,7 @@ from bridle.providers.wire.failures import (
 )
 from bridle.values.errors import Failure, FailureKind
 
-_KINDS_BY_TYPE: dict[str, FailureKind] = {
+KINDS_BY_TYPE: dict[str, FailureKind] = {
     "invalid_request_error": "invalid",
     "authentication_error": "unauthorized",
     "permission_error": "unauthorized",
@@ -51,27 +49,9 @@ _KINDS_BY_TYPE: dict[str, FailureKind] = {
     "resourcenotfoundexception": "not_found",
     "validationexception": "invalid",
 }
-_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
-    "invalid": (400, "invalid_request_error"),
-    "context": (400, "invalid_request_error"),
-    "reasoning_refused": (400, "invalid_request_error"),
-    "unauthorized": (401, "authentication_error"),
-    "quota": (402, "billing_error"),
-    "not_found": (404, "not_found_error"),
-    "too_large": (413, "request_too_large"),
-    "rate_limited": (429, "rate_limit_error"),
-    "server": (500, "api_error"),
-    "timeout": (504, "timeout_error"),
-    "overloaded": (529, "overloaded_error"),
-}
-_WIRE_MESSAGES: dict[FailureKind, str] = {
-    "context": "prompt is too long",
-    "reasoning_refused": "Invalid `signature` in `thinking` block",
-}
-"""What nothing but the wording says on this wire."""
 _QUOTA_CODES = frozenset({"enforced_spend_limit_reached"})
 _QUOTA_WORDS = re.compile(r"credit balance is too low|api usage limits|spend limit", re.IGNORECASE)
-_KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
+KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
     "invalid": {
         "quota": _QUOTA_WORDS.search,
         "reasoning_refused": is_reasoning_rejection,
@@ -98,21 +78,8 @@ def classify_error(error: Mapping[str, Any], status: int) -> Failure:
     details = error.get("details")
     code = text_or_empty(details.get("error_code")) if isinstance(details, dict) else ""
     message = to_one_line(text_or_empty(error.get("message"))) or kind_word or f"HTTP {status}"
-    kind = _KINDS_BY_TYPE.get(kind_word.lower())
+    kind = KINDS_BY_TYPE.get(kind_word.lower())
     if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
         kind = kind_of_status(status)
-    kind = "quota" if code in _QUOTA_CODES else refine_kind(kind, _KINDS_BY_WORDING.get(kind, {}), message)
+    kind = "quota" if code in _QUOTA_CODES else refine_kind(kind, KINDS_BY_WORDING.get(kind, {}), message)
     return Failure(kind=kind, message=message, status=status, code=code or kind_word)
-
-
-def encode_failure(failure: Failure) -> HttpReply:
-    status, kind_word = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
-    message = failure.message
-    if failure.kind in _WIRE_MESSAGES and not _KINDS_BY_WORDING["invalid"][failure.kind](message):
-        message = f"{_WIRE_MESSAGES[failure.kind]}: {message}"
-    error: dict[str, Any] = {"type": kind_word, "message": message}
-    if failure.code in _KINDS_BY_TYPE:
-        error["type"] = failure.code
-    elif failure.code:
-        error["details"] = {"error_code": failure.code}
-    return encode_error_response(failure, status, {"type": "error", "error": error, "request_id": None})

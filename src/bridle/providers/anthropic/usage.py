@@ -5,19 +5,18 @@ fell back on the way, its top-level counts leave those calls out; the list of it
 and they are paid for, so they are summed.  A reply without counts says so: unknown is not nought.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
 from bridle.providers.wire.json import parse_integer, repair_surrogates
-from bridle.providers.wire.usage import decode_service_terms, encode_service_tier
-from bridle.values.message import Opaque, Part, Reply, Stop
+from bridle.providers.wire.usage import decode_service_terms
+from bridle.values.message import Part, Reply, Stop
 from bridle.values.model import Model, Origin
 from bridle.values.usage import Usage
 
-from .parts import COMPACTION, FAMILY
+from .parts import FAMILY
 
 LENGTH_STOP, COMPACTION_STOP = "max_tokens", "compaction"
 STOPS = {
@@ -30,26 +29,6 @@ STOPS = {
     "model_context_window_exceeded": Stop.CONTEXT,
     COMPACTION_STOP: Stop.PAUSED,
 }
-_WIRE_STOPS = {
-    Stop.DONE: "end_turn",
-    Stop.TOOLS: "tool_use",
-    Stop.LENGTH: LENGTH_STOP,
-    Stop.PAUSED: "pause_turn",
-    Stop.REFUSED: "refusal",
-    Stop.CONTEXT: "model_context_window_exceeded",
-    Stop.FILTERED: "refusal",
-    Stop.MALFORMED: "end_turn",
-    Stop.OTHER: "end_turn",
-}
-_ITERATION_FIELDS = (
-    "input_tokens",
-    "cache_creation_input_tokens",
-    "cache_read_input_tokens",
-    "cache_creation",
-    "output_tokens",
-)
-_STOP_DETAIL = re.compile(r"(\w+)(?: \((\w+)\))?(?:: (.*))?", re.DOTALL)
-"""`word`, `word (category)`, `word: explanation`, `word (category): explanation`."""
 
 
 def build_reply(
@@ -93,55 +72,6 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
             terms=told.terms,
         )
     return _decode_counts(counts)
-
-
-def encode_usage(usage: Usage) -> dict[str, Any]:
-    if not usage.is_known:
-        return {}
-    written_1h = usage.cache_write_1h
-    counts: dict[str, Any] = {
-        "input_tokens": usage.input,
-        "cache_creation_input_tokens": usage.cache_write,
-        "cache_read_input_tokens": usage.cache_read,
-        "cache_creation": {
-            "ephemeral_5m_input_tokens": usage.cache_write - written_1h,
-            "ephemeral_1h_input_tokens": written_1h,
-        },
-        "output_tokens": usage.output,
-    }
-    if usage.reasoning:
-        counts["output_tokens_details"] = {"thinking_tokens": usage.reasoning}
-    if tier := encode_service_tier(usage.terms):
-        counts["service_tier"] = tier
-    if usage.searches:
-        counts["server_tool_use"] = {"web_search_requests": usage.searches}
-    return counts
-
-
-def split_summary_usage(reply: Reply, counts: dict[str, Any]) -> dict[str, Any]:
-    """The counts of a reply that begins with a summary: what that took is told in the list alone."""
-    if not any(isinstance(part, Opaque) and part.kind == COMPACTION for part in reply.parts):
-        return counts
-    whole = {name: counts[name] for name in _ITERATION_FIELDS if name in counts}
-    nothing = {name: 0 for name, value in whole.items() if isinstance(value, int)}
-    if encode_stop(reply)["stop_reason"] != COMPACTION_STOP:
-        return {**counts, "iterations": [{"type": COMPACTION, **nothing}, {"type": "message", **whole}]}
-    beside = {name: value for name, value in counts.items() if name not in _ITERATION_FIELDS}
-    return {**nothing, **beside, "iterations": [{"type": COMPACTION, **whole}]}
-
-
-def encode_stop(reply: Reply) -> dict[str, Any]:
-    """`stop_reason` and what explains it, from the detail kept when it came from this wire."""
-    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
-    word, category, rest = found.groups() if found else ("", None, None)
-    if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:
-        word, category, rest = _WIRE_STOPS[reply.stop], None, None
-    stop: dict[str, Any] = {"stop_reason": word, "stop_sequence": None, "stop_details": None}
-    if word == "stop_sequence":
-        stop["stop_sequence"] = rest
-    elif category or rest:
-        stop["stop_details"] = {"type": word, "category": category, "explanation": rest}
-    return stop
 
 
 def _stop_detail(word: str, meta: Mapping[str, Any]) -> str:

@@ -26,7 +26,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Raw
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     explain_unsupported_output,
@@ -41,18 +41,14 @@ from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
-from bridle.values.errors import Failure, MisuseError
-from bridle.values.message import Reply
+from bridle.values.errors import MisuseError
 from bridle.values.model import Model
 from bridle.values.request import Extra, OutputSpec, Request, Thinking
 
-from .canonical_request import canonical_request
 from .decode import BedrockDecoder
 from .decode_request import decode_request
 from .dialect import FAMILY, BedrockDialect, dialect_for
 from .encode import BedrockHistory
-from .encode_reply import encode_reply
-from .failures import encode_failure
 from .parts import Block, encode_part
 from .tools import OUTPUT_DIALECT, TOOL_DIALECT, encode_cache_point, encode_tool_config
 
@@ -123,16 +119,6 @@ class BedrockCodec:
 
     def decode_request(self, request: HttpRequest) -> Request:
         return decode_request(request)
-
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        return encode_reply(reply, stream=stream)
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        return encode_failure(failure)
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The body with everything removed that the provider does not tell apart."""
-        return canonical_request(request)
 
 
 def _request_path(model_id: str, *, stream: bool) -> str:

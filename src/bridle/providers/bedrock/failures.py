@@ -10,12 +10,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.ports.codec import HttpReply
 from bridle.providers.wire.failures import (
     KINDS_BY_STATUS,
     KindsByWording,
     decode_error_response,
-    encode_error_response,
     find_error_object,
     is_context_overflow,
     is_reasoning_rejection,
@@ -26,7 +24,7 @@ from bridle.providers.wire.failures import (
 )
 from bridle.values.errors import Failure, FailureKind
 
-_KINDS_BY_EXCEPTION: dict[str, FailureKind] = {
+KINDS_BY_EXCEPTION: dict[str, FailureKind] = {
     "validation": "invalid",
     "serialization": "invalid",
     "throttling": "rate_limited",
@@ -54,36 +52,18 @@ _KINDS_BY_EXCEPTION: dict[str, FailureKind] = {
     "optinrequired": "unauthorized",
 }
 """By name, without case and without the word exception at its end."""
-_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
-    "invalid": (400, "ValidationException"),
-    "context": (400, "ValidationException"),
-    "reasoning_refused": (400, "ValidationException"),
-    "quota": (400, "ServiceQuotaExceededException"),
-    "unauthorized": (403, "AccessDeniedException"),
-    "not_found": (404, "ResourceNotFoundException"),
-    "timeout": (408, "ModelTimeoutException"),
-    "too_large": (413, "RequestEntityTooLargeException"),
-    "rate_limited": (429, "ThrottlingException"),
-    "server": (500, "InternalServerException"),
-    "overloaded": (503, "ServiceUnavailableException"),
-}
 TYPE_HEADER = "x-amzn-errortype"
 _OVERFLOW_WORDS = re.compile(r"input tokens exceeded|too many input tokens", re.IGNORECASE)
 _UNKNOWN_MODEL_WORDS = re.compile(r"model identifier is invalid", re.IGNORECASE)
 _THROTTLE_WORDS = re.compile(r"please wait before trying again", re.IGNORECASE)
 _DAILY_LIMIT_WORDS = re.compile(r"per day", re.IGNORECASE)
-_WIRE_MESSAGES: dict[FailureKind, str] = {
-    "context": "Input is too long for requested model",
-    "reasoning_refused": "Invalid `signature` in `thinking` block",
-}
-"""What nothing but the wording says on this wire."""
 
 
 def _is_overflow(message: str) -> bool:
     return is_context_overflow(message) or bool(_OVERFLOW_WORDS.search(message))
 
 
-_KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
+KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
     "invalid": {
         "rate_limited": _THROTTLE_WORDS.search,
         "reasoning_refused": is_reasoning_rejection,
@@ -118,21 +98,10 @@ def classify_error(exception: str, error: Mapping[str, Any], status: int) -> Fai
     original = to_one_line(text_or_empty(error.get("originalMessage")))
     if original and original not in message:
         message = f"{message} ({original})"
-    kind = _KINDS_BY_EXCEPTION.get(exception.lower().removesuffix("exception"))
+    kind = KINDS_BY_EXCEPTION.get(exception.lower().removesuffix("exception"))
     if kind is None or (kind == "invalid" and status in KINDS_BY_STATUS):
         kind = kind_of_status(status)
     for named in ("invalid", "rate_limited"):
         if kind == named:
-            kind = refine_kind(kind, _KINDS_BY_WORDING[kind], message)
+            kind = refine_kind(kind, KINDS_BY_WORDING[kind], message)
     return Failure(kind=kind, message=message, status=status, code=exception)
-
-
-def encode_failure(failure: Failure) -> HttpReply:
-    status, exception = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
-    message = failure.message
-    if failure.kind in _WIRE_MESSAGES and not _KINDS_BY_WORDING["invalid"][failure.kind](message):
-        message = f"{_WIRE_MESSAGES[failure.kind]}: {message}"
-    if _KINDS_BY_EXCEPTION.get(failure.code.lower().removesuffix("exception")) == failure.kind:
-        exception = failure.code
-    named = ("content-type", "application/json"), (TYPE_HEADER, exception)
-    return encode_error_response(failure, status, {"message": message}, *named)

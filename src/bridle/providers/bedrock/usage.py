@@ -19,32 +19,21 @@ from bridle.values.usage import Usage
 from .dialect import FAMILY
 
 LENGTH_STOP = "max_tokens"
-_STOP_SEQUENCE, _GUARDRAIL = "stop_sequence", "guardrail_intervened"
+STOP_SEQUENCE, GUARDRAIL = "stop_sequence", "guardrail_intervened"
 STOPS = {
     "end_turn": Stop.DONE,
-    _STOP_SEQUENCE: Stop.DONE,
+    STOP_SEQUENCE: Stop.DONE,
     "tool_use": Stop.TOOLS,
     LENGTH_STOP: Stop.LENGTH,
     "model_context_window_exceeded": Stop.CONTEXT,
     # What a model's maker refuses to have said; what the account's own rules caught is another thing.
     "content_filtered": Stop.REFUSED,
     "refusal": Stop.REFUSED,
-    _GUARDRAIL: Stop.FILTERED,
+    GUARDRAIL: Stop.FILTERED,
     "malformed_model_output": Stop.MALFORMED,
     "malformed_tool_use": Stop.MALFORMED,
 }
-_WIRE_STOPS = {
-    Stop.DONE: "end_turn",
-    Stop.TOOLS: "tool_use",
-    Stop.LENGTH: LENGTH_STOP,
-    Stop.PAUSED: "end_turn",
-    Stop.REFUSED: "content_filtered",
-    Stop.CONTEXT: "model_context_window_exceeded",
-    Stop.FILTERED: _GUARDRAIL,
-    Stop.MALFORMED: "malformed_model_output",
-    Stop.OTHER: "end_turn",
-}
-_LONG_TTL = "1h"
+LONG_TTL = "1h"
 
 
 def build_reply(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply_id: str) -> Reply:
@@ -69,7 +58,7 @@ def decode_usage(counts: object) -> Usage:
         for detail in (listed if isinstance(listed, list) else ())
         if isinstance(detail, dict)
     ]
-    written_long = sum(count for count, ttl in details if ttl == _LONG_TTL)
+    written_long = sum(count for count, ttl in details if ttl == LONG_TTL)
     written = _first_count(counts.get("cacheWriteInputTokens"), counts.get("cacheWriteInputTokenCount"))
     written = written or sum(count for count, _ in details)
     return Usage(
@@ -83,36 +72,6 @@ def decode_usage(counts: object) -> Usage:
 
 def _decode_terms(tier: object) -> tuple[str, ...]:
     return decode_service_terms(tier.get("type")) if isinstance(tier, dict) else ()
-
-
-def encode_usage(usage: Usage) -> dict[str, Any]:
-    counts: dict[str, Any] = {
-        "cacheReadInputTokenCount": usage.cache_read,
-        "cacheReadInputTokens": usage.cache_read,
-        "cacheWriteInputTokenCount": usage.cache_write,
-        "cacheWriteInputTokens": usage.cache_write,
-        "inputTokens": usage.input,
-        "outputTokens": usage.output,
-        "serverToolUsage": {},
-        "totalTokens": usage.total,
-    }
-    if usage.cache_write:
-        split = {_LONG_TTL: usage.cache_write_1h, "5m": usage.cache_write - usage.cache_write_1h}
-        counts["cacheDetails"] = [{"inputTokens": count, "ttl": ttl} for ttl, count in split.items() if count]
-    return counts
-
-
-def encode_stop(reply: Reply) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The word for the stop, what the model's maker says of it, and what the trace says.
-
-    They come from the detail kept when the reply came from this wire.
-    """
-    word, _, why = reply.stop_detail.partition(": ")
-    if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:
-        word, why = _WIRE_STOPS[reply.stop], ""
-    more = {_STOP_SEQUENCE: why} if why and word == _STOP_SEQUENCE else {}
-    trace = {"guardrail": {"actionReason": why}} if why and word == _GUARDRAIL else {}
-    return word, more, trace
 
 
 def _stop_explanation(word: str, meta: Mapping[str, Any]) -> str:

@@ -25,7 +25,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest, StoredPromptInfo
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest, StoredPromptInfo
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
     explain_unsupported_output,
@@ -39,17 +39,13 @@ from bridle.providers.wire.json import dumps, is_object, raw_json
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.origin import match_model_id
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
-from bridle.values.errors import Failure, MisuseError
-from bridle.values.message import Reply
+from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities, Model
 from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
 
-from .canonical_request import canonical_request
 from .decode import GeminiDecoder
 from .decode_request import decode_request
 from .encode import DEFAULT_DIALECT, GeminiMessageEncoder, answer_open_calls, find_continuation
-from .encode_reply import encode_reply
-from .failures import encode_failure
 from .parts import CONTINUATION_TOKEN, FAMILY, Block, encode_instruction
 from .stored_prompts import (
     decode_stored_prompt,
@@ -134,12 +130,6 @@ class GeminiCodec:
     def decode_request(self, request: HttpRequest) -> Request:
         return decode_request(request)
 
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        return encode_reply(reply, stream=stream)
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        return encode_failure(failure)
-
     def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
         front = _encode_prompt_head(request)
         if has_both_tool_kinds(request.tools):
@@ -154,10 +144,6 @@ class GeminiCodec:
 
     def decode_stored_prompt(self, status: int, headers: Mapping[str, str], body: bytes) -> StoredPromptInfo:
         return decode_stored_prompt(status, headers, body)
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The request with everything removed that the provider does not tell apart."""
-        return canonical_request(request)
 
 
 def _model_path(model_id: str) -> str:

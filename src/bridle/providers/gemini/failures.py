@@ -11,11 +11,9 @@ from collections.abc import Iterator, Mapping
 from math import isfinite
 from typing import Any
 
-from bridle.ports.codec import HttpReply
 from bridle.providers.wire.failures import (
     KindsByWording,
     decode_error_response,
-    encode_error_response,
     find_error_object,
     is_context_overflow,
     is_reasoning_rejection,
@@ -26,7 +24,7 @@ from bridle.providers.wire.failures import (
 )
 from bridle.values.errors import Failure, FailureKind
 
-_KINDS_BY_STATUS_NAME: dict[str, FailureKind] = {
+KINDS_BY_STATUS_NAME: dict[str, FailureKind] = {
     "INVALID_ARGUMENT": "invalid",
     "FAILED_PRECONDITION": "invalid",
     "OUT_OF_RANGE": "invalid",
@@ -43,27 +41,13 @@ _KINDS_BY_STATUS_NAME: dict[str, FailureKind] = {
     "CANCELLED": "server",
     "DATA_LOSS": "server",
 }
-_KINDS_BY_REASON: dict[str, FailureKind] = {
+KINDS_BY_REASON: dict[str, FailureKind] = {
     "API_KEY_INVALID": "unauthorized",
     "API_KEY_EXPIRED": "unauthorized",
     "API_KEY_SERVICE_BLOCKED": "unauthorized",
     "ACCESS_TOKEN_EXPIRED": "unauthorized",
     "BILLING_DISABLED": "quota",
     "CONSUMER_SUSPENDED": "quota",
-}
-_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
-    "invalid": (400, "INVALID_ARGUMENT"),
-    "context": (400, "INVALID_ARGUMENT"),
-    "reasoning_refused": (400, "INVALID_ARGUMENT"),
-    "too_large": (413, "INVALID_ARGUMENT"),
-    "unauthorized": (403, "PERMISSION_DENIED"),
-    "forgotten": (403, "PERMISSION_DENIED"),
-    "not_found": (404, "NOT_FOUND"),
-    "rate_limited": (429, "RESOURCE_EXHAUSTED"),
-    "quota": (429, "RESOURCE_EXHAUSTED"),
-    "server": (500, "INTERNAL"),
-    "overloaded": (503, "UNAVAILABLE"),
-    "timeout": (504, "DEADLINE_EXCEEDED"),
 }
 _API_KEY_WORDS = re.compile(r"api key (?:not (?:valid|found)|expired|invalid)", re.IGNORECASE)
 _TOO_LARGE_WORDS = re.compile(
@@ -73,7 +57,7 @@ _STORED_PROMPT_WORDS = re.compile(
     r"CachedContent (?:not found|.* (?:expired|not found))|Invalid CachedContent name"
 )
 """What was kept by name is there no more; only its wording tells it from a wrong key."""
-_KINDS_BY_WORDING: KindsByWording = {
+KINDS_BY_WORDING: KindsByWording = {
     "forgotten": _STORED_PROMPT_WORDS.search,
     "reasoning_refused": is_reasoning_rejection,
     "context": is_context_overflow,
@@ -81,16 +65,9 @@ _KINDS_BY_WORDING: KindsByWording = {
     "unauthorized": _API_KEY_WORDS.search,
 }
 """What an invalid argument may really be, in the order in which it is looked for."""
-_WIRE_MESSAGES: dict[FailureKind, str] = {
-    "context": "The input token count exceeds the maximum number of tokens allowed",
-    "reasoning_refused": "Invalid thought signature",
-    "forgotten": "CachedContent not found (or permission denied)",
-}
-"""What only the wording says on this wire."""
 _DAILY_LIMIT_WORDS = re.compile(r"per_?day", re.IGNORECASE)
 """In the id of a limit: what renews itself tomorrow is spent for this run."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
-_DETAIL_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 
 
 def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
@@ -104,46 +81,21 @@ def classify_error(error: Mapping[str, Any], status: int) -> Failure:
     said = code if status < 300 and isinstance(code, int) and code >= 400 else status
     message = to_one_line(text_or_empty(error.get("message"))) or name or f"HTTP {said}"
     reason = next((text_or_empty(detail.get("reason")) for detail in _iter_details(error, "ErrorInfo")), "")
-    kind = _KINDS_BY_STATUS_NAME.get(name)
+    kind = KINDS_BY_STATUS_NAME.get(name)
     if kind is None or (kind == "invalid" and said >= 400):
         kind = kind_of_status(said)
     if kind in ("unauthorized", "not_found") and _STORED_PROMPT_WORDS.search(message):
         kind = "forgotten"
     elif kind == "invalid":
-        kind = refine_kind(kind, _KINDS_BY_WORDING, message)
+        kind = refine_kind(kind, KINDS_BY_WORDING, message)
     elif kind == "rate_limited" and any(map(_is_daily_limit, _iter_details(error, "QuotaFailure"))):
         kind = "quota"
     return Failure(
-        kind=_KINDS_BY_REASON.get(reason, kind),
+        kind=KINDS_BY_REASON.get(reason, kind),
         message=message,
         status=status,
         code=reason or name,
         retry_after_seconds=_retry_delay_seconds(error),
-    )
-
-
-def encode_failure(failure: Failure) -> HttpReply:
-    status, name = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
-    message = failure.message
-    if (lead := _WIRE_MESSAGES.get(failure.kind)) and not _KINDS_BY_WORDING[failure.kind](message):
-        message = f"{lead}: {message}"
-    details: list[dict[str, Any]] = []
-    if failure.code in _KINDS_BY_REASON:
-        details.append({"@type": f"{_DETAIL_TYPE_PREFIX}ErrorInfo", "reason": failure.code})
-    elif failure.code in _KINDS_BY_STATUS_NAME:
-        name = failure.code
-    if failure.kind == "quota":
-        violation = {"quotaId": "GenerateRequestsPerDayPerProjectPerModel"}
-        details.append({"@type": f"{_DETAIL_TYPE_PREFIX}QuotaFailure", "violations": [violation]})
-    if failure.retry_after_seconds is not None:
-        wait = f"{failure.retry_after_seconds:.15g}s"
-        details.append({"@type": f"{_DETAIL_TYPE_PREFIX}RetryInfo", "retryDelay": wait})
-    code = failure.status if failure.status is not None and failure.status >= 400 else status
-    error: dict[str, Any] = {"code": code, "message": message, "status": name}
-    if details:
-        error["details"] = details
-    return encode_error_response(
-        failure, status, {"error": error}, ("content-type", "application/json; charset=UTF-8")
     )
 
 

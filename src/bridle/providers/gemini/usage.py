@@ -8,7 +8,6 @@ thought beside what was said, and what its own tools read beside the prompt; wha
 is part of the prompt.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -47,20 +46,7 @@ STOPS = {
 }
 _STOPS_BY_NUMBER = (UNSPECIFIED, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
 """Reasons by number, as a client may ask for them; beyond these the provider's two services disagree."""
-_WIRE_STOPS = {
-    Stop.DONE: "STOP",
-    Stop.TOOLS: "STOP",
-    Stop.LENGTH: "MAX_TOKENS",
-    Stop.PAUSED: CONTINUATION_STOP,
-    Stop.REFUSED: "SAFETY",
-    Stop.CONTEXT: "MAX_TOKENS",
-    Stop.FILTERED: "BLOCKLIST",
-    Stop.MALFORMED: "MALFORMED_FUNCTION_CALL",
-    Stop.OTHER: "OTHER",
-}
-_BLOCK_PREFIX = "blockReason "
-_STOP_DETAIL = re.compile(rf"({_BLOCK_PREFIX})?(\w+)(?:: (.*))?", re.DOTALL)
-"""`word`, `word: explanation`, and both of a blocked prompt."""
+BLOCK_PREFIX = "blockReason "
 
 
 def build_reply(
@@ -120,44 +106,17 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
     )
 
 
-def encode_usage(usage: Usage) -> dict[str, int]:
-    """What the wire has a count for: what was written to a cache is part of the prompt here."""
-    if usage == Usage(incomplete=True):
-        return {}
-    counts = {
-        "promptTokenCount": usage.prompt,
-        "cachedContentTokenCount": usage.cache_read,
-        "candidatesTokenCount": usage.output - usage.reasoning,
-        "thoughtsTokenCount": usage.reasoning,
-        "totalTokenCount": usage.total,
-    }
-    return {name: count for name, count in counts.items() if count or name == "promptTokenCount"}
-
-
-def encode_stop(reply: Reply) -> dict[str, Any]:
-    """`finishReason` and its message, or `promptFeedback`; from the detail, when it came from this wire."""
-    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
-    blocked, reason, message = found.groups() if found else ("", "", None)
-    if blocked and reply.stop is Stop.REFUSED and not reply.parts:
-        feedback = {"blockReason": reason, "blockReasonMessage": message}
-        return {"promptFeedback": {name: value for name, value in feedback.items() if value}}
-    if _choose_stop(reason, reply.parts) is not reply.stop or not reason:
-        reason, message = _WIRE_STOPS[reply.stop], None
-    end = {"finishReason": reason, "finishMessage": message}
-    return {name: value for name, value in end.items() if value}
-
-
 def _decode_stop(parts: Sequence[Part], meta: Mapping[str, Any]) -> tuple[Stop, str]:
     reason, message = finish_reason(meta.get("finishReason")), text_or_empty(meta.get("finishMessage"))
     feedback = meta.get("promptFeedback")
     if not reason and not parts and isinstance(feedback, dict):
         reason = finish_reason(feedback.get("blockReason")) or "OTHER"
         message = text_or_empty(feedback.get("blockReasonMessage"))
-        return Stop.REFUSED, _BLOCK_PREFIX + reason + (f": {message}" if message else "")
-    return _choose_stop(reason, parts), reason + (f": {message}" if message else "")
+        return Stop.REFUSED, BLOCK_PREFIX + reason + (f": {message}" if message else "")
+    return choose_stop(reason, parts), reason + (f": {message}" if message else "")
 
 
-def _choose_stop(reason: str, parts: Sequence[Part]) -> Stop:
+def choose_stop(reason: str, parts: Sequence[Part]) -> Stop:
     stop = STOPS.get(reason, Stop.OTHER)
     if stop is Stop.DONE and any(isinstance(part, ToolCall) for part in parts):
         return Stop.TOOLS

@@ -22,12 +22,11 @@ The rest of the family, by what it does (each file is `_openai_chat_` and this w
 Keys are no business of a codec: whoever sends the request adds them.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 from msgspec import Raw
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.openai.prompt_cache import BREAKPOINT, EXPLICIT_BREAKPOINT, message_breakpoints
 from bridle.providers.schema.tool_schema import explain_unsupported_output, list_schema_losses, wrap_decoder
 from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
@@ -38,19 +37,15 @@ from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
-from bridle.values.errors import Failure, MisuseError
-from bridle.values.message import Reply
+from bridle.values.errors import MisuseError
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Breakpoint, OutputSpec, Request
 
-from .canonical_request import DELIBERATE_CHANGES, canonical_request
 from .content import Block, encode_content
 from .decode import ChatDecoder
 from .decode_request import decode_request
 from .dialect import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, ChatDialect
 from .encode import ChatMessageEncoder
-from .encode_reply import encode_reply
-from .failures import encode_failure
 from .parts import kept_members, simplify_content
 from .request_fields import check_tools_allowed, encode_delivery, encode_fields, encode_tool
 
@@ -140,21 +135,6 @@ class ChatCodec:
 
     def decode_request(self, request: HttpRequest) -> Request:
         return decode_request(request)
-
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        return encode_reply(reply, stream=stream)
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        return encode_failure(failure)
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The body with everything removed that a server does not tell apart."""
-        return canonical_request(request)
-
-    @property
-    def deliberate_changes(self) -> Sequence[tuple[Callable[[Any], Any], str]]:
-        """What is changed on purpose in requests that were read and are written again, and why."""
-        return DELIBERATE_CHANGES
 
     def _dialect_for(self, endpoint: Endpoint | None) -> ChatDialect:
         given = self._dialects.get(endpoint.name) if endpoint else None

@@ -10,11 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.ports.codec import HttpReply
 from bridle.providers.wire.failures import (
     KindsByWording,
     decode_error_response,
-    encode_error_response,
     is_context_overflow,
     is_reasoning_rejection,
     kind_of_status,
@@ -74,19 +72,6 @@ _KINDS_BY_STATUS_CODE: dict[int, FailureKind] = {
     1039: "rate_limited",
     2013: "invalid",
     2049: "unauthorized",
-}
-_WIRE_ERRORS: dict[FailureKind, tuple[int, str, str]] = {
-    "invalid": (400, "invalid_request_error", ""),
-    "context": (400, "invalid_request_error", "context_length_exceeded"),
-    "reasoning_refused": (400, "invalid_request_error", REASONING_REJECTED_CODE),
-    "unauthorized": (401, "authentication_error", "invalid_api_key"),
-    "not_found": (404, "not_found_error", "model_not_found"),
-    "too_large": (413, "request_too_large", ""),
-    "rate_limited": (429, "rate_limit_error", "rate_limit_exceeded"),
-    "quota": (429, "insufficient_quota", "insufficient_quota"),
-    "server": (500, "server_error", ""),
-    "overloaded": (503, "overloaded_error", ""),
-    "timeout": (504, "timeout_error", ""),
 }
 _QUOTA_WORDS = re.compile(
     r"insufficient (?:balance|quota|credits?|funds)|exceeded your current quota"
@@ -161,17 +146,6 @@ def classify_status_code(verdict: Mapping[str, Any], status: int) -> Failure:
     kind = _KINDS_BY_STATUS_CODE.get(number, failure.kind) if isinstance(number, int) else failure.kind
     kind = refine_kind(kind, _KINDS_BY_WORDING.get(kind, {}), failure.message)
     return Failure(kind=kind, message=failure.message, status=status, code=str(number))
-
-
-def encode_failure(failure: Failure) -> HttpReply:
-    status, kind_word, code = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
-    if failure.code == kind_word:
-        code = ""
-    elif failure.code and failure.code != code:
-        # A code nobody knows says nothing of the kind, so the type has to.
-        kind_word, code = code or kind_word, failure.code
-    error = {"message": failure.message, "type": kind_word, "param": None, "code": code or None}
-    return encode_error_response(failure, status, {"error": error})
 
 
 def _error_message(error: Mapping[str, Any]) -> str:

@@ -52,17 +52,6 @@ FAILURE_STOPS: dict[str, FailureKind] = {
     "abort": "cut",
 }
 """Reasons under which a reply is broken off by the server and not finished by the model."""
-_WIRE_STOPS = {
-    Stop.DONE: "stop",
-    Stop.TOOLS: "tool_calls",
-    Stop.LENGTH: "length",
-    Stop.PAUSED: "stop",
-    Stop.REFUSED: "stop",
-    Stop.CONTEXT: "model_context_window_exceeded",
-    Stop.FILTERED: "content_filter",
-    Stop.MALFORMED: "stop",
-    Stop.OTHER: None,
-}
 _LEAKED_CALL = re.compile(
     r"\s*(?:<tool_call>|<function=|<function_calls>|<\|?tool_calls?_?(?:begin|section_begin)?\|?>"
     r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\uff5ctool\u2581calls?\u2581begin\uff5c>|<\|channel\|>commentary to=)"
@@ -88,7 +77,7 @@ def build_reply(
     parts = decode_parts(message, dialect, cut=cut)
     parts = keep_members(parts, {name: meta[name] for name in _REPLY_FIELDS if meta.get(name)}, "reply")
     refused = is_refusal(message)
-    stop, detail = _choose_stop(parts, reason, refused=refused, tools=tools), reason
+    stop, detail = choose_stop(parts, reason, refused=refused, tools=tools), reason
     if refused:
         detail = f"{reason}: {text_or_empty(message.get('refusal'))}"
     elif stop is Stop.MALFORMED:
@@ -107,16 +96,6 @@ def build_reply(
         id=text_or_empty(meta.get("id")),
         stop_detail=detail,
     )
-
-
-def encode_stop(reply: Reply) -> str | None:
-    """The server's own word, when the detail kept it and it still leads to this stop; else the usual one."""
-    kept = reply.stop_detail.partition(":")[0]
-    refused = reply.stop is Stop.REFUSED
-    tools = reply.stop is Stop.MALFORMED
-    if kept and _choose_stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
-        return kept
-    return _WIRE_STOPS[reply.stop]
 
 
 def decode_total_usage(meta: Block) -> Usage:
@@ -172,25 +151,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
     )
 
 
-def encode_usage(usage: Usage) -> Block | None:
-    if usage == Usage(incomplete=True):
-        return None
-    counts: Block = {
-        "prompt_tokens": usage.prompt,
-        "completion_tokens": usage.output,
-        "total_tokens": usage.total,
-        "prompt_tokens_details": {
-            "cached_tokens": usage.cache_read,
-            "cache_write_tokens": usage.cache_write,
-        },
-        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
-    }
-    if usage.cache_write_1h:
-        counts["cache_creation"] = {"ephemeral_1h_input_tokens": usage.cache_write_1h}
-    return counts
-
-
-def _choose_stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: bool) -> Stop:
+def choose_stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: bool) -> Stop:
     stop = STOPS.get(reason.lower(), Stop.OTHER)
     if refused:
         return Stop.REFUSED

@@ -35,7 +35,7 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.ports.codec import Decoder, EncodedHistory, HttpReply, HttpRequest
+from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
 from bridle.providers.openai.prompt_cache import (
     NO_CACHE_OPTIONS,
     OPTIONS,
@@ -58,20 +58,17 @@ from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
 from bridle.values.base import Value
-from bridle.values.errors import BadTool, Failure, MisuseError
-from bridle.values.message import Opaque, Reply
+from bridle.values.errors import BadTool, MisuseError
+from bridle.values.message import Opaque
 from bridle.values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
 from bridle.values.request import OutputSpec, Request, Thinking, ToolSpec
 
 from .breakpoints import encode_marked_instructions
-from .canonical_request import canonical_request
 from .content import Block
 from .conversations import decode_opened_conversation, encode_open_conversation
 from .decode import ResponsesDecoder
 from .decode_request import MODES, STATEFUL_FIELDS, SUMMARIES, decode_request
 from .encode import ResponsesEncodeOptions, ResponsesHistory
-from .encode_reply import encode_reply
-from .failures import encode_failure
 from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, encode_tool_name
 
 PATH, COMPACT_PATH = "/responses", "/responses/compact"
@@ -208,16 +205,6 @@ class ResponsesCodec:
 
     def decode_request(self, request: HttpRequest) -> Request:
         return decode_request(request)
-
-    def encode_reply(self, reply: Reply, *, stream: bool) -> HttpReply:
-        return encode_reply(reply, stream=stream)
-
-    def encode_failure(self, failure: Failure) -> HttpReply:
-        return encode_failure(failure)
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The body with everything removed that the provider does not tell apart."""
-        return canonical_request(request)
 
 
 def _list_losses(request: Request) -> tuple[str, ...]:

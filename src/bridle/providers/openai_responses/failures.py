@@ -14,11 +14,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.ports.codec import HttpReply
 from bridle.providers.wire.failures import (
     QUOTA_STATUSES,
     decode_error_response,
-    encode_error_response,
     find_error_object,
     is_context_overflow,
     is_reasoning_rejection,
@@ -73,21 +71,6 @@ _QUOTA_WORDS = re.compile(
 )
 _API_KEY_WORDS = re.compile(r"(incorrect|invalid) api key", re.IGNORECASE)
 
-_WIRE_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
-    "invalid": (400, "invalid_request_error", None),
-    "context": (400, "invalid_request_error", "context_length_exceeded"),
-    "reasoning_refused": (400, "invalid_request_error", REASONING_REJECTED_CODE),
-    "unauthorized": (401, "invalid_request_error", "invalid_api_key"),
-    "not_found": (404, "invalid_request_error", "model_not_found"),
-    "forgotten": (404, "invalid_request_error", "previous_response_not_found"),
-    "too_large": (413, "invalid_request_error", "request_too_large"),
-    "quota": (429, "insufficient_quota", "insufficient_quota"),
-    "rate_limited": (429, "requests", "rate_limit_exceeded"),
-    "server": (500, "server_error", "server_error"),
-    "overloaded": (503, "service_unavailable_error", "server_is_overloaded"),
-    "timeout": (504, "timeout_error", None),
-}
-
 
 def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
     """A reply with an error status."""
@@ -119,14 +102,6 @@ def find_event_error(event: Mapping[str, Any]) -> Mapping[str, Any]:
     """The error object of an `error` event, which has it inside or is it."""
     inner = event.get("error")
     return inner if isinstance(inner, dict) else event
-
-
-def encode_failure(failure: Failure) -> HttpReply:
-    status, kind_word, code = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
-    error: dict[str, Any] = {"message": failure.message, "type": kind_word, "param": None}
-    # What has no code of its own is known by its type, and then the code is null.
-    error["code"] = None if failure.code == kind_word else failure.code or code
-    return encode_error_response(failure, status, {"error": error})
 
 
 def _recoverable_code(code: str, message: str, parameter: str, status: int) -> str:

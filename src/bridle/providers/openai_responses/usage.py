@@ -5,7 +5,6 @@ its items.  The status of an item decides nothing: its content does.  Counts con
 `input_tokens` has what was read from and written to the cache in it, `output_tokens` the reasoning.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,14 +26,6 @@ STOPS = {
     "max_messages": Stop.PAUSED,
     "steered": Stop.PAUSED,
 }
-_WIRE_STOPS = {
-    Stop.LENGTH: "max_output_tokens",
-    Stop.CONTEXT: "max_output_tokens",  # also what it says when the window is full
-    Stop.FILTERED: "content_filter",
-    Stop.PAUSED: "max_messages",
-    Stop.MALFORMED: "other",
-    Stop.OTHER: "other",
-}
 COMPACTED_OBJECT, COMPACTION_DETAIL = "response.compaction", "compaction"
 UNFINISHED_STATUSES = {
     "queued": "is still waiting to be made",
@@ -42,7 +33,6 @@ UNFINISHED_STATUSES = {
     "cancelled": "was cancelled",
 }
 """States in which a response is no reply: only one that is made in the background has them."""
-_STOP_DETAIL = re.compile(r"incomplete: (\w+)")
 
 
 def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
@@ -101,11 +91,6 @@ def _cache_miss_reason(told: object) -> str:
     return text_or_empty(told.get("reason")) if isinstance(told, dict) and miss else ""
 
 
-def is_compaction(reply: Reply) -> bool:
-    """Whether it is no answer, but what stands for a conversation."""
-    return reply.stop is Stop.PAUSED and reply.stop_detail == COMPACTION_DETAIL
-
-
 def _add_message_text(part: Part) -> Part:
     """What people said is among the items of a conversation that was made short, for all to read."""
     if not isinstance(part, Opaque) or part.kind != "message":
@@ -113,19 +98,6 @@ def _add_message_text(part: Part) -> Part:
     pieces = expand_content(loads(part.native).get("content"), "input_text") or []
     texts = (text_or_empty(piece.get("text")) for piece in pieces if isinstance(piece, dict))
     return replace(part, text="\n".join(filter(None, texts)))
-
-
-def encode_stop(reply: Reply) -> dict[str, Any]:
-    """`status` and what explains it, from the detail kept when the reply came from this wire."""
-    if reply.stop is Stop.OTHER and reply.stop_detail in UNFINISHED_STATUSES:
-        return {"status": reply.stop_detail, "incomplete_details": None}
-    if reply.stop not in _WIRE_STOPS:
-        return {"status": "completed", "incomplete_details": None}
-    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
-    reason = found.group(1) if found else ""
-    if not reason or STOPS.get(reason, Stop.OTHER) is not reply.stop:
-        reason = _WIRE_STOPS[reply.stop]
-    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
 
 
 def decode_usage(counts: object) -> Usage:
@@ -149,24 +121,6 @@ def decode_usage(counts: object) -> Usage:
         reasoning=reasoning,
         cache_write_1h=min(long_lived, written),
     )
-
-
-def encode_usage(usage: Usage) -> dict[str, Any] | None:
-    if not usage.is_known:
-        return None
-    details: dict[str, Any] = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
-    if usage.cache_write_1h:
-        details["cache_write_tokens_details"] = {
-            "ttl_30m_tokens": usage.cache_write - usage.cache_write_1h,
-            "ttl_12h_tokens": usage.cache_write_1h,
-        }
-    return {
-        "input_tokens": usage.prompt,
-        "input_tokens_details": details,
-        "output_tokens": usage.output,
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
-        "total_tokens": usage.total,
-    }
 
 
 def _object_or_empty(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -17,10 +17,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.ports.codec import HttpReply
 from bridle.values.errors import Failure, FailureKind
 
-from .json import dumps, loads, repair_surrogates
+from .json import loads, repair_surrogates
 from .rejections import find_rejected_parameter
 
 MESSAGE_LENGTH_MAX = 1_000
@@ -111,20 +110,6 @@ def decode_error_response(
         retry_after_seconds=failure.retry_after_seconds if wait is None else wait,
         should_retry=read_should_retry(headers),
     )
-
-
-def encode_error_response(
-    failure: Failure, status: int, envelope: Mapping[str, Any], *more: tuple[str, str]
-) -> HttpReply:
-    """A failure as a provider would send it; `status` is the usual one, and `more` are headers."""
-    headers = list(more) or [("content-type", "application/json")]
-    if failure.retry_after_seconds is not None:
-        headers.append(("retry-after", f"{failure.retry_after_seconds:.15g}"))
-    if failure.should_retry is not None:
-        headers.append(("x-should-retry", "true" if failure.should_retry else "false"))
-    if failure.status is not None and failure.status >= 400:
-        status = failure.status
-    return HttpReply(status=status, headers=tuple(headers), frames=(dumps(envelope),))
 
 
 def kind_of_status(status: int) -> FailureKind:

@@ -16,8 +16,3 @@ def decode_service_terms(*said: object, place: object = None) -> tuple[str, ...]
 
 def _normalise_word(word: object) -> str:
     return word.strip().lower() if isinstance(word, str) else ""
-
-
-def encode_service_tier(terms: tuple[str, ...]) -> str:
-    """The word for the tier among them; empty when it is the usual one."""
-    return next((term for term in terms if not term.startswith("geo-")), "")

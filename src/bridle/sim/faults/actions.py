@@ -17,10 +17,10 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from bridle.ports.codec import Codec, HttpReply
+from bridle.ports.codec import Codec, HttpReply, ServerCodec
 from bridle.ports.transport import ConnectionCut, ResponseTimeline, SilentPause
 from bridle.providers.wire.eventstream import encode_frame
-from bridle.sim.families import list_rules
+from bridle.sim.families import find_family, list_rules
 from bridle.sim.responder.reply_ending import halve_last_part
 from bridle.values.base import Value
 from bridle.values.errors import Failure, FailureKind, ProviderError
@@ -51,6 +51,10 @@ class FaultTarget(Value):
     """The number given with the fault, such as seconds or bytes."""
 
     @property
+    def server(self) -> ServerCodec:
+        return find_family(self.codec.family)
+
+    @property
     def is_streamed(self) -> bool:
         return self.request.stream
 
@@ -65,12 +69,12 @@ class FaultTarget(Value):
         return ResponseTimeline(status=200, headers=headers, steps=beats, delay_seconds=delay_seconds)
 
     def encode_reply(self, reply: Reply) -> ResponseTimeline:
-        spoken = self.codec.encode_reply(reply, stream=self.is_streamed)
+        spoken = self.server.encode_reply(reply, stream=self.is_streamed)
         return ResponseTimeline(status=spoken.status, headers=spoken.headers, steps=spoken.frames)
 
     def decode_again(self, reply: Reply) -> Reply | None:
-        """What the codec makes of a reply that it spoke itself."""
-        return decode_frames(self.codec, self.request, self.codec.encode_reply(reply, stream=False))
+        """The reply as the codec decodes it from the wire."""
+        return decode_frames(self.codec, self.request, self.server.encode_reply(reply, stream=False))
 
 
 FaultAction = Callable[[FaultTarget], ResponseTimeline | None]
@@ -328,13 +332,13 @@ def _count_frames_before_end(incident: FaultTarget) -> int:
 
 
 def _encode_failure(incident: FaultTarget, failure: Failure) -> ResponseTimeline:
-    spoken = incident.codec.encode_failure(failure)
+    spoken = incident.server.encode_failure(failure)
     return ResponseTimeline(status=spoken.status, headers=spoken.headers, steps=spoken.frames)
 
 
 def _encode_failure_in_stream(incident: FaultTarget, failure: Failure) -> bytes:
     """An error as it is said in the middle of a stream of this framing."""
-    spoken = incident.codec.encode_failure(failure)
+    spoken = incident.server.encode_failure(failure)
     body = b"".join(spoken.frames)
     if not incident.is_sse:
         named = dict(spoken.headers).get("x-amzn-errortype", "serviceUnavailableException")

@@ -2,6 +2,7 @@
 
 from bridle.sim.family import SimulatedFamily
 
+from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .request import find_schema, join_model_messages
@@ -10,6 +11,8 @@ from .signatures import SIGNATURE_RULES, complete_reasoning, display_reasoning, 
 
 FAMILY = SimulatedFamily(
     name="gemini",
+    encode_reply=encode_reply,
+    encode_failure=encode_failure,
     rules=RULES,
     window_rules=WINDOW_RULES,
     signature_rules=SIGNATURE_RULES,

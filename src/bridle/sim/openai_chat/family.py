@@ -3,6 +3,7 @@
 from bridle.sim.family import SimulatedFamily
 
 from .cache_report import CACHE_REPORTER
+from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .request import find_schema, list_client_tools
@@ -10,6 +11,8 @@ from .rules import PROFILES, RULES, WINDOW_RULES, WINDOW_RULES_BY_PROFILE
 
 FAMILY = SimulatedFamily(
     name="openai_chat",
+    encode_reply=encode_reply,
+    encode_failure=encode_failure,
     rules=RULES,
     window_rules=WINDOW_RULES,
     window_rules_by_profile=WINDOW_RULES_BY_PROFILE,

@@ -4,6 +4,7 @@ from bridle.sim.family import FamilyCompaction, SimulatedFamily
 
 from .cache_report import CACHE_REPORTER
 from .compaction import find_due_compaction, make_automatic_summary, make_requested_summary, read_summary_text
+from .encode_reply import encode_failure, encode_reply
 from .endpoints import EXTRA_ENDPOINTS
 from .prompt import PROMPT_READER
 from .request import find_schema, list_client_tools
@@ -12,6 +13,8 @@ from .signatures import SIGNATURE_RULES, complete_reasoning, display_reasoning, 
 
 FAMILY = SimulatedFamily(
     name="openai_responses",
+    encode_reply=encode_reply,
+    encode_failure=encode_failure,
     rules=RULES,
     window_rules=WINDOW_RULES,
     signature_rules=SIGNATURE_RULES,

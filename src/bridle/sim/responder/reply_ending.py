@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from bridle.ports.codec import Codec
+from bridle.sim.families import find_family
 from bridle.values.errors import ProviderError
 from bridle.values.message import Part, Reply, Stop, Text, ToolCall
 from bridle.values.request import Request
@@ -52,7 +53,7 @@ def _candidate_replies(reply: Reply, word: str) -> Iterator[Reply]:
 
 
 def _decode_stop_detail(codec: Codec, request: Request, reply: Reply) -> str:
-    spoken = codec.encode_reply(reply, stream=False)
+    spoken = find_family(codec.family).encode_reply(reply, stream=False)
     decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
     try:
         for frame in spoken.frames:

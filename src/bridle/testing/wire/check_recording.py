@@ -17,20 +17,20 @@ from typing import Literal
 from msgspec.structs import replace
 
 from bridle.ports.codec import Codec
-from bridle.providers import family_names, load_codec
+from bridle.providers import load_codec
 from bridle.values.base import Value
 from bridle.values.errors import Failure, MisuseError, ProviderError
 from bridle.values.message import Reply
 from bridle.values.model import Endpoint, Model
 from bridle.values.request import Request
 
+from .canonical_requests import CANONICAL_FORMS
 from .recorded_traffic import CUT_TAG, TrafficRecord, read_recordings
 from .reference_replies import read_reply
 from .reply_agreement import WireDifference, find_disagreements
-from .request_roundtrip import CanonicalCodec, find_request_differences, request_differences
+from .request_roundtrip import find_request_differences, request_differences
 
 __all__ = [
-    "CanonicalCodec",
     "RecordingVerdict",
     "TrafficRecord",
     "decode_recording",
@@ -90,7 +90,7 @@ def find_codec(recording: TrafficRecord) -> Codec | None:
         own = None
     if recording.request is None or (own is not None and _can_read(own, recording)):
         return own
-    others = (load_codec(name) for name in family_names() if _is_wire_family(name))
+    others = (load_codec(name) for name in CANONICAL_FORMS)
     return next((other for other in others if _can_read(other, recording, whole=True)), own)
 
 
@@ -181,13 +181,6 @@ def _has_reference_reading(family: str, recording: TrafficRecord) -> bool:
     try:
         return recording.status < 300 and read_reply(family, recording.body) is not None
     except _READ_ERRORS:
-        return False
-
-
-def _is_wire_family(name: str) -> bool:
-    try:
-        return isinstance(load_codec(name), CanonicalCodec)
-    except MisuseError:
         return False
 
 

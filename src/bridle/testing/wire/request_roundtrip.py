@@ -9,7 +9,7 @@ of nothing else: whatever still differs after them has no reason, however many r
 import json
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -18,9 +18,9 @@ from bridle.ports.codec import Codec, HttpRequest
 from bridle.providers.wire.encoded_history import HIDDEN_BEGINNING_TEXT
 
 from .call_pairing import describe_unpaired, drop_unpaired, renumber_calls
+from .canonical_requests import CANONICAL_FORMS, DELIBERATE_CHANGES, BodyChange
 from .reply_agreement import WireDifference
 
-BodyChange = Callable[[Any], Any]
 _USER_FIELDS = frozenset(
     {"arguments", "args", "input", "json", "labels", "metadata", "parameters", "parametersJsonSchema"}
     | {"input_schema", "properties", "response", "responseSchema", "responseJsonSchema", "schema"}
@@ -30,25 +30,6 @@ _MESSAGE_FIELDS = ("messages", "content")
 """Members in which somebody speaks."""
 _BODY_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
 """What a rule may stumble over in a body it does not fit; then it explains nothing."""
-
-
-@runtime_checkable
-class CanonicalCodec(Protocol):
-    """What a codec must offer to have its requests compared."""
-
-    def canonical_request(self, request: HttpRequest) -> object:
-        """The request's body in one form for all bodies the provider does not tell apart."""
-        ...
-
-
-@runtime_checkable
-class ExplainingCodec(Protocol):
-    """What a codec may offer to explain what it does to requests."""
-
-    @property
-    def deliberate_changes(self) -> Sequence[tuple[BodyChange, str]]:
-        """What it changes on purpose, each as a change of a request's JSON, and the reason for it."""
-        ...
 
 
 def request_differences(codec: Codec, request: HttpRequest) -> list[str]:
@@ -61,12 +42,13 @@ def request_differences(codec: Codec, request: HttpRequest) -> list[str]:
 
 def find_request_differences(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[WireDifference]:
     """Where ours does not mean what theirs means, each with the reason if there is one."""
-    if not isinstance(codec, CanonicalCodec):
-        raise TypeError(f"the codec of family {codec.family!r} does not say what its requests mean")
+    if codec.family not in CANONICAL_FORMS:
+        raise TypeError(f"wire family {codec.family!r} has no canonical form of requests")
     if not list(_list_differences(codec, theirs, ours)):
         return []
     # What a codec says of itself is more exact than what is said of all, so it is tried first.
-    rules = [*((_change_recorded(change), why) for change, why in _codec_changes(codec)), *_DIFFERENCE_RULES]
+    own = DELIBERATE_CHANGES.get(codec.family, ())
+    rules = [*((_change_recorded(change), why) for change, why in own), *_DIFFERENCE_RULES]
     bodies = json.loads(theirs.body), json.loads(ours.body)
     rules = [(rule, why) for rule, why in rules if _has_effect(rule, *bodies)]
     tries = (_Explanation(codec, theirs, ours, chosen) for chosen in _rule_subsets(rules))
@@ -111,15 +93,14 @@ def _has_effect(rule: DifferenceRule, theirs: Any, ours: Any) -> bool:
 
 
 def _list_differences(codec: Codec, one: HttpRequest, other: HttpRequest) -> Iterator[str]:
-    assert isinstance(codec, CanonicalCodec)
     return list_differences(
         _drop_nulls(_canonical_request(codec, one)), _drop_nulls(_canonical_request(codec, other))
     )
 
 
-def _canonical_request(codec: CanonicalCodec, request: HttpRequest) -> Any:
+def _canonical_request(codec: Codec, request: HttpRequest) -> Any:
     try:
-        return codec.canonical_request(request)
+        return CANONICAL_FORMS[codec.family](request)
     except _BODY_ERRORS:
         return json.loads(request.body)  # of a form nobody has a meaning for: then every letter counts
 
@@ -147,10 +128,6 @@ def _rule_subsets(
     """The fewest first, so that no reason is given that is not needed."""
     for size in range(len(rules) + 1):
         yield from combinations(rules, size)
-
-
-def _codec_changes(codec: Codec) -> Sequence[tuple[BodyChange, str]]:
-    return codec.deliberate_changes if isinstance(codec, ExplainingCodec) else ()
 
 
 def _change_recorded(change: BodyChange) -> DifferenceRule:

@@ -6,28 +6,60 @@ counts after the end, and every event carries padding.  The id of a reply travel
 does not have is made from its content, so the same reply is always told in the same bytes.
 """
 
-import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from string import ascii_letters, digits
 from typing import Any
 
 from bridle.ports.codec import HttpReply
+from bridle.providers.bedrock.decode import ID_HEADER
+from bridle.providers.bedrock.failures import KINDS_BY_EXCEPTION, KINDS_BY_WORDING, TYPE_HEADER
+from bridle.providers.bedrock.parts import Block, encode_part
+from bridle.providers.bedrock.usage import GUARDRAIL, LENGTH_STOP, LONG_TTL, STOP_SEQUENCE, STOPS
 from bridle.providers.wire.eventstream import CONTENT_TYPE, encode_event
 from bridle.providers.wire.json import dumps, loads, repair_surrogates
-from bridle.providers.wire.usage import encode_service_tier
-from bridle.values.errors import MisuseError
+from bridle.sim.reply_encoding import (
+    encode_error_response,
+    encode_service_tier,
+    split_arguments,
+    split_words,
+    unsendable_part,
+)
+from bridle.values.errors import Failure, FailureKind
 from bridle.values.message import Media, Part, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.usage import Usage
 
-from .decode import ID_HEADER
-from .parts import Block, encode_part
-from .usage import encode_stop, encode_usage
-
-_WORD = re.compile(r"\s*\S+|\s+")
-_FRAGMENT_LENGTH = 12
-"""The middle of what recorded streams show for pieces of tool input."""
 _LATENCY_MS = 500
 _PADDING = ascii_letters + digits
+_WIRE_ERRORS: dict[FailureKind, tuple[int, str]] = {
+    "invalid": (400, "ValidationException"),
+    "context": (400, "ValidationException"),
+    "reasoning_refused": (400, "ValidationException"),
+    "quota": (400, "ServiceQuotaExceededException"),
+    "unauthorized": (403, "AccessDeniedException"),
+    "not_found": (404, "ResourceNotFoundException"),
+    "timeout": (408, "ModelTimeoutException"),
+    "too_large": (413, "RequestEntityTooLargeException"),
+    "rate_limited": (429, "ThrottlingException"),
+    "server": (500, "InternalServerException"),
+    "overloaded": (503, "ServiceUnavailableException"),
+}
+_WIRE_MESSAGES: dict[FailureKind, str] = {
+    "context": "Input is too long for requested model",
+    "reasoning_refused": "Invalid `signature` in `thinking` block",
+}
+"""What nothing but the wording says on this wire."""
+_WIRE_STOPS = {
+    Stop.DONE: "end_turn",
+    Stop.TOOLS: "tool_use",
+    Stop.LENGTH: LENGTH_STOP,
+    Stop.PAUSED: "end_turn",
+    Stop.REFUSED: "content_filtered",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: GUARDRAIL,
+    Stop.MALFORMED: "malformed_model_output",
+    Stop.OTHER: "end_turn",
+}
 
 
 def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
@@ -35,11 +67,11 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     blocks = [
         _encode_block(part, f"tooluse_{identity[:24]}_{place}") for place, part in enumerate(reply.parts)
     ]
-    word, more, trace = encode_stop(reply)
+    word, more, trace = _encode_stop(reply)
     stop: Block = {"stopReason": word, **({"additionalModelResponseFields": more} if more else {})}
     told: Block = {"metrics": {"latencyMs": _LATENCY_MS}, **({"trace": trace} if trace else {})}
     if not reply.usage.incomplete:
-        told["usage"] = encode_usage(reply.usage)
+        told["usage"] = _encode_usage(reply.usage)
     if tier := encode_service_tier(reply.usage.terms):
         told["serviceTier"] = {"type": tier}
     if not stream:
@@ -67,9 +99,7 @@ def _make_request_id(content: bytes) -> str:
 
 def _encode_block(part: Part, call_id: str) -> Block:
     if isinstance(part, ToolResult) or (isinstance(part, Media) and part.kind != "image"):
-        raise MisuseError(
-            f"a model cannot say a {type(part).__name__} on this wire: leave it out of the reply"
-        )
+        raise unsendable_part(part)
     sent_id = part.wire_id or part.id or call_id if isinstance(part, ToolCall) else ""
     block = encode_part(part, own=True, sent_id=sent_id, blank=True)
     whole: Block = block if isinstance(block, dict) else loads(bytes(block or b"{}"))
@@ -89,20 +119,17 @@ def _block_events(reply: Reply, blocks: list[Block]) -> Iterator[tuple[str, Bloc
 def _split_block(part: Part, block: Block, stop: Stop) -> tuple[Block | None, list[Block]]:
     match block:
         case {"text": str(words)}:
-            return None, _split_words("text", words)
+            return None, _word_deltas("text", words)
         case {"citationsContent": {"citations": list(cited)}}:
             words = part.text if isinstance(part, Text) else ""
             citations = [{"citation": citation} for citation in cited]
-            return None, citations + (_split_words("text", words) if words else [])
+            return None, citations + (_word_deltas("text", words) if words else [])
         case {"reasoningContent": {"reasoningText": {"text": str(words), **beside}}}:
-            deltas = [*_split_words("text", words), *([beside] if beside else [])]
+            deltas = [*_word_deltas("text", words), *([beside] if beside else [])]
             return None, [{"reasoningContent": delta} for delta in deltas]
         case {"toolUse": {"input": given, **start}}:
             said = _spoken_arguments(part, given, stop)
-            fragments = [
-                "",
-                *(said[at : at + _FRAGMENT_LENGTH] for at in range(0, len(said), _FRAGMENT_LENGTH)),
-            ]
+            fragments = ["", *split_arguments(said)]
             return {"toolUse": start}, [{"toolUse": {"input": fragment}} for fragment in fragments]
         case {"toolResult": {"content": content, **start}}:
             return {"toolResult": start}, [{"toolResult": content}]
@@ -111,8 +138,8 @@ def _split_block(part: Part, block: Block, stop: Stop) -> tuple[Block | None, li
     return None, [block]
 
 
-def _split_words(member: str, words: str) -> list[Block]:
-    return [{member: word} for word in _WORD.findall(words) or [""]]
+def _word_deltas(member: str, words: str) -> list[Block]:
+    return [{member: word} for word in split_words(words) or [""]]
 
 
 def _spoken_arguments(part: Part, given: object, stop: Stop) -> str:
@@ -125,3 +152,44 @@ def _spoken_arguments(part: Part, given: object, stop: Stop) -> str:
 def _encode_padded(event: dict[str, Any]) -> bytes:
     plain = dumps(event)
     return plain[:-1] + b',"p":"%b"}' % _PADDING[: len(plain) % len(_PADDING)].encode()
+
+
+def encode_failure(failure: Failure) -> HttpReply:
+    status, exception = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
+    message = failure.message
+    if failure.kind in _WIRE_MESSAGES and not KINDS_BY_WORDING["invalid"][failure.kind](message):
+        message = f"{_WIRE_MESSAGES[failure.kind]}: {message}"
+    if KINDS_BY_EXCEPTION.get(failure.code.lower().removesuffix("exception")) == failure.kind:
+        exception = failure.code
+    named = ("content-type", "application/json"), (TYPE_HEADER, exception)
+    return encode_error_response(failure, status, {"message": message}, *named)
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any]:
+    counts: dict[str, Any] = {
+        "cacheReadInputTokenCount": usage.cache_read,
+        "cacheReadInputTokens": usage.cache_read,
+        "cacheWriteInputTokenCount": usage.cache_write,
+        "cacheWriteInputTokens": usage.cache_write,
+        "inputTokens": usage.input,
+        "outputTokens": usage.output,
+        "serverToolUsage": {},
+        "totalTokens": usage.total,
+    }
+    if usage.cache_write:
+        split = {LONG_TTL: usage.cache_write_1h, "5m": usage.cache_write - usage.cache_write_1h}
+        counts["cacheDetails"] = [{"inputTokens": count, "ttl": ttl} for ttl, count in split.items() if count]
+    return counts
+
+
+def _encode_stop(reply: Reply) -> tuple[str, dict[str, Any], dict[str, Any]]:
+    """The word for the stop, what the model's maker says of it, and what the trace says.
+
+    They come from the detail kept when the reply came from this wire.
+    """
+    word, _, why = reply.stop_detail.partition(": ")
+    if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:
+        word, why = _WIRE_STOPS[reply.stop], ""
+    more = {STOP_SEQUENCE: why} if why and word == STOP_SEQUENCE else {}
+    trace = {"guardrail": {"actionReason": why}} if why and word == GUARDRAIL else {}
+    return word, more, trace

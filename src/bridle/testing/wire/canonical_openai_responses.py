@@ -18,10 +18,9 @@ It is used by checks, never on the way to the provider.
 from typing import Any
 
 from bridle.ports.codec import HttpRequest
+from bridle.providers.openai_responses.content import Block
+from bridle.providers.openai_responses.parts import item_type
 from bridle.providers.wire.json import loads
-
-from .content import Block
-from .parts import item_type
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 

@@ -20,11 +20,10 @@ from itertools import groupby
 from typing import Any
 
 from bridle.ports.codec import HttpRequest
+from bridle.providers.gemini.decode_request import parse_path
+from bridle.providers.gemini.parts import SIGNATURE, Block, to_camel_case
+from bridle.providers.gemini.tools import DECLARATIONS
 from bridle.providers.wire.json import loads
-
-from .decode_request import parse_path
-from .parts import SIGNATURE, Block, to_camel_case
-from .tools import DECLARATIONS
 
 _USER_OBJECTS = frozenset(
     {

@@ -17,10 +17,9 @@ from itertools import groupby
 from typing import Any
 
 from bridle.ports.codec import HttpRequest
+from bridle.providers.anthropic.decode_request import parse_path
+from bridle.providers.anthropic.parts import Block
 from bridle.providers.wire.json import loads
-
-from .decode_request import parse_path
-from .parts import Block
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 

@@ -14,16 +14,30 @@ from typing import Any
 from msgspec import Raw
 
 from bridle.ports.codec import HttpReply
+from bridle.providers.openai_responses.content import Block
+from bridle.providers.openai_responses.failures import REASONING_REJECTED_CODE
+from bridle.providers.openai_responses.parts import encode_items
+from bridle.providers.openai_responses.usage import (
+    COMPACTED_OBJECT,
+    COMPACTION_DETAIL,
+    STOPS,
+    UNFINISHED_STATUSES,
+)
 from bridle.providers.wire.json import dumps, loads
-from bridle.providers.wire.usage import encode_service_tier
-from bridle.values.errors import MisuseError
+from bridle.sim.reply_encoding import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    encode_error_response,
+    encode_service_tier,
+    make_reply,
+    split_arguments,
+    split_words,
+    unsendable_part,
+)
+from bridle.values.errors import Failure, FailureKind
 from bridle.values.message import Media, Reply, Stop, ToolCall, ToolResult
+from bridle.values.usage import Usage
 
-from .content import Block
-from .parts import encode_items
-from .usage import COMPACTED_OBJECT, encode_stop, encode_usage, is_compaction
-
-_WORD = re.compile(r"\s*\S+|\s+")
 _FRAGMENT_LENGTH = 5
 """About what recorded streams show for pieces of arguments."""
 _ARGUMENT_EVENTS = {
@@ -31,14 +45,35 @@ _ARGUMENT_EVENTS = {
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
 }
 _REASONING_EVENTS = {"summary": "response.reasoning_summary", "content": "response.reasoning"}
+_WIRE_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
+    "invalid": (400, "invalid_request_error", None),
+    "context": (400, "invalid_request_error", "context_length_exceeded"),
+    "reasoning_refused": (400, "invalid_request_error", REASONING_REJECTED_CODE),
+    "unauthorized": (401, "invalid_request_error", "invalid_api_key"),
+    "not_found": (404, "invalid_request_error", "model_not_found"),
+    "forgotten": (404, "invalid_request_error", "previous_response_not_found"),
+    "too_large": (413, "invalid_request_error", "request_too_large"),
+    "quota": (429, "insufficient_quota", "insufficient_quota"),
+    "rate_limited": (429, "requests", "rate_limit_exceeded"),
+    "server": (500, "server_error", "server_error"),
+    "overloaded": (503, "service_unavailable_error", "server_is_overloaded"),
+    "timeout": (504, "timeout_error", None),
+}
+_WIRE_STOPS = {
+    Stop.LENGTH: "max_output_tokens",
+    Stop.CONTEXT: "max_output_tokens",  # also what it says when the window is full
+    Stop.FILTERED: "content_filter",
+    Stop.PAUSED: "max_messages",
+    Stop.MALFORMED: "other",
+    Stop.OTHER: "other",
+}
+_STOP_DETAIL = re.compile(r"incomplete: (\w+)")
 
 
 def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     for part in reply.parts:
         if isinstance(part, Media | ToolResult):
-            raise MisuseError(
-                f"a model cannot say a {type(part).__name__} on this wire: leave it out of the reply"
-            )
+            raise unsendable_part(part)
     identity = reply.id or "resp_" + blake2b(dumps(reply), digest_size=24).hexdigest()
     numbers = {id(part): place for place, part in enumerate(reply.parts)}
 
@@ -46,22 +81,20 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
         return call.wire_id or call.id or f"call_{identity[5:]}_{numbers[id(call)]}"
 
     items = encode_items(reply.parts, own=True, refused=reply.stop is Stop.REFUSED, sent_id=call_id)
-    if is_compaction(reply):
+    if _is_compaction(reply):
         return _encode_compacted(identity, reply, items)
     response = _encode_response(identity, reply)
-    end = {**response, **encode_stop(reply), "output": items, "usage": encode_usage(reply.usage)}
+    end = {**response, **_encode_stop(reply), "output": items, "usage": _encode_usage(reply.usage)}
     if tier := encode_service_tier(reply.usage.terms):
         end["service_tier"] = tier
     if not stream:
-        return HttpReply(status=200, headers=(("content-type", "application/json"),), frames=(dumps(end),))
+        return make_reply(JSON_TYPE, (dumps(end),))
     plain: list[Block] = loads(dumps(items))
     frames = tuple(
         _encode_event({"type": event["type"], "sequence_number": number, **event})
         for number, event in enumerate(_stream_events(response, plain, end))
     )
-    return HttpReply(
-        status=200, headers=(("content-type", "text/event-stream; charset=utf-8"),), frames=frames
-    )
+    return make_reply(EVENT_STREAM_TYPE, frames)
 
 
 def _encode_compacted(identity: str, reply: Reply, items: list[Block | Raw]) -> HttpReply:
@@ -71,9 +104,9 @@ def _encode_compacted(identity: str, reply: Reply, items: list[Block | Raw]) -> 
         "object": COMPACTED_OBJECT,
         "created_at": 0,
         "output": items,
-        "usage": encode_usage(reply.usage),
+        "usage": _encode_usage(reply.usage),
     }
-    return HttpReply(status=200, headers=(("content-type", "application/json"),), frames=(dumps(told),))
+    return make_reply(JSON_TYPE, (dumps(told),))
 
 
 def _encode_response(identity: str, reply: Reply) -> Block:
@@ -143,8 +176,8 @@ def _split_item(item: Block) -> Iterator[Block]:
         case "function_call" | "custom_tool_call" as kind:
             inside, prefix = _ARGUMENT_EVENTS[kind]
             said: str = item[inside]
-            for at in range(0, len(said), _FRAGMENT_LENGTH):
-                yield {"type": f"{prefix}.delta", "delta": said[at : at + _FRAGMENT_LENGTH]}
+            for piece in split_arguments(said, _FRAGMENT_LENGTH):
+                yield {"type": f"{prefix}.delta", "delta": piece}
             yield {"type": f"{prefix}.done", inside: said}
 
 
@@ -156,7 +189,7 @@ def _content_events(number: int, part: Block) -> Iterator[Block]:
     if cited:
         bare["annotations"] = []
     yield {"type": "response.content_part.added", **place, "part": bare}
-    for word in _WORD.findall(part[inside]):
+    for word in split_words(part[inside]):
         yield {"type": f"response.{kind}.delta", **place, "delta": word}
     for index, annotation in enumerate(cited):
         added = {"annotation_index": index, "annotation": annotation}
@@ -169,7 +202,7 @@ def _reasoning_events(name: str, prefix: str, number: int, part: Block) -> Itera
     place = {f"{name}_index": number}
     if name == "summary":
         yield {"type": f"{prefix}_part.added", **place, "part": {**part, "text": ""}}
-    for word in _WORD.findall(part.get("text", "")):
+    for word in split_words(part.get("text", "")):
         yield {"type": f"{prefix}_text.delta", **place, "delta": word}
     yield {"type": f"{prefix}_text.done", **place, "text": part.get("text", "")}
     if name == "summary":
@@ -178,3 +211,47 @@ def _reasoning_events(name: str, prefix: str, number: int, part: Block) -> Itera
 
 def _encode_event(event: Block) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (event["type"].encode(), dumps(event))
+
+
+def encode_failure(failure: Failure) -> HttpReply:
+    status, kind_word, code = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
+    error: dict[str, Any] = {"message": failure.message, "type": kind_word, "param": None}
+    # What has no code of its own is known by its type, and then the code is null.
+    error["code"] = None if failure.code == kind_word else failure.code or code
+    return encode_error_response(failure, status, {"error": error})
+
+
+def _encode_usage(usage: Usage) -> dict[str, Any] | None:
+    if not usage.is_known:
+        return None
+    details: dict[str, Any] = {"cached_tokens": usage.cache_read, "cache_write_tokens": usage.cache_write}
+    if usage.cache_write_1h:
+        details["cache_write_tokens_details"] = {
+            "ttl_30m_tokens": usage.cache_write - usage.cache_write_1h,
+            "ttl_12h_tokens": usage.cache_write_1h,
+        }
+    return {
+        "input_tokens": usage.prompt,
+        "input_tokens_details": details,
+        "output_tokens": usage.output,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning},
+        "total_tokens": usage.total,
+    }
+
+
+def _encode_stop(reply: Reply) -> dict[str, Any]:
+    """`status` and what explains it, from the detail kept when the reply came from this wire."""
+    if reply.stop is Stop.OTHER and reply.stop_detail in UNFINISHED_STATUSES:
+        return {"status": reply.stop_detail, "incomplete_details": None}
+    if reply.stop not in _WIRE_STOPS:
+        return {"status": "completed", "incomplete_details": None}
+    found = _STOP_DETAIL.fullmatch(reply.stop_detail)
+    reason = found.group(1) if found else ""
+    if not reason or STOPS.get(reason, Stop.OTHER) is not reply.stop:
+        reason = _WIRE_STOPS[reply.stop]
+    return {"status": "incomplete", "incomplete_details": {"reason": reason}}
+
+
+def _is_compaction(reply: Reply) -> bool:
+    """Whether it is no answer, but what stands for a conversation."""
+    return reply.stop is Stop.PAUSED and reply.stop_detail == COMPACTION_DETAIL

@@ -6,29 +6,59 @@ sentinel.  Ids that a reply does not have are made from its content, so the same
 the same bytes.
 """
 
-import re
 from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any
 
 from bridle.ports.codec import HttpReply
+from bridle.providers.openai_chat.calls import is_legacy_call
+from bridle.providers.openai_chat.content import Block, decode_native
+from bridle.providers.openai_chat.dialect import ChatDialect
+from bridle.providers.openai_chat.failures import REASONING_REJECTED_CODE
+from bridle.providers.openai_chat.parts import encode_message
+from bridle.providers.openai_chat.reasoning import BLOCKS_FIELD, DETAILS_FIELD, REASONING_FIELDS
+from bridle.providers.openai_chat.usage import choose_stop
 from bridle.providers.wire.json import dumps
-from bridle.providers.wire.usage import encode_service_tier
-from bridle.values.errors import MisuseError
+from bridle.sim.reply_encoding import (
+    EVENT_STREAM_TYPE,
+    JSON_TYPE,
+    encode_error_response,
+    encode_service_tier,
+    make_reply,
+    split_arguments,
+    split_words,
+    unsendable_part,
+)
+from bridle.values.errors import Failure, FailureKind
 from bridle.values.message import Media, Part, Reply, Stop, Text, ToolCall, ToolResult
+from bridle.values.usage import Usage
 
-from .calls import is_legacy_call
-from .content import Block, decode_native
-from .dialect import ChatDialect
-from .parts import encode_message
-from .reasoning import BLOCKS_FIELD, DETAILS_FIELD, REASONING_FIELDS
-from .usage import encode_stop, encode_usage
-
-_WORD = re.compile(r"\s*\S+|\s+")
-_FRAGMENT_LENGTH = 12
-"""The middle of what recorded streams show for pieces of arguments."""
 _SERVER_DIALECT = ChatDialect(unsent=())
 _DONE_FRAME = b"data: [DONE]\n\n"
+_WIRE_ERRORS: dict[FailureKind, tuple[int, str, str]] = {
+    "invalid": (400, "invalid_request_error", ""),
+    "context": (400, "invalid_request_error", "context_length_exceeded"),
+    "reasoning_refused": (400, "invalid_request_error", REASONING_REJECTED_CODE),
+    "unauthorized": (401, "authentication_error", "invalid_api_key"),
+    "not_found": (404, "not_found_error", "model_not_found"),
+    "too_large": (413, "request_too_large", ""),
+    "rate_limited": (429, "rate_limit_error", "rate_limit_exceeded"),
+    "quota": (429, "insufficient_quota", "insufficient_quota"),
+    "server": (500, "server_error", ""),
+    "overloaded": (503, "overloaded_error", ""),
+    "timeout": (504, "timeout_error", ""),
+}
+_WIRE_STOPS = {
+    Stop.DONE: "stop",
+    Stop.TOOLS: "tool_calls",
+    Stop.LENGTH: "length",
+    Stop.PAUSED: "stop",
+    Stop.REFUSED: "stop",
+    Stop.CONTEXT: "model_context_window_exceeded",
+    Stop.FILTERED: "content_filter",
+    Stop.MALFORMED: "stop",
+    Stop.OTHER: None,
+}
 
 
 def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
@@ -43,33 +73,27 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     more = {
         name: value for part in reply.parts for name, value in decode_native(part).get("reply", {}).items()
     }
-    usage = encode_usage(reply.usage)
+    usage = _encode_usage(reply.usage)
     if tier := encode_service_tier(reply.usage.terms):
         about["service_tier"] = tier
     if not stream:
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": encode_stop(reply)}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _encode_stop(reply)}
         whole = {**about, "choices": [choice], **more, **({"usage": usage} if usage else {})}
-        return HttpReply(status=200, headers=(("content-type", "application/json"),), frames=(dumps(whole),))
+        return make_reply(JSON_TYPE, (dumps(whole),))
     frames = [
         _encode_event({**about, "choices": [_encode_choice(delta)]}) for delta in _message_deltas(message)
     ]
-    if (reason := encode_stop(reply)) is not None or more:
+    if (reason := _encode_stop(reply)) is not None or more:
         frames.append(_encode_event({**about, "choices": [_encode_choice({}, reason)], **more}))
     if usage:
         frames.append(_encode_event({**about, "choices": [], "usage": usage}))
-    return HttpReply(
-        status=200,
-        headers=(("content-type", "text/event-stream; charset=utf-8"),),
-        frames=(*frames, _DONE_FRAME),
-    )
+    return make_reply(EVENT_STREAM_TYPE, (*frames, _DONE_FRAME))
 
 
 def _encode_message(reply: Reply, identity: str) -> Block:
     for part in reply.parts:
         if isinstance(part, ToolResult) or (isinstance(part, Media) and part.kind != "audio"):
-            raise MisuseError(
-                f"a model cannot say a {type(part).__name__} on this wire: leave it out of the reply"
-            )
+            raise unsendable_part(part)
     calls = [part for part in reply.parts if isinstance(part, ToolCall)]
     sent_ids = [call.wire_id or call.id or f"call_{identity[-8:]}_{at}" for at, call in enumerate(calls)]
     message = encode_message(
@@ -112,17 +136,17 @@ def _message_deltas(message: Block) -> Iterator[Block]:
     lists = {name: message[name] for name in (DETAILS_FIELD, BLOCKS_FIELD) if name in message}
     repeated = [name for name in REASONING_FIELDS if message.get(name)]
     if not lists:
-        for words in _WORD.findall(message[repeated[0]]) if repeated else ():
+        for words in split_words(message[repeated[0]]) if repeated else ():
             yield dict.fromkeys(repeated, words)
     else:
         yield {**{name: message[name] for name in repeated}, **lists}
     content = message["content"]
     if isinstance(content, str):
-        yield from ({"content": words} for words in _WORD.findall(content))
+        yield from ({"content": words} for words in split_words(content))
     elif content:
         yield from ({"content": [block]} for block in content)
     if refusal := message.get("refusal"):
-        yield from ({"refusal": words} for words in _WORD.findall(refusal))
+        yield from ({"refusal": words} for words in split_words(refusal))
     for index, call in enumerate(message.get("tool_calls", ())):
         yield from _call_deltas(index, call)
     told = {"role", "content", "refusal", "tool_calls", BLOCKS_FIELD, DETAILS_FIELD, *REASONING_FIELDS}
@@ -134,8 +158,8 @@ def _call_deltas(index: int, call: Block) -> Iterator[Block]:
     kind, inside = ("function", "arguments") if "function" in call else ("custom", "input")
     said = call[kind][inside]
     yield {"tool_calls": [{**call, "index": index, kind: {**call[kind], inside: ""}}]}
-    for at in range(0, len(said), _FRAGMENT_LENGTH):
-        yield {"tool_calls": [{"index": index, kind: {inside: said[at : at + _FRAGMENT_LENGTH]}}]}
+    for piece in split_arguments(said):
+        yield {"tool_calls": [{"index": index, kind: {inside: piece}}]}
 
 
 def _encode_choice(delta: Block, reason: str | None = None) -> Block:
@@ -144,3 +168,42 @@ def _encode_choice(delta: Block, reason: str | None = None) -> Block:
 
 def _encode_event(chunk: Block) -> bytes:
     return b"data: %b\n\n" % dumps(chunk)
+
+
+def encode_failure(failure: Failure) -> HttpReply:
+    status, kind_word, code = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
+    if failure.code == kind_word:
+        code = ""
+    elif failure.code and failure.code != code:
+        # A code nobody knows says nothing of the kind, so the type has to.
+        kind_word, code = code or kind_word, failure.code
+    error = {"message": failure.message, "type": kind_word, "param": None, "code": code or None}
+    return encode_error_response(failure, status, {"error": error})
+
+
+def _encode_usage(usage: Usage) -> Block | None:
+    if usage == Usage(incomplete=True):
+        return None
+    counts: Block = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.output,
+        "total_tokens": usage.total,
+        "prompt_tokens_details": {
+            "cached_tokens": usage.cache_read,
+            "cache_write_tokens": usage.cache_write,
+        },
+        "completion_tokens_details": {"reasoning_tokens": usage.reasoning},
+    }
+    if usage.cache_write_1h:
+        counts["cache_creation"] = {"ephemeral_1h_input_tokens": usage.cache_write_1h}
+    return counts
+
+
+def _encode_stop(reply: Reply) -> str | None:
+    """The server's own word, when the detail kept it and it still leads to this stop; else the usual one."""
+    kept = reply.stop_detail.partition(":")[0]
+    refused = reply.stop is Stop.REFUSED
+    tools = reply.stop is Stop.MALFORMED
+    if kept and choose_stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
+        return kept
+    return _WIRE_STOPS[reply.stop]

@@ -18,11 +18,10 @@ from itertools import groupby
 from typing import Any
 
 from bridle.ports.codec import HttpRequest
+from bridle.providers.bedrock.decode_request import parse_path
+from bridle.providers.bedrock.parts import Block
+from bridle.providers.bedrock.tools import is_placeholder_tool
 from bridle.providers.wire.json import loads
-
-from .decode_request import parse_path
-from .parts import Block
-from .tools import is_placeholder_tool
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 
