@@ -1,6 +1,8 @@
 """The README is true: its code runs, its files exist, its commands are there."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -39,9 +41,23 @@ def test_every_command_is_mentioned():
         assert f"bridle {name}" in text
 
 
-def test_files_named_in_the_architecture_exist():
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    for name in re.findall(
-        r"`((?:core|run|values|ports|providers|stores|cli|tests|sim)/[\w/]+\.(?:py|toml))`", text
-    ):
-        assert (ROOT / name).exists() or (ROOT / "src" / "bridle" / name).exists(), name
+def test_the_commands_work_word_for_word(tmp_path):
+    """Every line of the shell block, in order; SESSION is the session that the first line made."""
+    (block,) = re.findall(r"```sh\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "BRIDLE_STORE": str(tmp_path / "log.db")}
+
+    def run(line: str) -> str:
+        words = shlex.split(line, comments=True)
+        assert words[0] == "bridle"
+        program = [sys.executable, "-m", "bridle.cli.main", *words[1:]]
+        done = subprocess.run(
+            program, capture_output=True, text=True, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL
+        )
+        assert done.returncode == 0, f"{line}: {done.stderr}"
+        return done.stdout
+
+    first, *others = block.strip().splitlines()
+    assert "291" in run(first)
+    (made,) = json.loads(run("bridle sessions --json"))
+    for line in others:
+        assert run(line.replace("SESSION", made["session"])), line

@@ -45,3 +45,10 @@ def test_every_path_that_a_page_names_exists(page):
     for path in re.findall(r"`((?:[\w.]+/)+[\w.]*)`", (ROOT / page).read_text()):
         places = (ROOT / path, ROOT / "src" / "bridle" / path)
         assert any(place.exists() for place in places), f"{page} names {path}, which does not exist"
+
+
+def test_the_architecture_claims_no_better_figure_than_measured(figures):
+    page = (ROOT / "ARCHITECTURE.md").read_text()
+    claims = dict(re.findall(r"^\| (.+?) \| ([\d.,]+) \|$", page, re.MULTILINE))
+    for name, label in MODULE["LABELS"].items():
+        assert figures[name] <= float(claims[label].replace(",", "")), label
