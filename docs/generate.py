@@ -14,7 +14,18 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import get_args
+
+from generate_reference import (
+    agent_parameters,
+    commands,
+    events,
+    phases,
+    run_parameters,
+    table,
+    value_types,
+    variables,
+    vendor_variables,
+)
 
 from bridle.cli.linting.rules import LINT_RULES as LINTED
 from bridle.core.cache.diagnosis import CACHE_ALARMS
@@ -22,7 +33,6 @@ from bridle.core.cache.report import CACHE_OUTCOMES, MISS_OUTCOMES
 from bridle.core.compaction.strategies import STRATEGIES
 from bridle.core.context.layers import PROMPT_LAYERS, STABILITY_LEVELS
 from bridle.core.context.model_constraints import REQUEST_RULES as SETTLED
-from bridle.core.loop import TRANSITIONS
 from bridle.core.recovery import breaker, failure_policy
 from bridle.core.recovery.failure_policy import (
     FAILURE_POLICY,
@@ -45,7 +55,6 @@ from bridle.sim.faults.catalogue import FAULTS
 from bridle.sim.responder.script import DIRECTIVES
 from bridle.sim.rules.engine import rules_as_markdown
 from bridle.transports.deadlines import Deadlines
-from bridle.values.events import Event
 from bridle.values.model import Model
 from bridle.values.settings import ATTEMPTS_DEFAULT
 from bridle.values.usage import PriceFactor, Rates
@@ -55,7 +64,7 @@ HERE = Path(__file__).parent
 
 def endpoints() -> str:
     rows = load_tables().endpoints
-    return _table(
+    return table(
         ["vendor", "wire family", "models", "answers at", "key", "base URL"],
         [
             [
@@ -73,7 +82,7 @@ def endpoints() -> str:
 
 
 def schema_dialects() -> str:
-    return _table(
+    return table(
         ["dialect", "where", "words", "references", "must", "at most"],
         [
             [
@@ -121,7 +130,7 @@ def _limits(row: SchemaDialect) -> list[str]:
 
 
 def _each() -> list[Model]:
-    """Every model once, at the first endpoint that serves it."""
+    """Each model once, at the first endpoint that serves it."""
     tables = load_tables()
     first = {line: name for name, row in reversed(tables.endpoints.items()) for line in row.models}
     names = {f"{vendor}:{name}" for line, vendor in first.items() for name in tables.model_groups[line].ids}
@@ -129,7 +138,7 @@ def _each() -> list[Model]:
 
 
 def models() -> str:
-    return _table(
+    return table(
         ["model", "context", "output", "thinking", "effort", "forced tools"],
         [
             [
@@ -146,7 +155,7 @@ def models() -> str:
 
 
 def prices() -> str:
-    return _table(
+    return table(
         ["model", "prompt", "input", "output", "cache read", "cache write, 5 min", "1 h"],
         [
             [f"`{model.name}`", *_rates(model, tier)]
@@ -165,11 +174,11 @@ def factors() -> str:
         if told:
             by_factors.setdefault(told, []).append(f"`{model.name}`")
     rows = [[", ".join(names), "; ".join(told)] for told, names in by_factors.items()]
-    return _table(["models", "every rate is multiplied by"], rows)
+    return table(["models", "every rate is multiplied by"], rows)
 
 
 def rules() -> str:
-    """Every family's rules, in the order they are asked; those of other servers behind the provider's own."""
+    """Every family's rules in the order they are checked; those of other servers after the provider's own."""
     return "\n".join(_rules_by_profile(family) for family in list_families())
 
 
@@ -189,39 +198,27 @@ def _rules_by_profile(family: str) -> str:
     return "\n".join(parts)
 
 
-def seals() -> str:
-    """What every family refuses of what it sealed."""
+def signatures() -> str:
+    """Rules of every family about the signatures it gave out."""
     tables = ((family, signature_rules(family)) for family in list_signing_families())
-    return "\n".join(
-        f"### {family}: what was sealed\n\n{rules_as_markdown(rules)}\n" for family, rules in tables
-    )
+    return "\n".join(f"### {family}: signatures\n\n{rules_as_markdown(rules)}\n" for family, rules in tables)
 
 
 def conflicts() -> str:
     """What a model would refuse, and what is done about it."""
-    return _table(["asked for", "then"], [[asked, then] for asked, then, _, _ in SETTLED])
-
-
-def events() -> str:
-    """Every event, what it means and where it may happen."""
-    phases = {kind: [str(phase) for phase, of in TRANSITIONS if of is kind] for kind in get_args(Event)}
-    where = {kind: ", ".join(names) or "(in the line of a budget)" for kind, names in phases.items()}
-    return _table(
-        ["event", "fields", "may happen while"],
-        [[f"`{kind.__name__}`", _names(kind.__struct_fields__), where[kind]] for kind in get_args(Event)],
-    )
+    return table(["asked for", "then"], [[asked, then] for asked, then, _, _ in SETTLED])
 
 
 def failures() -> str:
     """Every way a model call can fail."""
     heads = ["failure", "verdict", "then", "for example", "else the next model"]
     more = {name: ["yes" if row.can_switch_model else "no"] for name, row in FAILURE_POLICY.items()}
-    return _table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURE_POLICY.items()])
+    return table(heads, [[*_row(name, row), *more[name]] for name, row in FAILURE_POLICY.items()])
 
 
 def limits() -> str:
     """Where patience ends."""
-    return _table(
+    return table(
         ["limit", "is"],
         [
             ["attempts at one reply, by one model (`attempts_max`)", f"{ATTEMPTS_DEFAULT}"],
@@ -245,7 +242,7 @@ def deadlines() -> str:
         "total_seconds": "from the request to the last byte; not asked again after that",
     }
     usual = Deadlines()
-    return _table(
+    return table(
         ["deadline", "default", "what it limits"],
         [[f"`{name}`", f"{getattr(usual, name):g} s", meanings[name]] for name in usual.__struct_fields__],
     )
@@ -253,27 +250,27 @@ def deadlines() -> str:
 
 def outcomes() -> str:
     """Every way a tool call can end."""
-    return _table(_VERDICT, [_row(name, row) for name, row in OUTCOME_POLICY.items()])
+    return table(_VERDICT, [_row(name, row) for name, row in OUTCOME_POLICY.items()])
 
 
 def stops() -> str:
     """Every reason a model can stop for."""
-    return _table(_VERDICT, [_row(name, row) for name, row in STOP_POLICY.items()])
+    return table(_VERDICT, [_row(name, row) for name, row in STOP_POLICY.items()])
 
 
 def stores() -> str:
     """Every way a store can fail."""
-    return _table(_VERDICT, [_row(kind.__name__, row) for kind, row in STORE_ERROR_POLICY.items()])
+    return table(_VERDICT, [_row(kind.__name__, row) for kind, row in STORE_ERROR_POLICY.items()])
 
 
 def directives() -> str:
     """Every directive a prompt may hold."""
-    return _table(["directive", "meaning"], [[f"`{form}`", meaning] for form, meaning in DIRECTIVES.values()])
+    return table(["directive", "meaning"], [[f"`{form}`", meaning] for form, meaning in DIRECTIVES.values()])
 
 
 def faults() -> str:
     """Everything that can be made to go wrong."""
-    return _table(
+    return table(
         ["fault", "what happens"], [[f"`{each.name}`", each.description] for each in FAULTS.values()]
     )
 
@@ -282,7 +279,7 @@ def cache_verdicts() -> str:
     rows = [
         [f"`{name}`", what, "yes" if name in MISS_OUTCOMES else "no"] for name, what in CACHE_OUTCOMES.items()
     ]
-    return _table(["verdict", "what it means", "a miss"], rows)
+    return table(["verdict", "what it means", "a miss"], rows)
 
 
 def cache_alarms() -> str:
@@ -290,11 +287,11 @@ def cache_alarms() -> str:
         [f"`{each.name}`", str(each.call_count), f"{each.rate_below:.0%}", f"{each.missed_tokens_min:,}"]
         for each in CACHE_ALARMS
     ]
-    return _table(["rule", "latest calls", "read less than", "missed at least, tokens"], rows)
+    return table(["rule", "latest calls", "read less than", "missed at least, tokens"], rows)
 
 
 def lint_rules() -> str:
-    return _table(
+    return table(
         ["id", "rule", "what it finds", "why it costs", "instead"],
         [[rule.id, f"`{rule.name}`", rule.what, rule.why, rule.instead] for rule in LINTED],
     )
@@ -302,7 +299,7 @@ def lint_rules() -> str:
 
 def layers() -> str:
     """What a prompt is made of, front to back."""
-    return _table(
+    return table(
         ["layer", "shared by", "holds", "moves when", "a mark behind it"],
         [
             [f"`{row.name}`", row.stability, row.content, row.changed_by, "yes" if row.has_breakpoint else ""]
@@ -312,11 +309,11 @@ def layers() -> str:
 
 
 def stabilities() -> str:
-    return _table(["shared by", "that is"], [[name, what] for name, what in STABILITY_LEVELS.items()])
+    return table(["shared by", "that is"], [[name, what] for name, what in STABILITY_LEVELS.items()])
 
 
 def strategies() -> str:
-    return _table(
+    return table(
         ["strategy", "what happens", "what stays"],
         [[f"`{row.name}`", row.effect, row.keeps] for row in STRATEGIES],
     )
@@ -326,7 +323,14 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("caching.md", cache_verdicts),
     ("compaction.md", strategies),
     ("caching.md", cache_alarms),
-    ("events.md", events),
+    ("reference/agent.md", agent_parameters),
+    ("reference/agent.md", run_parameters),
+    ("reference/agent.md", value_types),
+    ("reference/cli.md", commands),
+    ("reference/environment.md", variables),
+    ("reference/environment.md", vendor_variables),
+    ("reference/events.md", events),
+    ("reference/events.md", phases),
     ("lint.md", lint_rules),
     ("memory.md", layers),
     ("memory.md", stabilities),
@@ -344,8 +348,8 @@ BLOCKS: list[tuple[str, Callable[[], str]]] = [
     ("simulator.md", directives),
     ("simulator.md", faults),
     ("schemas.md", schema_dialects),
-    ("simulator.md", rules),
-    ("simulator.md", seals),
+    ("reference/simulator-rules.md", rules),
+    ("reference/simulator-rules.md", signatures),
 ]
 
 
@@ -371,11 +375,6 @@ def _filled(page: str, block: str, text: str, name: str) -> str:
     if not pattern.search(page):
         raise SystemExit(f"docs/{name} has no lines `<!-- begin {block} -->` and `<!-- end {block} -->`")
     return pattern.sub(lambda found: f"{found[1]}\n{text}\n{found[2]}", page)
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---"] * len(heads), *rows]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
 def _rates(model: Model, tier: Rates) -> list[str]:

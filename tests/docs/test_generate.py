@@ -67,3 +67,11 @@ def test_the_example_of_ones_own_file_works(tmp_path):
     model = find_model("gateway:our-tune", environ={"BRIDLE_MODELS": str(path)})
     assert model.endpoint.base_url == "https://models.example.com"
     assert model.price is not None
+
+
+def test_a_name_without_a_meaning_is_named(tmp_path):
+    folder = tmp_path / "docs"
+    shutil.copytree(DOCS, folder)
+    table = folder / "meanings.toml"
+    table.write_text(table.read_text().replace("max_tokens = ", "most_tokens = "))
+    assert "[agent]: missing ['max_tokens'], unknown ['most_tokens']" in run(folder).stderr

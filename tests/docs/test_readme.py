@@ -15,7 +15,7 @@ PAGES = [
     ROOT / "ARCHITECTURE.md",
     ROOT / "CONTRIBUTING.md",
     ROOT / "SECURITY.md",
-    *(ROOT / "docs").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
 ]
 
 
@@ -61,3 +61,11 @@ def test_the_commands_work_word_for_word(tmp_path):
     (made,) = json.loads(run("bridle sessions --json"))
     for line in others:
         assert run(line.replace("SESSION", made["session"])), line
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text()
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+    listed = {*re.findall(r"\]\(([^)#:]+\.md)\)", index)}
+    missing = {page for page in pages - listed if not page.startswith("decisions/")}
+    assert missing == {"README.md"}

@@ -12,7 +12,15 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.mark.parametrize(
     ("name", "blocks_least"),
-    [("tools.md", 11), ("catalogue.md", 3), ("caching.md", 4), ("memory.md", 5), ("compaction.md", 4)],
+    [
+        ("tools.md", 11),
+        ("catalogue.md", 3),
+        ("caching.md", 4),
+        ("memory.md", 5),
+        ("compaction.md", 4),
+        ("tutorial.md", 5),
+        ("reference/agent.md", 1),
+    ],
 )
 def test_every_block_of_the_page_runs(name, blocks_least, monkeypatch):
     blocks = re.findall(r"```python\n(.*?)```", (DOCS / name).read_text(), re.DOTALL)

@@ -31,8 +31,8 @@ def noted(kind, told):
     match kind:
         case "recorded":
             record, event = told[1], told[1].event
-            aside = "elsewhere" if getattr(event, "seat", "") else "aside"
-            beside = aside if getattr(event, "summary_of", "") else ""
+            aside = "elsewhere" if getattr(event, "model_key", "") else "aside"
+            beside = aside if getattr(event, "summarizes_until", "") else ""
             return kind, record.prev, record.hash, type(event).__name__, getattr(event, "digest", ""), beside
         case "refused":
             refusal, body = told

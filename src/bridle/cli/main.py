@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from textwrap import fill
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from bridle import __version__
 from bridle.cli.format.printing import print_error, print_line, print_text
@@ -89,15 +89,24 @@ def _dispatch(given: list[str]) -> int:
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
         print_error(f"there is no command {name!r}{hint}")
         return EXIT_MISUSE
-    module = import_module(f".commands.{name}", __package__)
+    code: int = _load_command(name).execute(make_parser(name).parse_args(rest))
+    return code
+
+
+def make_parser(name: str) -> argparse.ArgumentParser:
+    """The argument parser of a command; its description is the docstring of the command's module."""
+    module = _load_command(name)
     parser = OneLineParser(
         prog=f"bridle {name}",
         description=_wrap_help(module.__doc__ or ""),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     module.add_arguments(parser)
-    code: int = module.execute(parser.parse_args(rest))
-    return code
+    return parser
+
+
+def _load_command(name: str) -> Any:
+    return import_module(f".commands.{name}", __package__)
 
 
 def _wrap_help(words: str) -> str:
