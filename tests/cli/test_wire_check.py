@@ -174,7 +174,7 @@ def test_ctrl_c_tells_what_was_counted(tmp_path, capsys, monkeypatch):
         if len(counted) == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr("bridle.cli.commands.wire._progress", interrupted)
+    monkeypatch.setattr("bridle.cli.commands.wire._show_progress", interrupted)
     assert main(["wire", "check", str(tmp_path), "--json"]) == 130
     shown = capsys.readouterr()
     assert json.loads(shown.out)["total"]["recordings"] == 2
