@@ -187,7 +187,7 @@ def test_a_body_nested_beyond_reading_is_refused_like_any_other_rubbish(family, 
 
 
 def test_a_profile_that_nobody_has_is_misuse_from_the_start():
-    with pytest.raises(MisuseError, match="no profile 'rude'; there are first-party"):
+    with pytest.raises(MisuseError, match="unknown profile 'rude'; choose one of: first-party"):
         Simulator(profile="rude")
 
 

@@ -1,11 +1,11 @@
-"""The heart of the simulator: what a request means to the provider it was sent to, and what is wrong with it.
+"""Decodes a request for the provider it was sent to and finds the rule it breaks, without state.
 
-The family whose codec can read a request's path is the one that answers; an address
-may also name it (`sim://FAMILY/path`).  Its rules refuse what the provider would
-refuse, in the provider's words.  Nothing in this file knows which family that is.
+The family whose codec can read the path of a request answers it; a `sim://FAMILY/path` URL names the family.
+Its rules refuse what the provider would refuse, in the provider's words. Nothing here depends on which family
+that is.
 
-Nothing here is remembered: the same request and the same tables give the same answer.
-What has to be remembered between two requests is the business of `simulator.py`.
+The same request and the same model tables always give the same answer. `simulator.py` holds the state that
+lasts from one request to the next.
 """
 
 import json
@@ -43,9 +43,9 @@ from .server_quirks import apply_quirks
 T = TypeVar("T")
 SCHEME = "sim"
 COMPRESSIONS = {"gzip": 31, "deflate": 15}
-"""How bodies may be packed, and what the unpacker calls it."""
+"""Supported content encodings, with the `wbits` value that zlib needs for each."""
 DECOMPRESSED_BYTES_MAX = 64 * 1024 * 1024
-"""Twice what any provider takes: a small body must not become a machine's whole memory."""
+"""Twice what any provider accepts. The limit stops a small compressed body from exhausting memory."""
 MODELS_VARIABLE = "BRIDLE_MODELS"
 MODEL_IN_PATH = re.compile(r"/models?/([^/]+?)(?::[a-zA-Z]+)?(?:/|$)")
 TOO_DEEP = "it is nested too deeply"
@@ -53,18 +53,18 @@ LONE_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])")
 
 
 class ReceivedRequest(Value):
-    """A request as its family heard it."""
+    """A request as its family decoded it."""
 
     codec: Codec
     raw: RawRequest
     request: Request | Failure
-    """What it asks for, or why nobody can tell."""
+    """The decoded request, or the reason why it cannot be decoded."""
     profile: str
-    """The profile that the tables give whoever serves the model asked for."""
+    """Name of the server profile that the tables give to the endpoint of the requested model."""
     offers: Mapping[str, ClientTool] = {}
-    """Tools of the client that are no plain functions, by the names they are called by."""
+    """Client tools that are not plain functions, by the names used in calls."""
     prompt: PromptText | None = None
-    """How its family lays it out; None when the family does not say."""
+    """The prompt as its family lays it out; None if the family does not define a layout."""
 
     @property
     def server(self) -> ServerCodec:
@@ -73,22 +73,22 @@ class ReceivedRequest(Value):
 
     @property
     def prompt_usage(self) -> Usage | None:
-        """The prompt's tokens, none of them cached."""
+        """Tokens of the prompt, all uncached."""
         return Usage(input=self.raw.prompt_tokens) if self.prompt else None
 
 
 def receive_request(outgoing: OutgoingRequest) -> ReceivedRequest:
-    outgoing, packed_badly = _decompress(outgoing)
+    outgoing, decompress_error = _decompress(outgoing)
     codec, request = _decode_request(outgoing)
-    body, malformed = ({}, packed_badly) if packed_badly else _parse_body(outgoing.body)
+    body, malformed = ({}, decompress_error) if decompress_error else _parse_body(outgoing.body)
     path = urlsplit(outgoing.url).path
     model = _find_model_name(path, body) if isinstance(request, Failure) else request.model.id
     tables = os.environ.get(MODELS_VARIABLE, "")
     headers = _merge_headers(outgoing.headers)
-    played = headers.get(SIMULATED_ENDPOINT_HEADER, "")
-    abilities = _find_abilities(codec.family, model, tables, played)
+    simulated_endpoint = headers.get(SIMULATED_ENDPOINT_HEADER, "")
+    abilities = _find_abilities(codec.family, model, tables, simulated_endpoint)
     prompt = lay_out_for_family(codec.family, body, abilities)
-    asked = RawRequest(
+    raw = RawRequest(
         path=path,
         headers=headers,
         body=body,
@@ -97,23 +97,23 @@ def receive_request(outgoing: OutgoingRequest) -> ReceivedRequest:
         abilities=abilities,
         prompt_tokens=prompt.tokens if prompt else 0,
     )
-    if asked.abilities is not None and isinstance(request, Request):
-        request = replace(request, model=replace(request.model, abilities=asked.abilities))
+    if raw.abilities is not None and isinstance(request, Request):
+        request = replace(request, model=replace(request.model, abilities=raw.abilities))
         request = open_sealed_summaries(find_family(codec.family).compaction, request)
     offers: Mapping[str, ClientTool] = {}
     if isinstance(request, Request):
         family = find_family(codec.family)
         request = join_fragments(family.join_model_messages, request)
         request, offers = convert_client_tools(family.list_client_tools, request)
-    manners = find_server_profile(codec.family, model, tables, played)
+    server_profile = find_server_profile(codec.family, model, tables, simulated_endpoint)
     return ReceivedRequest(
-        codec=codec, raw=asked, request=request, profile=manners, offers=offers, prompt=prompt
+        codec=codec, raw=raw, request=request, profile=server_profile, offers=offers, prompt=prompt
     )
 
 
-def check_request(heard: ReceivedRequest, profile: str = "") -> RuleViolation | None:
-    """The first rule that this request breaks; a profile that is named goes before the tables'."""
-    return find_violation(_load_rules(heard.codec.family, profile or heard.profile), heard.raw)
+def check_request(received: ReceivedRequest, profile: str = "") -> RuleViolation | None:
+    """Return the first rule that the request breaks. A `profile` argument overrides the one in the tables."""
+    return find_violation(_load_rules(received.codec.family, profile or received.profile), received.raw)
 
 
 @lru_cache(maxsize=64)
@@ -124,63 +124,63 @@ def _load_rules(family: str, profile: str) -> tuple[ProviderRule, ...]:
 def answer_statelessly(
     outgoing: OutgoingRequest, responder: Callable[[Request], Reply] = reply_to, profile: str = ""
 ) -> HttpReply:
-    """The whole road without any memory: rules, brain, wire."""
-    heard = receive_request(outgoing)
-    violation, request = check_request(heard, profile), heard.request
+    """Answer a request without any state: check the rules, ask the responder, encode the reply."""
+    received = receive_request(outgoing)
+    violation, request = check_request(received, profile), received.request
     if violation is not None:
-        return heard.server.encode_failure(violation.failure)
+        return received.server.encode_failure(violation.failure)
     if isinstance(request, Failure):
-        return heard.server.encode_failure(request)
-    said, family = decide_reply(heard, request, responder), find_family(heard.codec.family)
-    said = apply_quirks(profile or heard.profile, heard.raw, said)
-    said = convert_calls(heard.offers, family.complete_reasoning(heard.raw, said))
+        return received.server.encode_failure(request)
+    decided, family = decide_reply(received, request, responder), find_family(received.codec.family)
+    decided = apply_quirks(profile or received.profile, received.raw, decided)
+    decided = convert_calls(received.offers, family.complete_reasoning(received.raw, decided))
     reply, _ = measure_with_compaction(
-        family.compaction, heard.raw, request, said, heard.prompt_usage, heard.prompt
+        family.compaction, received.raw, request, decided, received.prompt_usage, received.prompt
     )
-    reply = family.sign_reply(heard.raw, family.display_reasoning(heard.raw, reply))
+    reply = family.sign_reply(received.raw, family.display_reasoning(received.raw, reply))
     return family.encode_reply(reply, stream=request.stream)
 
 
-def decide_reply(heard: ReceivedRequest, request: Request, responder: Callable[[Request], T]) -> T | Reply:
-    """What the brain decides; a summary is the provider's own doing."""
-    family = find_family(heard.codec.family)
+def decide_reply(received: ReceivedRequest, request: Request, responder: Callable[[Request], T]) -> T | Reply:
+    """Return the responder's decision, or the provider's own summary if the request asks for one."""
+    family = find_family(received.codec.family)
     if request.asks_native_summary:
-        return answer_compaction_request(family.compaction, heard.raw, request)
-    return responder(add_answer_schema(family.find_schema, heard.raw.body, request))
+        return answer_compaction_request(family.compaction, received.raw, request)
+    return responder(add_answer_schema(family.find_schema, received.raw.body, request))
 
 
 def _decompress(outgoing: OutgoingRequest) -> tuple[OutgoingRequest, str]:
-    """The request as it was before it was packed, and why that cannot be told."""
-    packing = _merge_headers(outgoing.headers).get("content-encoding", "").lower()
-    if packing in ("", "identity"):
+    """Return the request with its body decompressed, and an error message if that fails."""
+    encoding = _merge_headers(outgoing.headers).get("content-encoding", "").lower()
+    if encoding in ("", "identity"):
         return outgoing, ""
-    if packing not in COMPRESSIONS:
-        return outgoing, f"bodies packed as {packing!r} are not read here"
-    unpacker = zlib.decompressobj(COMPRESSIONS[packing])
+    if encoding not in COMPRESSIONS:
+        return outgoing, f"content encoding {encoding!r} is not supported"
+    decompressor = zlib.decompressobj(COMPRESSIONS[encoding])
     try:
-        body = unpacker.decompress(outgoing.body, DECOMPRESSED_BYTES_MAX)
+        body = decompressor.decompress(outgoing.body, DECOMPRESSED_BYTES_MAX)
     except zlib.error:
-        return outgoing, f"the body is not valid {packing}"
-    if not unpacker.eof:
-        return outgoing, f"the body is not valid {packing}, or too large"
-    kept = tuple((name, value) for name, value in outgoing.headers if name.lower() != "content-encoding")
-    return replace(outgoing, headers=kept, body=body), ""
+        return outgoing, f"the body is not valid {encoding}"
+    if not decompressor.eof:
+        return outgoing, f"the body is not valid {encoding}, or too large"
+    headers = tuple((name, value) for name, value in outgoing.headers if name.lower() != "content-encoding")
+    return replace(outgoing, headers=headers, body=body), ""
 
 
 def _find_model_name(path: str, body: Mapping[str, object]) -> str:
-    """The model asked for, by a request that is otherwise not understood: in its body, or in its path."""
+    """Find the requested model in the body or the path of a request that the codec cannot decode."""
     in_path = MODEL_IN_PATH.search(path)
     return str(body.get("model") or "") or (unquote(in_path[1]) if in_path else "")
 
 
 def _decode_request(outgoing: OutgoingRequest) -> tuple[Codec, Request | Failure]:
-    """The family that answers, and the request as it understands it or why it does not."""
+    """Return the codec of the family that answers, with the decoded request or its failure."""
     address = urlsplit(outgoing.url)
     families = families_at_url(outgoing.url)
     wire = HttpRequest(
         path=address.path, body=outgoing.body, headers=outgoing.headers, method=outgoing.method
     )
-    unread: tuple[Codec, Failure] | None = None
+    not_found: tuple[Codec, Failure] | None = None
     for family in families:
         codec = load_codec(family)
         try:
@@ -188,16 +188,16 @@ def _decode_request(outgoing: OutgoingRequest) -> tuple[Codec, Request | Failure
         except ProviderError as error:
             if error.failure.kind != "not_found":
                 return codec, error.failure
-            unread = unread or (codec, error.failure)
+            not_found = not_found or (codec, error.failure)
         except RecursionError:
             return codec, Failure(kind="invalid", message=TOO_DEEP, status=400)
-    if unread is None:
-        raise MisuseError("there is no wire family in the tables, so nobody can be simulated")
-    return unread
+    if not_found is None:
+        raise MisuseError("the model tables define no wire family, so the simulator cannot answer")
+    return not_found
 
 
 def families_at_url(url: str) -> tuple[str, ...]:
-    """Who may answer at an address."""
+    """List the families that may answer at this URL."""
     address = urlsplit(url)
     return (
         (address.netloc,)
@@ -207,7 +207,7 @@ def families_at_url(url: str) -> tuple[str, ...]:
 
 
 def list_models() -> tuple[Model, ...]:
-    """Every model the tables know."""
+    """List every model in the tables."""
     return known_models({MODELS_VARIABLE: os.environ.get(MODELS_VARIABLE, "")})
 
 
@@ -217,14 +217,14 @@ def _known_families(tables: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=256)
-def _find_abilities(family: str, model: str, tables: str, played: str) -> Abilities | None:
-    """Facts about a model; None when it is not in the tables, under its name or a dated one.
+def _find_abilities(family: str, model: str, tables: str, simulated_endpoint: str) -> Abilities | None:
+    """Return the abilities of a model, or None if neither its name nor a dated form of it is in the tables.
 
-    `played` is an endpoint that serves any model.
+    `played` names an endpoint that serves any model.
     """
     environ = {MODELS_VARIABLE: tables}
-    if played and model and find_open_profile(played, environ=environ) is not None:
-        return find_model(f"{SCHEME}:={played}/{model}", environ=environ).abilities
+    if simulated_endpoint and model and find_open_profile(simulated_endpoint, environ=environ) is not None:
+        return find_model(f"{SCHEME}:={simulated_endpoint}/{model}", environ=environ).abilities
     try:
         found = find_model(f"{SCHEME}:={family}/{model}", environ=environ)
     except UnknownModel:
@@ -234,7 +234,7 @@ def _find_abilities(family: str, model: str, tables: str, played: str) -> Abilit
 
 
 def _merge_headers(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
-    """By name in lower case; one that was sent twice is read as a list, as servers do."""
+    """Map header names in lower case to values; repeated headers are joined with commas, as servers do."""
     headers: dict[str, str] = {}
     for name, value in pairs:
         key = name.lower()
@@ -243,7 +243,7 @@ def _merge_headers(pairs: Iterable[tuple[str, str]]) -> Mapping[str, str]:
 
 
 def _parse_body(data: bytes) -> tuple[Mapping[str, object], str]:
-    """The body, or nothing and the reason why it is not one."""
+    """Return the parsed body and "", or an empty body and the error message."""
     try:
         body: object = msgspec.json.decode(data)
     except RecursionError:
@@ -254,7 +254,7 @@ def _parse_body(data: bytes) -> tuple[Mapping[str, object], str]:
 
 
 def _explain_bad_json(data: bytes, error: Exception) -> str:
-    """The reason in the words most servers use, with a place a person can find."""
+    """Describe the JSON error in the words most servers use, with its line and column."""
     try:
         text = data.decode()
         json.loads(text)

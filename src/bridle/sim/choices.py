@@ -1,7 +1,7 @@
-"""Several answers to one request: `n` and `candidateCount`.
+"""Repeats an answer for requests that want several: `n` and `candidateCount`.
 
-All of them are the same: the responder has one answer to a request.  Each has its index, in a stream their
-pieces alternate, and the counts are those of all of them.
+All answers are equal, because the responder gives one answer to a request. Each has its index, their chunks
+alternate in a stream, and the usage counts all of them.
 """
 
 from collections.abc import Iterator
@@ -17,17 +17,17 @@ Json = dict[str, object]
 
 
 class ChoiceFields(NamedTuple):
-    """Where a family's replies list their answers and count their tokens."""
+    """Names of the fields in which a family's replies list answers and token counts."""
 
     answers: str
     usage: str
     output_tokens: str
-    """The count of what was said, which grows with every answer."""
+    """Output token count, which grows with every answer."""
     total_tokens: str
 
 
 def repeat_answers(reply: HttpReply, count: object, listing: ChoiceFields) -> HttpReply:
-    """The reply with its answer so many times; unchanged when one is wanted."""
+    """Return the reply with its answer `count` times; unchanged if one is wanted."""
     if not isinstance(count, int) or isinstance(count, bool) or count < 2 or reply.status != 200:
         return reply
     if len(reply.frames) == 1:
@@ -51,20 +51,20 @@ def _repeat_frame(frame: bytes, count: int, listing: ChoiceFields) -> Iterator[b
 
 
 def _repeat_choice(body: Json, indexes: range | list[int], count: int, listing: ChoiceFields) -> Json:
-    made = dict(body)
+    repeated = dict(body)
     answers = body.get(listing.answers)
     if isinstance(answers, list) and answers and isinstance(answers[0], dict):
-        made[listing.answers] = [{**answers[0], "index": index} for index in indexes]
+        repeated[listing.answers] = [{**answers[0], "index": index} for index in indexes]
     usage = body.get(listing.usage)
-    said = usage.get(listing.output_tokens) if isinstance(usage, dict) else None
-    if isinstance(usage, dict) and isinstance(said, int):
+    output_tokens = usage.get(listing.output_tokens) if isinstance(usage, dict) else None
+    if isinstance(usage, dict) and isinstance(output_tokens, int):
         total = usage.get(listing.total_tokens)
-        more = said * (count - 1)
-        made[listing.usage] = {**usage, listing.output_tokens: said + more}
+        added_tokens = output_tokens * (count - 1)
+        repeated[listing.usage] = {**usage, listing.output_tokens: output_tokens + added_tokens}
         if isinstance(total, int):
-            made[listing.usage] = {
+            repeated[listing.usage] = {
                 **usage,
-                listing.output_tokens: said + more,
-                listing.total_tokens: total + more,
+                listing.output_tokens: output_tokens + added_tokens,
+                listing.total_tokens: total + added_tokens,
             }
-    return made
+    return repeated

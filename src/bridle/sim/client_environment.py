@@ -1,4 +1,4 @@
-"""What other people's clients have to be told to find the simulator, from a table."""
+"""Environment variables that point the clients of other libraries to the simulator, from a table."""
 
 import tomllib
 from functools import cache
@@ -8,7 +8,7 @@ EXPORTS_FILE = Path(__file__).with_name("exports.toml")
 
 
 def client_environment(url: str) -> dict[str, str]:
-    """Environment variables by name, for a simulator that answers at `url`."""
+    """Return environment variables by name, for a simulator at `url`."""
     return {name: value.format(url=url) for name, value in _load_exports().items()}
 
 

@@ -1,9 +1,8 @@
-"""What a provider offers beside its main endpoint: lists of models, counting, conversations it keeps.
+"""Endpoints that a provider serves beside the main one: models, token counting, stored conversations.
 
-Each family has its own file (`side_<family>.py`) with a table of doors; a family without
-one has none.  It may also say how a request that leans on something kept is filled in
-before it is read, how the answer is dressed for the one who asked, what is kept of it, and how
-somebody is told who came to the wrong place.
+Each family defines its `ExtraEndpoints` in `<family>/endpoints.py`. Besides routes, it defines how a request
+that refers to stored objects is expanded before it is decoded, how an answer is adapted to the request, what
+is stored of it, and how an unknown URL is reported.
 """
 
 import re
@@ -32,10 +31,10 @@ Json = dict[str, object]
 
 
 class EndpointCall(Value):
-    """A request at a side door."""
+    """A request to an extra endpoint."""
 
     path_params: Mapping[str, str]
-    """What the door's pattern caught of the path."""
+    """Named groups that the route's pattern matched in the path."""
     query: Mapping[str, str]
     headers: Mapping[str, str]
     body: Json
@@ -43,7 +42,7 @@ class EndpointCall(Value):
 
 
 class CallerContext(Value):
-    """Who leans on what is kept, and when."""
+    """Details of a request that `expand_request` needs: headers, path and time."""
 
     headers: Mapping[str, str]
     path: str
@@ -51,17 +50,17 @@ class CallerContext(Value):
 
 
 class ServerState(Value):
-    """What is behind the doors."""
+    """The simulator's state and functions that an endpoint handler may use."""
 
     models: tuple[Model, ...]
-    """Everybody's."""
+    """The models of all families."""
     stored: StoredObjects
     read_request: Callable[[str, Json, Mapping[str, str]], Request | Failure]
-    """What a body would mean at another path of the same family, rules included."""
+    """Decodes and checks a body as if it were sent to another path of the same family."""
     count_tokens: Callable[[Request], int]
 
     def models_of(self, *families: str) -> tuple[Model, ...]:
-        """Each model of these families once, at the first endpoint that serves it."""
+        """List each model of these families once, at the first endpoint that serves it."""
         theirs = [model for model in self.models if model.endpoint.family in families]
         first = {model.id: model for model in reversed(theirs)}
         return tuple(first[name] for name in dict.fromkeys(model.id for model in theirs))
@@ -70,10 +69,10 @@ class ServerState(Value):
 class EndpointRoute(Value):
     method: str
     pattern: re.Pattern[str]
-    """Of the whole path."""
+    """Matches the whole path."""
     handle: Callable[[ServerState, EndpointCall], "Json | Failure | HttpReply"]
     required_header: str = ""
-    """Only for those who send this header: some paths belong to several families."""
+    """Header that a request must have to match: some paths belong to several families."""
 
 
 def _keep_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
@@ -90,76 +89,76 @@ UNSUPPORTED_TYPE = Failure(
 
 
 class ExtraEndpoints(Value):
-    """Everything of a family but its main endpoint."""
+    """Everything about a family's server except its main endpoint."""
 
     routes: tuple[EndpointRoute, ...] = ()
     is_own_request: Callable[[str, Mapping[str, str]], bool] = lambda path, headers: False
-    """Whether somebody with this path and these headers meant to come here."""
+    """True if a client of this family would send this path and these headers."""
     not_found_message: str = "Not Found"
-    """What is said of an address at which nobody is; `{method}` and `{path}` are known."""
+    """Error for an unknown URL; may contain `{method}` and `{path}`."""
     not_found_code: str = ""
     wrong_content_type: Failure = UNSUPPORTED_TYPE
-    """The refusal of a body that is not said to be JSON; `{given}` is the content type."""
+    """Refusal of a body that is not declared as JSON; its message may contain `{given}`, the content type."""
     unsimulated_paths: re.Pattern[str] | None = None
     """Paths that the provider serves and the simulator does not."""
     request_id_header: str = ""
-    """The header with the id of an exchange."""
+    """Header that carries the request id."""
     request_id: Callable[[str], str] = lambda digest: f"req_{digest[:24]}"
     reply_id: Callable[[str], str] = lambda digest: f"sim_{digest[:24]}"
-    """The ids of an exchange and of a reply, from the digest of what was asked."""
+    """Ids of an exchange and of a reply, made from the digest of the request."""
     call_prefix: str = "call_"
-    """The beginning of the ids of calls."""
+    """Prefix of call ids."""
     created_field: bytes = b""
-    """The member of a reply that says when it was made, as the codec writes it."""
+    """Field of a reply that holds its creation time, as the codec writes it."""
     add_rejected_field: Callable[[HttpReply, str], HttpReply] = _keep_refusal
-    """A refusal with the name of the field at fault, where that is told apart from the words."""
+    """Adds the name of the offending field to a refusal, in families that report it separately."""
     expand_request: (
         Callable[[StoredObjects, Mapping[str, object], CallerContext], "Mapping[str, object] | Failure"]
         | None
     ) = None
-    """The request with everything in it that it leans on; the very same when it leans on nothing."""
-    named_prompt_tokens: Callable[[StoredObjects, Mapping[str, object]], int] = lambda keeping, body: 0
-    """How much of the prompt of a request is kept under a name it gives."""
+    """Inserts the stored objects that a request refers to; returns the same object if there are none."""
+    named_prompt_tokens: Callable[[StoredObjects, Mapping[str, object]], int] = lambda stored, body: 0
+    """Number of prompt tokens stored under a name that the request gives."""
     adapt_reply: Callable[[HttpReply, Mapping[str, object], Mapping[str, str]], HttpReply] = _keep_reply
-    """The answer as this body and this query want it."""
+    """Adapts an answer to the body and query of its request."""
     store_reply: Callable[[StoredObjects, Mapping[str, object], HttpReply, float], None] | None = None
-    """Keeps what has to be kept of an answer, from this moment on."""
+    """Stores the parts of an answer that later requests may refer to."""
 
 
 def find_route(
     families: Mapping[str, ExtraEndpoints], method: str, url: str, headers: Mapping[str, str]
 ) -> tuple[str, EndpointRoute, Mapping[str, str]] | None:
-    """Whose door this is, the door, and what its pattern caught."""
+    """Find the route for a request, with its family and the path parameters."""
     path = urlsplit(url).path.rstrip("/")
     for family, endpoints in families.items():
-        for door in endpoints.routes:
-            found = door.pattern.fullmatch(path) if door.method == method else None
-            if found is not None and (not door.required_header or door.required_header in headers):
-                caught = {name: value for name, value in found.groupdict().items() if value is not None}
-                return family, door, caught
+        for route in endpoints.routes:
+            match = route.pattern.fullmatch(path) if route.method == method else None
+            if match is not None and (not route.required_header or route.required_header in headers):
+                path_params = {name: value for name, value in match.groupdict().items() if value is not None}
+                return family, route, path_params
     return None
 
 
 def not_found_failure(
     families: Mapping[str, ExtraEndpoints], method: str, url: str, headers: Mapping[str, str]
 ) -> tuple[str, Failure]:
-    """Whose words somebody gets at an address where nobody is, and the words."""
+    """Return the failure for an unknown URL and the family that words it."""
     path = urlsplit(url).path
     own = (family for family, each in families.items() if each.is_own_request(path, headers))
     family = next(own, [*families][-1])
-    side = families[family]
-    message = side.not_found_message.format(method=method, path=path)
+    endpoints = families[family]
+    message = endpoints.not_found_message.format(method=method, path=path)
     if (
-        side.unsimulated_paths is not None
-        and side.unsimulated_paths.fullmatch(path)
+        endpoints.unsimulated_paths is not None
+        and endpoints.unsimulated_paths.fullmatch(path)
         and not has_doubled_path(url)
     ):
         message = UNSIMULATED_MESSAGE.format(method=method, path=path)
-    return family, Failure(kind="not_found", message=message, status=NOT_FOUND, code=side.not_found_code)
+    return family, Failure(kind="not_found", message=message, status=NOT_FOUND, code=endpoints.not_found_code)
 
 
 def has_doubled_path(url: str) -> bool:
-    """Whether a path repeats itself, as when a base URL and a client both add `/v1`."""
+    """True if a path repeats itself, as when both the base URL and the client add `/v1`."""
     steps = [step for step in urlsplit(url).path.split("/") if step]
     versions = [bool(VERSION_STEP.fullmatch(step)) for step in steps]
     if any(one and other for one, other in pairwise(versions)):
@@ -171,38 +170,41 @@ def has_doubled_path(url: str) -> bool:
     )
 
 
-def add_request_id(side: ExtraEndpoints, answer: ResponseTimeline, asked: bytes) -> ResponseTimeline:
-    """An answer with the id of its exchange; the same asked, the same id."""
-    header = side.request_id_header
-    if not header or any(name == header for name, _ in answer.headers):
+def add_request_id(
+    endpoints: ExtraEndpoints, answer: ResponseTimeline, request_body: bytes
+) -> ResponseTimeline:
+    """Add the request id to an answer. Equal requests get equal ids."""
+    header = endpoints.request_id_header
+    if not header or any(request_id == header for request_id, _ in answer.headers):
         return answer
-    name = side.request_id(blake2b(asked, digest_size=16).hexdigest())
+    request_id = endpoints.request_id(blake2b(request_body, digest_size=16).hexdigest())
     if answer.status < ERROR_STATUS:
-        return replace(answer, headers=(*answer.headers, (header, name)))
-    named = b'"request_id":"%b"' % name.encode()
-    beats: tuple[bytes | SilentPause | ConnectionCut, ...] = tuple(
-        beat.replace(EMPTY_REQUEST_ID, named) if isinstance(beat, bytes) else beat for beat in answer.steps
+        return replace(answer, headers=(*answer.headers, (header, request_id)))
+    id_field = b'"request_id":"%b"' % request_id.encode()
+    steps: tuple[bytes | SilentPause | ConnectionCut, ...] = tuple(
+        step.replace(EMPTY_REQUEST_ID, id_field) if isinstance(step, bytes) else step for step in answer.steps
     )
-    return replace(answer, headers=(*answer.headers, (header, name)), steps=beats)
+    return replace(answer, headers=(*answer.headers, (header, request_id)), steps=steps)
 
 
-def add_created_time(side: ExtraEndpoints, reply: HttpReply, now: float) -> HttpReply:
-    """The reply with the time when it was made."""
-    undated = side.created_field
-    if not undated:
+def add_created_time(endpoints: ExtraEndpoints, reply: HttpReply, now: float) -> HttpReply:
+    """Set the creation time of a reply."""
+    field = endpoints.created_field
+    if not field:
         return reply
-    made = undated.removesuffix(b"0") + str(int(now)).encode()
-    return replace(reply, frames=tuple(frame.replace(undated, made, 1) for frame in reply.frames))
+    dated = field.removesuffix(b"0") + str(int(now)).encode()
+    return replace(reply, frames=tuple(frame.replace(field, dated, 1) for frame in reply.frames))
 
 
 def page_items(
-    items: Sequence[Json], query: Mapping[str, str], *, default: int, most: int, after: str = "after"
+    items: Sequence[Json], query: Mapping[str, str], *, default: int, page_max: int, after: str = "after"
 ) -> tuple[list[Json], bool]:
-    """The items that were asked for, from behind the one named, and whether there are more."""
+    """Return the requested page of items, starting after the item with the given id, and if there are
+    more."""
     ids = [item.get("id") for item in items]
     start = ids.index(query[after]) + 1 if query.get(after) in ids else 0
     limit = query.get("limit", "")
-    size = min(int(limit), most) if limit.isdigit() and int(limit) else default
+    size = min(int(limit), page_max) if limit.isdigit() and int(limit) else default
     return list(items[start : start + size]), start + size < len(items)
 
 

@@ -59,7 +59,7 @@ def list_rules(family: str, profile: str = "") -> tuple[ProviderRule, ...]:
     found = find_family(family)
     profiles = {each.name: each for each in found.profiles}
     if profile and profile not in profiles and profile not in list_profile_names():
-        raise MisuseError(f"there is no profile {profile!r}; there are {', '.join(list_profile_names())}")
+        raise MisuseError(f"unknown profile {profile!r}; choose one of: {', '.join(list_profile_names())}")
     chosen = profiles.get(profile, found.profiles[0])
     window = found.window_rules_by_profile.get(chosen.name, found.window_rules)
     return (*(rule for rule in found.rules if chosen.includes(rule.id)), *window)

@@ -29,28 +29,28 @@ class ReplyEncoder(Protocol):
 
 
 def keep_reply(request: RawRequest, reply: Reply) -> Reply:
-    """Return the reply unchanged: the family has nothing to add."""
+    """Return the reply unchanged, for a family that adds nothing."""
     return reply
 
 
 class CompactionDue(Value):
-    """It is time to shorten the conversation."""
+    """Result of `find_due_compaction`: the conversation must be compacted now."""
 
     pauses_after: bool = False
-    """Nothing is answered after it."""
+    """The provider stops after the summary instead of answering."""
 
 
 class FamilyCompaction(Value):
-    """How a provider of this family shortens a conversation."""
+    """Compaction as the providers of one family perform it."""
 
     make_requested_summary: Callable[[RawRequest, str], tuple[Opaque, ...]]
-    """Items it returns for a whole conversation when the client asks for a summary."""
+    """Makes the items for a whole conversation when the client requests a summary."""
     make_automatic_summary: Callable[[RawRequest, str], tuple[Opaque, ...]]
-    """Items it returns before the answer when it shortens the conversation by itself."""
+    """Makes the items that precede the answer when the provider compacts automatically."""
     find_due_compaction: Callable[[RawRequest], CompactionDue | None]
-    """Whether the request allows automatic compaction and the conversation is long enough."""
+    """Returns a value if the request allows automatic compaction and the conversation is long enough."""
     read_summary_text: Callable[[Opaque], str]
-    """Text of a summary item, which only the provider's own models can read."""
+    """Reads the text of a summary item, which only the provider's own models can decrypt."""
 
 
 class SimulatedFamily(Value):

@@ -1,7 +1,14 @@
-"""The shape an answer must have, in every form in which clients ask for it.
+"""Converts parts of a request that clients may express in several forms into the one the responder reads.
 
-A codec reads the form that this library writes.  Other clients send older forms, and JSON modes without a
-schema: a family finds those in `answer_shape_<family>.py`, so that the responder answers them too.
+Answer schemas: a codec reads the form that this library writes. Other clients send older forms, and JSON
+modes without a schema; a family's `find_schema` reads those, so that the responder answers them too.
+
+Client tools: a family may offer tools other than functions with parameters, such as tools that take free
+text, tools inside a namespace, or tools added in the middle of a conversation. The responder only knows
+functions, so the request it receives lists every callable tool as one, and its calls are converted back.
+
+Split replies: a client may send every chunk of a streamed reply back as its own message. Where a family reads
+them as one turn, they are joined, so that the responder counts its replies correctly.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,14 +21,14 @@ from bridle.values.message import Message, Part, Reply, ToolCall
 from bridle.values.request import OutputSpec, Request, ToolSpec
 
 ANY_OBJECT: Mapping[str, object] = {"type": "object"}
-"""What a JSON mode without a schema asks for."""
+"""Schema of a JSON mode without a schema."""
 SchemaReader = Callable[[Mapping[str, object]], object]
 
 
 def add_answer_schema(
     find_schema: SchemaReader | None, body: Mapping[str, object], request: Request
 ) -> Request:
-    """The request with the shape its body asks for, where the codec did not read one."""
+    """Add the answer schema from the body to the request if the codec did not read one."""
     if request.output is not None or find_schema is None:
         return request
     schema = find_schema(body)
@@ -30,50 +37,42 @@ def add_answer_schema(
     return replace(request, output=OutputSpec(name="output", parameters=msgspec.json.encode(schema).decode()))
 
 
-# Tools that the client runs, in the forms that only one family has.
-#
-# A family may offer the client's tools in other forms than a function with parameters: tools that take free
-# text, tools inside a namespace, tools that come in the middle of a conversation.  The responder knows
-# functions only.  So the request it is given lists every callable tool as a function, and a call it makes
-# gets the form that the family's wire has for that tool.
-
-
 FREE_TEXT_PARAMETERS = (
     '{"type":"object","properties":{"input":{"type":"string"}},"required":["input"],'
     '"additionalProperties":false}'
 )
-"""The parameters of a tool that takes free text, as our calls carry it."""
+"""Parameters of a tool that takes free text, as Bridle's calls carry it."""
 
 
 class ClientTool(Value):
-    """A tool that can be called, and what a call of it has beyond a name and arguments."""
+    """A callable tool, with what its calls carry beyond a name and arguments."""
 
     spec: ToolSpec
     call_native: str | None = None
-    """The `ToolCall.native` of a call of this tool; None for a plain function."""
+    """The `ToolCall.native` of a call to this tool; None for a plain function."""
     qualified_name: str = ""
-    """Another name a script may use, for a tool whose own name is in several namespaces."""
+    """Alternative name for scripts, for a tool whose own name occurs in several namespaces."""
 
 
 def convert_client_tools(
     list_client_tools: Callable[[Request], Iterator[ClientTool]] | None, request: Request
 ) -> tuple[Request, Mapping[str, ClientTool]]:
-    """The request with every callable tool as a function, and the tools of other forms by name."""
+    """Return the request with every callable tool as a function, and the tools of other forms by name."""
     if list_client_tools is None:
         return request, {}
     offers = tuple(list_client_tools(request))
-    formed: dict[str, ClientTool] = {}
+    native_tools: dict[str, ClientTool] = {}
     for offer in offers:
         if offer.call_native is not None:
-            formed.setdefault(offer.spec.name, offer)
-            formed.setdefault(offer.qualified_name or offer.spec.name, offer)
+            native_tools.setdefault(offer.spec.name, offer)
+            native_tools.setdefault(offer.qualified_name or offer.spec.name, offer)
     tools = {offer.spec.name: offer.spec for offer in reversed(offers)}
     unchanged = tuple(offer.spec for offer in offers) == request.tools
-    return request if unchanged else replace(request, tools=tuple(reversed(tools.values()))), formed
+    return request if unchanged else replace(request, tools=tuple(reversed(tools.values()))), native_tools
 
 
 def convert_calls(offers: Mapping[str, ClientTool], reply: Reply) -> Reply:
-    """The reply with each call in the form of its tool."""
+    """Return the reply with each call in the form of its tool."""
     if not offers or not reply.calls:
         return reply
     return replace(reply, parts=tuple(_convert_call(part, offers) for part in reply.parts))
@@ -84,12 +83,6 @@ def _convert_call(part: Part, offers: Mapping[str, ClientTool]) -> Part:
     if offer is None or not isinstance(part, ToolCall):
         return part
     return replace(part, name=offer.spec.name, native=offer.call_native)
-
-
-# Replies that came back in pieces.
-#
-# A client may send every chunk of a streamed reply back as a message of its own.  Where a family reads such
-# neighbours as one turn, the simulated model does too, so that it counts its replies as it gave them.
 
 
 MessageJoiner = Callable[[Sequence[Message]], tuple[Message, ...]]

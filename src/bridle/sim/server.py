@@ -1,12 +1,12 @@
-"""The simulator on a port of this machine, for clients in any language.
+"""Serves the simulator over HTTP on the loopback address, for clients in any language.
 
-It listens on the loopback address only: nobody else is to be answered by a model that is
-not one.  All families are served at once, told apart by the paths their clients use.
+All families are served at once and told apart by the paths that their clients use. Parts of an answer with no
+pause between them are sent in one write; a pause takes real time.
 
-Pieces of an answer with no pause between them go out in one write, as they would arrive
-through any network; a pause is real time here.
-
-The limits of what a client may send, and the checks before an answer, are in `server_limits.py`.
+Any web page that a user opens can send requests to the loopback address. Against DNS rebinding, only requests
+whose Host header names the loopback address are answered. Pages may also post text and forms without a
+preflight, so only JSON bodies are accepted. A client that sends slowly or without end is cut off: request
+heads and bodies are limited in time and size.
 """
 
 import asyncio
@@ -27,36 +27,27 @@ from bridle.values.errors import MisuseError
 
 from .simulator import Simulator
 
-# The limits of the simulator's server, and its checks of a request before anybody answers it.
-#
-# Rule 1: the server listens on the loopback address, yet any web page a person opens can send requests there.
-#         A name that somebody made point to this machine (DNS rebinding) stands in the Host header, so only
-#         names of the loopback address are answered.  A page may also post text and forms without being asked;
-#         the providers take JSON only, and so does the server.
-# Rule 2: a client that sends slowly, or without end, is cut off: heads and bodies have a time and a size.
-
-
 JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json", re.IGNORECASE)
 LOOPBACK_HOST = re.compile(r"(?:localhost|127(?:\.\d{1,3}){3}|\[::1\])(?::\d{1,5})?", re.IGNORECASE)
 HOST_CHARACTERS_SHOWN = 80
 
 
 class ServerLimits(Value):
-    """The time and the size of what one client may send."""
+    """Time and size limits for the requests of one client."""
 
     header_seconds: float = 30.0
-    """From the first byte of a request (of a new connection: from its beginning) to the end of its head."""
+    """From the first byte of a request (on a new connection, from its start) to the end of its head."""
     header_bytes: int = 65_536
     body_seconds: float = 120.0
     """From the end of the head to the last byte of the body."""
     body_bytes: int = 64 * 1024 * 1024
-    """Twice what any provider takes, so that a family's own limit is told in its own words."""
+    """Twice what any provider accepts, so that a family's own limit is reported in its own words."""
     idle_seconds: float = 75.0
     """From an answer to the next request on the same connection."""
 
 
 class BodyRefused(Exception):
-    """A body that is not read to its end; carries the status, and the size as far as it is known."""
+    """A body that is not read to its end. `size` is the number of bytes as far as known."""
 
     def __init__(self, status: int, size: int) -> None:
         super().__init__(status, size)
@@ -64,7 +55,7 @@ class BodyRefused(Exception):
 
 
 def check_host(hosts: Sequence[str]) -> str:
-    """The objection to the Host headers of a request, in one line; empty when there is none."""
+    """Return the reason why the Host headers of a request are refused, or ""."""
     if len(hosts) == 1 and LOOPBACK_HOST.fullmatch(hosts[0]):
         return ""
     named = ", ".join(hosts)[:HOST_CHARACTERS_SHOWN]
@@ -72,12 +63,12 @@ def check_host(hosts: Sequence[str]) -> str:
 
 
 def is_json_type(content_type: str) -> bool:
-    """A content type with any parameters behind it; an absent one is not JSON."""
+    """Accept JSON content types with any parameters; a missing content type is not JSON."""
     return JSON_TYPE.fullmatch(content_type.partition(";")[0].strip()) is not None
 
 
 async def read_body(request: web.BaseRequest, bytes_max: int) -> bytes:
-    """The whole body; raises `BodyRefused` as soon as it is known to be longer than `bytes_max`."""
+    """Read the whole body. Raises `BodyRefused` as soon as it is known to exceed `bytes_max`."""
     declared = request.content_length or 0
     if declared > bytes_max:
         raise BodyRefused(413, declared)
@@ -93,26 +84,26 @@ async def read_body(request: web.BaseRequest, bytes_max: int) -> bytes:
 HOST = "127.0.0.1"
 MISDIRECTED, TIMED_OUT = 421, 408
 LINGER_SECONDS = 2.0
-"""How long the rest of a refused body is still read, so that the client gets to read the refusal."""
+"""Time during which the rest of a refused body is still read, so that the client can read the refusal."""
 HEAD_END = b"\r\n\r\n"
 HEAD_TOO_LONG = "431 Request Header Fields Too Large"
 HEAD_TOO_SLOW = "408 Request Timeout"
 HEAD_BYTES_MAX = 16_384
 USER_AGENT = re.compile(rb"\r\nuser-agent:[^\r]*", re.IGNORECASE)
 RESET_LINGER = struct.pack("ii", 1, 0)
-"""A linger of nought: closing then resets the connection instead of ending it."""
+"""SO_LINGER with a timeout of 0: closing resets the connection."""
 
 
 @asynccontextmanager
 async def serve_simulator(
     simulator: Simulator, port: int = 0, limits: ServerLimits | None = None
 ) -> AsyncIterator[str]:
-    """The address where the simulator answers, for as long as the context lasts."""
+    """Serve the simulator while the context is open, and yield its URL."""
     limits = limits or ServerLimits()
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
-        if told := check_host(request.headers.getall("Host", ())):
-            return _refuse_request(MISDIRECTED, told)
+        if problem := check_host(request.headers.getall("Host", ())):
+            return _refuse_request(MISDIRECTED, problem)
         outgoing = OutgoingRequest(
             method=request.method, url=request.raw_path, headers=tuple(request.headers.items()), body=b""
         )
@@ -121,8 +112,8 @@ async def serve_simulator(
                 body = await read_body(request, limits.body_bytes)
         except TimeoutError:
             return _refuse_request(TIMED_OUT, f"the body did not arrive within {limits.body_seconds:g} s")
-        except BodyRefused as refused:
-            answer = await _play_timeline(request, simulator.refuse_size(outgoing, refused.size))
+        except BodyRefused as error:
+            answer = await _play_timeline(request, simulator.refuse_size(outgoing, error.size))
             answer.force_close()
             return answer
         if body and not is_json_type(request.headers.get("Content-Type", "")):
@@ -131,14 +122,14 @@ async def serve_simulator(
 
     server = _SimulatorServer(handle, limits)
     runner = web.ServerRunner(server, shutdown_timeout=0.1)
-    # A client that leaves in the middle of an answer is what is being tried out, and no news.
+    # Tests disconnect in the middle of an answer on purpose, so aiohttp must not log it.
     logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
     await runner.setup()
     try:
         site = web.TCPSite(runner, HOST, port)
         try:
             await site.start()
-        except (OSError, OverflowError) as error:  # the latter for a number that no port has
+        except (OSError, OverflowError) as error:  # OverflowError: not a valid port number
             why = getattr(error, "strerror", None) or str(error)
             raise MisuseError(f"cannot listen on {HOST}:{port}: {why}; choose another --port, or 0") from None
         bound: tuple[str, int] = runner.addresses[0]
@@ -147,14 +138,14 @@ async def serve_simulator(
         await runner.cleanup()
 
 
-def _refuse_request(status: int, told: str) -> web.Response:
-    refusal = web.Response(status=status, text=f"{told}\n")
+def _refuse_request(status: int, message: str) -> web.Response:
+    refusal = web.Response(status=status, text=f"{message}\n")
     refusal.force_close()
     return refusal
 
 
 class _SimulatorServer(web.Server):
-    """Some clients name themselves twice, which providers do not mind and the parser refuses to read."""
+    """An aiohttp server that tolerates a repeated User-Agent header and leaves bodies compressed."""
 
     def __init__(
         self, handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: ServerLimits
@@ -168,12 +159,12 @@ class _SimulatorServer(web.Server):
         self.limits = limits
 
     def __call__(self) -> web.RequestHandler:
-        # What cannot be unpacked is refused in the words of whoever was asked, not of the parser.
+        # The simulator decompresses bodies, so that a family reports the error in its own words.
         return _ConnectionHandler(self, loop=self._loop, auto_decompress=False, **self._kwargs)
 
 
 class _ConnectionHandler(web.RequestHandler):
-    """A connection.  The head of a request is timed and counted here: the parser does neither."""
+    """One connection. Limits the time and size of each request head, which the aiohttp parser does not."""
 
     __slots__ = ("_head_bytes", "_head_tail", "_head_timer", "_limits", "_newest_body")
 
@@ -200,12 +191,12 @@ class _ConnectionHandler(web.RequestHandler):
         if len(USER_AGENT.findall(data, 0, HEAD_BYTES_MAX)) > 1:
             head, end, body = data.partition(HEAD_END)
             first, *rest = USER_AGENT.split(head)
-            named = USER_AGENT.search(head)
-            data = b"".join((first, named[0] if named else b"", *rest, end, body))
+            agent = USER_AGENT.search(head)
+            data = b"".join((first, agent[0] if agent else b"", *rest, end, body))
         read = self._request_count
         super().data_received(data)
         if self._request_count > read and self._messages:
-            # Only the parser knows that a head has ended: empty lines before one are none.
+            # Only the parser knows that a head has ended: it skips empty lines before one.
             self._newest_body = self._messages[-1][1]
             self._end_head()
 
@@ -221,7 +212,8 @@ class _ConnectionHandler(web.RequestHandler):
             self._head_timer = None
 
     def _is_head_too_long(self, data: bytes) -> bool:
-        """The end of a head may be split between two pieces, and the body behind it does not count."""
+        """Check the size of the head so far. Its end may be split between two chunks; the body does not
+        count."""
         joined = self._head_tail + data
         end = joined.find(HEAD_END)
         size = self._head_bytes + (len(data) if end < 0 else end - len(self._head_tail))
@@ -232,40 +224,40 @@ class _ConnectionHandler(web.RequestHandler):
     def _refuse_head(self, status: str) -> None:
         self._end_head()
         if self.transport is not None and self._head_bytes:
-            told = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-            self.transport.write(told.encode())
+            response = f"HTTP/1.1 {status}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+            self.transport.write(response.encode())
         self.force_close()
 
 
 async def _play_timeline(request: web.BaseRequest, timeline: ResponseTimeline) -> web.StreamResponse:
     if timeline.delay_seconds:
         await asyncio.sleep(timeline.delay_seconds)
-    beats = timeline.steps
-    if all(isinstance(beat, bytes) for beat in beats):
+    steps = timeline.steps
+    if all(isinstance(step, bytes) for step in steps):
         whole = web.Response(status=timeline.status, body=timeline.body, headers=dict(timeline.headers))
-        if len(beats) > 1:
+        if len(steps) > 1:
             whole.enable_chunked_encoding()
         return whole
     response = web.StreamResponse(status=timeline.status, headers=dict(timeline.headers))
-    if isinstance(beats[0], ConnectionCut):
-        _break_connection(request, beats[0])
+    if isinstance(steps[0], ConnectionCut):
+        _break_connection(request, steps[0])
         return response
     await response.prepare(request)
-    waiting = b""
-    for beat in beats:
-        if isinstance(beat, bytes):
-            waiting += beat
+    pending = b""
+    for step in steps:
+        if isinstance(step, bytes):
+            pending += step
             continue
-        if waiting:
-            await response.write(waiting)
-            waiting = b""
-        if isinstance(beat, SilentPause):
-            await asyncio.sleep(beat.seconds)
+        if pending:
+            await response.write(pending)
+            pending = b""
+        if isinstance(step, SilentPause):
+            await asyncio.sleep(step.seconds)
         else:
-            _break_connection(request, beat)
+            _break_connection(request, step)
             return response
-    if waiting:
-        await response.write(waiting)
+    if pending:
+        await response.write(pending)
     return response
 
 

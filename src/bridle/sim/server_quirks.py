@@ -1,8 +1,8 @@
-"""What a reply has that comes from a server of certain manners.
+"""Adjusts replies to the server profile that sends them.
 
-A server that refuses a request for want of something hands that something out itself: one that wants
-reasoning back with every call thinks before it calls, one whose ids are short makes short ones.  Otherwise a
-client that sends back just what it got would be refused, which happens nowhere in life.
+A server that refuses requests without a certain value supplies that value itself: one that requires reasoning
+with every call returns reasoning before its calls, and one with short ids makes short ids. Otherwise a client
+that sends back exactly what it received would be refused.
 """
 
 import string
@@ -19,20 +19,20 @@ ID_CHARACTERS = string.ascii_letters + string.digits
 SHORT_ID_LENGTH = 9
 
 
-def add_reasoning_before_calls(asked: RawRequest, reply: Reply) -> Reply:
-    """The reply with a thought in front of its calls, unless it has one or may not think."""
-    able, thinking = asked.abilities, asked.body.get("thinking")
-    thinks = able is not None and (bool(able.thinking) or not able.sampling)
-    told_not_to = isinstance(thinking, dict) and thinking.get("type") == "disabled"
-    thought = any(isinstance(part, Reasoning) for part in reply.parts)
-    if not thinks or told_not_to or thought or not reply.calls:
+def add_reasoning_before_calls(raw: RawRequest, reply: Reply) -> Reply:
+    """Add reasoning before the calls of a reply, unless it has some or reasoning is disabled."""
+    abilities, thinking = raw.abilities, raw.body.get("thinking")
+    can_think = abilities is not None and (bool(abilities.thinking) or not abilities.sampling)
+    is_disabled = isinstance(thinking, dict) and thinking.get("type") == "disabled"
+    has_reasoning = any(isinstance(part, Reasoning) for part in reply.parts)
+    if not can_think or is_disabled or has_reasoning or not reply.calls:
         return reply
     names = " and ".join(dict.fromkeys(call.name for call in reply.calls))
     return replace(reply, parts=(Reasoning(text=f"I need {names} for this."), *reply.parts))
 
 
-def shorten_call_ids(asked: RawRequest, reply: Reply) -> Reply:
-    """The reply with ids of nine letters and digits."""
+def shorten_call_ids(raw: RawRequest, reply: Reply) -> Reply:
+    """Replace call ids with ids of nine letters and digits."""
     return replace(reply, parts=tuple(map(_shorten_call_id, reply.parts)))
 
 
@@ -50,7 +50,7 @@ QUIRKS: dict[str, Callable[[RawRequest, Reply], Reply]] = {
 }
 
 
-def apply_quirks(profile: str, asked: RawRequest, reply: Reply) -> Reply:
-    """The reply as a server with this profile would give it."""
-    shaped = QUIRKS.get(profile)
-    return shaped(asked, reply) if shaped else reply
+def apply_quirks(profile: str, raw: RawRequest, reply: Reply) -> Reply:
+    """Return the reply as a server with this profile would send it."""
+    quirk = QUIRKS.get(profile)
+    return quirk(raw, reply) if quirk else reply

@@ -1,16 +1,14 @@
-"""Sealed state: what a provider hands out, and knows again when it comes back.
+"""Signatures that a provider issues and recognizes when they come back.
 
-A seal tells nobody anything, and cannot be made or changed by anybody but the simulator: it
-is a note of what it is bound to, hidden under a keyed digest of itself.  The key is fixed and
-the note is complete, so any process can open what any other sealed, and nothing is kept.
+A signature is opaque to clients, and only the simulator can make or change one: it is a note about what it is
+bound to, masked with a keyed digest of itself. The key is fixed and the note is complete, so any process can
+open a signature of any other, and nothing is stored.
 
-What a note is bound to, and where a broken one is refused, differs by family.  Each has a file
-of its own, `seals_FAMILY`, with two members:
+The contents of the note, and the error for an invalid one, differ by family. Each family that signs sets two
+attributes in `family.py`:
 
-    sealed(asked, reply)   the reply with everything sealed that this provider seals
-    RULES                  what it refuses of that when it comes back, asked after all other rules
-
-A family without such a file seals nothing.
+    sign_reply        signs everything in a reply that this provider signs
+    signature_rules   what it refuses of that later, checked after all other rules
 """
 
 import hmac
@@ -26,32 +24,30 @@ from bridle.values.message import Reasoning, Reply
 
 SIGNING_KEY = b"the simulator's own key, known to everybody"
 DIGEST_BYTES = 16
-TRACE_BYTES = 8
+SHORT_DIGEST_BYTES = 8
 
 
 class SignedNote(Value):
-    """What a blob says once it is opened."""
+    """The content of a signature."""
 
     kind: str
     family: str
     model: str
     bound: Mapping[str, str | int]
-    """What it is bound to, by name: traces of words and prefixes, ids, places."""
+    """Values that the signature is bound to: digests of texts and prefixes, ids, positions."""
 
     def has_claims(self, **found: str | int) -> bool:
         return all(self.bound.get(name) == value for name, value in found.items())
 
 
-def sign_note(kind: str, asked_family: str, model: str, **bound: str | int) -> str:
-    note = msgspec.json.encode(
-        SignedNote(kind=kind, family=asked_family, model=model, bound=bound), order="sorted"
-    )
+def sign_note(kind: str, family: str, model: str, **bound: str | int) -> str:
+    note = msgspec.json.encode(SignedNote(kind=kind, family=family, model=model, bound=bound), order="sorted")
     digest = _keyed_digest(note)
     return b64encode(digest + _mask_note(note, digest)).decode()
 
 
 def open_signature(blob: object) -> SignedNote | None:
-    """The note under a seal; None for everything that the simulator did not seal."""
+    """Return the note in a signature; None for anything that the simulator did not sign."""
     if not isinstance(blob, str):
         return None
     try:
@@ -59,7 +55,7 @@ def open_signature(blob: object) -> SignedNote | None:
     except ValueError:
         return None
     if b64encode(data).decode() != blob:
-        return None  # the same bytes in another spelling: somebody rewrote it
+        return None  # the same bytes in another base64 spelling: it was rewritten
     digest, hidden = data[:DIGEST_BYTES], data[DIGEST_BYTES:]
     note = _mask_note(hidden, digest)
     if not hmac.compare_digest(_keyed_digest(note), digest):
@@ -68,9 +64,9 @@ def open_signature(blob: object) -> SignedNote | None:
 
 
 def digest_value(value: object, after: str = "") -> str:
-    """A short digest of a value, whatever the order of its members; `after` chains it to another one."""
+    """Return a short digest of a value, independent of key order; `after` chains it to another digest."""
     data = after.encode() + msgspec.json.encode(value, order="sorted")
-    return blake2b(data, digest_size=TRACE_BYTES).hexdigest()
+    return blake2b(data, digest_size=SHORT_DIGEST_BYTES).hexdigest()
 
 
 def _keyed_digest(note: bytes) -> bytes:
@@ -78,13 +74,13 @@ def _keyed_digest(note: bytes) -> bytes:
 
 
 def _mask_note(data: bytes, digest: bytes) -> bytes:
-    """The note under a stream that its digest begins; twice gives the note again."""
+    """XOR the note with a stream derived from its digest; applying it twice restores the note."""
     stream = shake_256(SIGNING_KEY + digest).digest(len(data))
     return bytes(one ^ other for one, other in zip(data, stream, strict=True))
 
 
 def with_reasoning(reply: Reply) -> Reply:
-    """The reply opening with a thought about its calls; unchanged when it opens with one or calls nothing."""
+    """Add reasoning about the calls at the start of a reply, unless it has some or calls nothing."""
     if not reply.calls or isinstance(reply.parts[0], Reasoning):
         return reply
     names = " and ".join(dict.fromkeys(call.name for call in reply.calls))
@@ -92,6 +88,6 @@ def with_reasoning(reply: Reply) -> Reply:
 
 
 def hide_reasoning_text(reply: Reply) -> Reply:
-    """The reply with empty thoughts; their signatures are what is left to send back."""
-    hidden = (replace(part, text="") if isinstance(part, Reasoning) else part for part in reply.parts)
-    return replace(reply, parts=tuple(hidden))
+    """Empty the reasoning texts of a reply; the client sends back the signatures."""
+    parts = (replace(part, text="") if isinstance(part, Reasoning) else part for part in reply.parts)
+    return replace(reply, parts=tuple(parts))

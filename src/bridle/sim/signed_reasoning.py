@@ -1,19 +1,19 @@
-"""Thoughts that are signed, and refused when they are not what was signed.
+"""Signs reasoning, and finds reasoning in a request that differs from what was signed.
 
-Two wires carry them for the same models, so the check is here once, over a conversation that
-each wire spells out.  A signature is bound to
+Two wires carry reasoning for the same models, so the check is here once, over a conversation that each wire
+converts to `SentConversation`. A signature is bound to
 
-    the words        of the thought; a thought that was not shown has none, and takes any
-    its siblings     the other thoughts of its reply: in the latest message of the model all of
-                     them stand, in order, or none
-    the prefix       system, tools, and everything said before it but thoughts and cache marks;
-                     only by models that are said to check it
-    the summary      of what came before it, made by the provider, does as well as the prefix does
-    the line         which thought came before it.  Thoughts may be dropped from the beginning,
-                     from the end, or all of them; not from the middle, and none comes back
+    the text       of the block; hidden reasoning has none, and its text is not compared
+    its siblings   the other reasoning blocks of its reply: the latest message of the model has all
+                   of them, in order, or none
+    the prefix     system, tools, and everything before it except reasoning and cache marks; only
+                   checked for models whose abilities say so
+    the summary    the provider's own summary of what came before it counts as that prefix
+    the chain      the reasoning block before it. Blocks may be dropped from the start, from the
+                   end, or all of them, but not from the middle, and none may return
 
-What another model of the same maker thought is not read, and not refused either: it is passed
-over in silence.  What was never sealed here, or by somebody else, is a forgery.
+Reasoning signed by another model of the same provider is ignored without an error. A signature that was not
+made here, or was made for another wire, is a forgery.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +47,7 @@ class SentReasoning(Value):
 
 
 class SentBlock(Value):
-    """One block: who said it, where it stands, and either what it is or the thought it holds."""
+    """One block of a message, with its position, role, and either its value or its reasoning."""
 
     place: str
     message: int
@@ -57,100 +57,103 @@ class SentBlock(Value):
 
 
 class SentConversation(Value):
-    """A conversation as it arrived."""
+    """A conversation as a client sent it."""
 
     family: str
     model: str
     head: object
-    """What stands before the first message: system and tools."""
+    """Everything before the first message: system and tools."""
     blocks: tuple[SentBlock, ...]
     checks_prefix: bool = False
     summarized_prefixes: tuple[str, ...] = ()
-    """Traces of what the first block stands for, where thoughts that came after that are still taken."""
+    """Digests of the conversations that the first block summarizes; reasoning signed after one of them is
+    accepted."""
 
     def latest_message(self) -> int:
-        """The place of the model's latest message."""
+        """Index of the model's latest message."""
         return max((block.message for block in self.blocks if block.role == "assistant"), default=-1)
 
 
-def sign_reasoning(line: SentConversation, reply: Reply) -> Reply:
-    """The reply with its thoughts signed."""
-    thoughts = [part for part in reply.parts if isinstance(part, Reasoning)]
-    prefix = prefix_digests(line)[-1]
-    before = [note for _, note, _ in _own_reasoning(line)]
-    last = str(before[-1].bound["self"]) if before else ""
+def sign_reasoning(conversation: SentConversation, reply: Reply) -> Reply:
+    """Sign the reasoning blocks of a reply."""
+    reasoning_parts = [part for part in reply.parts if isinstance(part, Reasoning)]
+    prefix = prefix_digests(conversation)[-1]
+    earlier = [note for _, note, _ in _own_reasoning(conversation)]
+    previous = str(earlier[-1].bound["self"]) if earlier else ""
     parts: list[Part] = []
     place = 0
     for part in reply.parts:
         if isinstance(part, Reasoning):
             kind = HIDDEN_KIND if part.redacted else SHOWN_KIND
-            words = "" if part.redacted else part.text
-            itself = digest_value([kind, words, place], after=prefix + last)
-            blob = sign_note(
+            text = "" if part.redacted else part.text
+            own_digest = digest_value([kind, text, place], after=prefix + previous)
+            signature = sign_note(
                 kind,
-                line.family,
-                line.model,
-                self=itself,
-                words=digest_value(words) if words else "",
+                conversation.family,
+                conversation.model,
+                self=own_digest,
+                words=digest_value(text) if text else "",
                 prefix=prefix,
-                before=last,
-                earlier=len(before) + place,
+                before=previous,
+                earlier=len(earlier) + place,
                 place=place,
-                siblings=len(thoughts),
+                siblings=len(reasoning_parts),
             )
-            parts.append(replace(part, text=words, signature=blob))
-            last, place = itself, place + 1
+            parts.append(replace(part, text=text, signature=signature))
+            previous, place = own_digest, place + 1
         else:
             parts.append(part)
     return replace(reply, parts=tuple(parts))
 
 
-def find_forged(line: SentConversation) -> RuleFinding | None:
-    """A proof nobody gave, or gave for other words, in an earlier message."""
-    for block, thought in _reasoning_blocks(line):
-        note = open_signature(thought.signature)
-        if note is None or note.kind != thought.kind or not _is_valid_on_wire(line, note):
-            return _forgery_finding(block, thought)
+def find_forged(conversation: SentConversation) -> RuleFinding | None:
+    """Find a signature that was not made here, or an earlier message whose reasoning text differs."""
+    for block, reasoning in _reasoning_blocks(conversation):
+        note = open_signature(reasoning.signature)
+        if note is None or note.kind != reasoning.kind or not _is_valid_on_wire(conversation, note):
+            return _forgery_finding(block, reasoning)
         if (
-            _is_own(line, note)
-            and not _has_same_text(note, thought)
-            and block.message != line.latest_message()
+            _is_own(conversation, note)
+            and not _has_same_text(note, reasoning)
+            and block.message != conversation.latest_message()
         ):
-            return _forgery_finding(block, thought)
+            return _forgery_finding(block, reasoning)
     return None
 
 
-def find_modified(line: SentConversation) -> RuleFinding | None:
-    """Thoughts of the latest message with other words, in another order, or not all of them."""
+def find_modified(conversation: SentConversation) -> RuleFinding | None:
+    """Find reasoning in the latest message that was changed, reordered or partly dropped."""
     latest = [
-        (block, note, thought)
-        for block, note, thought in _own_reasoning(line)
-        if block.message == line.latest_message()
+        (block, note, reasoning)
+        for block, note, reasoning in _own_reasoning(conversation)
+        if block.message == conversation.latest_message()
     ]
-    for block, note, thought in latest:
-        if not _has_same_text(note, thought):
+    for block, note, reasoning in latest:
+        if not _has_same_text(note, reasoning):
             return {"at": block.place}
     by_reply: dict[object, list[tuple[SentBlock, SignedNote]]] = {}
     for block, note, _ in latest:
         by_reply.setdefault(note.bound["prefix"], []).append((block, note))
-    for together in by_reply.values():
-        places = [note.bound["place"] for _, note in together]
-        if places != list(range(int(together[0][1].bound["siblings"]))):
-            return {"at": together[0][0].place}
+    for group in by_reply.values():
+        places = [note.bound["place"] for _, note in group]
+        if places != list(range(int(group[0][1].bound["siblings"]))):
+            return {"at": group[0][0].place}
     return None
 
 
-def find_moved(line: SentConversation) -> RuleFinding | None:
-    """A thought behind other words than it was thought after, or behind another thought."""
-    if not line.checks_prefix:
+def find_moved(conversation: SentConversation) -> RuleFinding | None:
+    """Find reasoning that follows another prefix or another reasoning block than it was signed for."""
+    if not conversation.checks_prefix:
         return None
-    chains = prefix_chains(line)
+    chains = prefix_chains(conversation)
     previous: SignedNote | None = None
-    numbers = {id(block): number for number, block in enumerate(line.blocks)}
-    for count, (block, note, _) in enumerate(_own_reasoning(line)):
+    numbers = {id(block): number for number, block in enumerate(conversation.blocks)}
+    for count, (block, note, _) in enumerate(_own_reasoning(conversation)):
         number = numbers[id(block)]
-        begins = next(place for place, other in enumerate(line.blocks) if other.message == block.message)
-        # Replies that were gone on with stand in one message: each begins where its own words do.
+        begins = next(
+            place for place, other in enumerate(conversation.blocks) if other.message == block.message
+        )
+        # Replies continued after a pause share one message: each is checked from its own start.
         if not any(note.bound["prefix"] in chain[begins : number + 1] for chain in chains):
             return {"at": block.place}
         if previous is not None and note.bound["before"] != previous.bound["self"]:
@@ -162,7 +165,7 @@ def find_moved(line: SentConversation) -> RuleFinding | None:
 
 
 def without_cache_marks(value: object) -> object:
-    """A value without cache marks: they may move."""
+    """Remove cache marks from a value, because they may move."""
     if isinstance(value, Mapping):
         return {name: without_cache_marks(inner) for name, inner in value.items() if name not in CACHE_MARKS}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -171,63 +174,63 @@ def without_cache_marks(value: object) -> object:
 
 
 def _is_mark(value: object) -> bool:
-    """Whether the block is a cache mark and nothing else, as one wire has them."""
+    """True if the block is only a cache mark, as one wire has them."""
     return isinstance(value, Mapping) and bool(value) and value.keys() <= CACHE_MARKS
 
 
-def prefix_digests(line: SentConversation, stood_for: str = "") -> list[str]:
-    """The trace of everything before each block, and before the end.
+def prefix_digests(conversation: SentConversation, summarized_prefix: str = "") -> list[str]:
+    """Return the digest of everything before each block, and of the whole conversation.
 
-    `stood_for` is taken for what the first block is, instead of that block.
+    `summarized_prefix` replaces the digest of the first block.
     """
-    traces = [digest_value(without_cache_marks(line.head))]
-    for block in line.blocks:
-        before = traces[-1]
-        if stood_for and len(traces) == 1:
-            traces.append(stood_for)
+    digests = [digest_value(without_cache_marks(conversation.head))]
+    for block in conversation.blocks:
+        before = digests[-1]
+        if summarized_prefix and len(digests) == 1:
+            digests.append(summarized_prefix)
         else:
-            traces.append(
+            digests.append(
                 before
                 if block.reasoning
                 else digest_value([block.role, without_cache_marks(block.value)], after=before)
             )
-    return traces
+    return digests
 
 
-def prefix_chains(line: SentConversation) -> list[list[str]]:
-    """What may have stood before each block: what stands there, and what that stands for."""
+def prefix_chains(conversation: SentConversation) -> list[list[str]]:
+    """Return the accepted prefixes of each block: as sent, and with the first block's summary expanded."""
     return [
-        prefix_digests(line),
-        *(prefix_digests(line, stood_for) for stood_for in line.summarized_prefixes),
+        prefix_digests(conversation),
+        *(prefix_digests(conversation, stood_for) for stood_for in conversation.summarized_prefixes),
     ]
 
 
-def _reasoning_blocks(line: SentConversation) -> Iterator[tuple[SentBlock, SentReasoning]]:
-    for block in line.blocks:
+def _reasoning_blocks(conversation: SentConversation) -> Iterator[tuple[SentBlock, SentReasoning]]:
+    for block in conversation.blocks:
         if block.reasoning is not None and block.role == "assistant":
             yield block, block.reasoning
 
 
-def _own_reasoning(line: SentConversation) -> Iterator[tuple[SentBlock, SignedNote, SentReasoning]]:
-    """The thoughts this very model reads."""
-    for block, thought in _reasoning_blocks(line):
-        note = open_signature(thought.signature)
-        if note is not None and note.kind == thought.kind and _is_own(line, note):
-            yield block, note, thought
+def _own_reasoning(conversation: SentConversation) -> Iterator[tuple[SentBlock, SignedNote, SentReasoning]]:
+    """Yield the reasoning that this model signed."""
+    for block, reasoning in _reasoning_blocks(conversation):
+        note = open_signature(reasoning.signature)
+        if note is not None and note.kind == reasoning.kind and _is_own(conversation, note):
+            yield block, note, reasoning
 
 
-def _is_own(line: SentConversation, note: SignedNote) -> bool:
-    return (note.family, note.model) == (line.family, line.model)
+def _is_own(conversation: SentConversation, note: SignedNote) -> bool:
+    return (note.family, note.model) == (conversation.family, conversation.model)
 
 
-def _is_valid_on_wire(line: SentConversation, note: SignedNote) -> bool:
-    """Both wires reach the same models; newer ones take proofs only at the door that gave them."""
-    return note.family == line.family or not line.checks_prefix
+def _is_valid_on_wire(conversation: SentConversation, note: SignedNote) -> bool:
+    """Accept signatures of the other wire for the same models, unless the model checks the prefix."""
+    return note.family == conversation.family or not conversation.checks_prefix
 
 
-def _has_same_text(note: SignedNote, thought: SentReasoning) -> bool:
-    return not note.bound["words"] or note.bound["words"] == digest_value(thought.text)
+def _has_same_text(note: SignedNote, reasoning: SentReasoning) -> bool:
+    return not note.bound["words"] or note.bound["words"] == digest_value(reasoning.text)
 
 
-def _forgery_finding(block: SentBlock, thought: SentReasoning) -> RuleFinding:
-    return {"at": block.place, "what": _SIGNATURE_FIELDS[thought.kind], "kind": thought.kind}
+def _forgery_finding(block: SentBlock, reasoning: SentReasoning) -> RuleFinding:
+    return {"at": block.place, "what": _SIGNATURE_FIELDS[reasoning.kind], "kind": reasoning.kind}

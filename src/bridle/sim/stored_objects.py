@@ -1,7 +1,7 @@
-"""What a provider keeps for its callers between two requests: replies and conversations, by id.
+"""Objects that a provider stores between requests: replies, conversations, threads, cached contents.
 
-Items are the provider's own JSON.  The oldest are forgotten when there are too many, as a
-provider forgets after some weeks.
+Items are the provider's own JSON. When there are too many, the oldest are dropped, as a real provider drops
+objects after some weeks.
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ Json = dict[str, object]
 
 
 class StoredReply(Value):
-    """A reply with everything that led to it."""
+    """A reply with the items that led to it."""
 
     response: Json
     input_items: tuple[Json, ...]
-    """What the caller sent with this request."""
+    """Items that the client sent with this request."""
     earlier_items: tuple[Json, ...] = ()
-    """What was kept before."""
+    """Items stored before this request."""
 
     @property
     def output(self) -> tuple[Json, ...]:
@@ -42,29 +42,29 @@ class StoredConversation(Value):
 
 
 class CachedContent(Value):
-    """The front of a prompt, under a name, for whoever made it and one model."""
+    """The start of a prompt, stored under a name for one account and one model."""
 
     name: str
     account: str
     model: str
     prompt_head: Json
-    """The members of a request it stands for."""
+    """The request fields that this object replaces."""
     tokens: int
     created_at: float
     updated_at: float
     expires_at: float
     display_name: str = ""
     stored_token_seconds: float = 0.0
-    """Token seconds that were paid for before it was last kept for longer."""
+    """Token seconds charged before the last extension of its lifetime."""
 
 
 class StoredThread(Value):
-    """A conversation up to one response, and how often that may still be continued."""
+    """A conversation up to one response, with the number of times it may still be continued."""
 
     id: str
     model: str
     prompt_head: Json
-    """The members of the request that a continuation may not repeat."""
+    """The request fields that a continuation must not repeat."""
     messages: tuple[Json, ...]
     expires_at: float
     continuations: int = 1
@@ -103,7 +103,7 @@ class StoredObjects:
         return f"{prefix}_{blake2b(str(self._ids_made).encode(), digest_size=24).hexdigest()}"
 
     def with_id(self, item: Json, prefix: str) -> Json:
-        """The item with an id, as everything that is kept has one."""
+        """Return the item with an id, which every stored item needs."""
         if isinstance(item.get("id"), str) and item["id"]:
             return item
         made = blake2b(msgspec.json.encode((self._ids_made, item)), digest_size=24).hexdigest()

@@ -79,7 +79,7 @@ def test_profiles_name_rules_there_are(family):
 
 
 def test_a_profile_nobody_has_is_refused_and_one_of_another_family_is_not():
-    with pytest.raises(MisuseError, match="there are first-party"):
+    with pytest.raises(MisuseError, match="choose one of: first-party"):
         list_rules(FAMILIES[0], "lenient")
     for family in FAMILIES:
         for profile in list_profile_names():

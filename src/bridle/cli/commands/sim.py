@@ -53,7 +53,7 @@ def print_rules(family: str | None, profile: str, *, as_json: bool) -> int:
     if family is not None and family not in list_families():
         raise MisuseError(f"no rules are known for {family!r}; there are {', '.join(list_families())}")
     if profile and profile not in list_profile_names():
-        raise MisuseError(f"there is no profile {profile!r}; there are {', '.join(list_profile_names())}")
+        raise MisuseError(f"unknown profile {profile!r}; choose one of: {', '.join(list_profile_names())}")
     wanted = list_families() if family is None else (family,)
     if as_json:
         print_json([row for each in wanted for row in _list_rule_rows(each, profile)])

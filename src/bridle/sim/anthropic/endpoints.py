@@ -46,7 +46,7 @@ def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
 
 def list_models(house: ServerState, knock: EndpointCall) -> Json:
     listed = [_describe_model(model) for model in house.models_of(*FAMILIES)]
-    found, more = page_items(listed, knock.query, default=PAGE_DEFAULT, most=PAGE_MAX, after="after_id")
+    found, more = page_items(listed, knock.query, default=PAGE_DEFAULT, page_max=PAGE_MAX, after="after_id")
     return {
         "data": found,
         "has_more": more,

@@ -53,7 +53,7 @@ def list_models(house: ServerState, knock: EndpointCall) -> Json:
     """A page at a time; the name of the last one leads to the next."""
     listed = [{"id": model.id, **_describe_model(model)} for model in house.models_of(*FAMILIES)]
     asked = {"limit": knock.query.get("pageSize", ""), "after": knock.query.get("pageToken", "")}
-    found, more = page_items(listed, asked, default=PAGE_DEFAULT, most=PAGE_MAX)
+    found, more = page_items(listed, asked, default=PAGE_DEFAULT, page_max=PAGE_MAX)
     onward: Json = {"nextPageToken": found[-1]["id"]} if more else {}
     return {"models": [_drop_id(each) for each in found], **onward}
 

@@ -127,7 +127,7 @@ def _describe_conversation(held: StoredConversation) -> Json:
 
 def list_page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
     """A page of items, as lists are told here."""
-    found, more = page_items(items, query, default=PAGE_DEFAULT, most=PAGE_MAX)
+    found, more = page_items(items, query, default=PAGE_DEFAULT, page_max=PAGE_MAX)
     first, last = (found[0].get("id"), found[-1].get("id")) if found else (None, None)
     return {"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": more}
 
