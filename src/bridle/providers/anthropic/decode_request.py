@@ -12,8 +12,7 @@ The same body is also posted under other clouds' paths, which then name the mode
 """
 
 import re
-from collections import defaultdict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Any
 from urllib.parse import unquote
@@ -22,13 +21,20 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers.schema.tool_schema import is_sent_unchanged
-from bridle.providers.wire.json import dumps, is_object, loads, parse_integer, split_object
-from bridle.values.errors import Failure, FailureKind, ProviderError
-from bridle.values.message import Message, Opaque, Part, Role, Text, ToolCall, ToolResult
-from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.providers.wire.json import (
+    drop_nulls,
+    dumps,
+    is_object,
+    loads,
+    parse_integer,
+    parse_number,
+    split_object,
+)
+from bridle.providers.wire.request_reader import MessageReader, make_extras, rejection_maker
+from bridle.values.message import Opaque, Role, Text
+from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import (
     Breakpoint,
-    Extra,
     OutputSpec,
     Request,
     Sampling,
@@ -49,6 +55,7 @@ _CLOUD_PATH = re.compile(
     r".*/model/(?P<invoked>[^/]+)/invoke(?P<streams>-with-response-stream)?"
     r"|.*/models/(?P<predicted>[^/:]+):(?P<streams_too>stream)?[rR]awPredict"
 )
+_rejection = rejection_maker({"invalid": "invalid_request_error", "not_found": "not_found_error"})
 _CHOICES = frozenset({"auto", "any", "none", "tool"})
 _CHOICE_MEMBERS = frozenset({"type", "name", "disable_parallel_tool_use"})
 _READ_HEADERS = ("anthropic-version", BETA_HEADER)
@@ -61,13 +68,13 @@ def decode_request(request: HttpRequest) -> Request:
         body = {name: loads(value) for name, value in raw.items()}
     except ValueError as error:
         raise _rejection("invalid", f"The request body is not valid JSON: {error}") from None
-    body = {name: value for name, value in body.items() if value is not None}
+    body = drop_nulls(body)
     if not isinstance(body.get("messages"), list):
         raise _rejection("invalid", "messages: Field required")
     model_id = body.get("model", model_in_path)
     if not isinstance(model_id, str) or not model_id:
         raise _rejection("invalid", "model: Field required")
-    line = _AnthropicMessageReader(model_id)
+    line = _AnthropicMessageReader(FAMILY, model_id)
     for index, message in enumerate(body["messages"]):
         line.add_message(index, message)
     system, system_marks = _decode_system(body.get("system", ()))
@@ -100,9 +107,7 @@ def decode_request(request: HttpRequest) -> Request:
         stream=body.get("stream") is True or streams,
         asks_native_summary=compacts,
         summary_instructions=words,
-        extras=tuple(
-            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
-        ),
+        extras=make_extras(extras),
     )
 
 
@@ -131,16 +136,7 @@ def parse_path(path: str) -> tuple[str, bool]:
     raise _rejection("not_found", f"Not found: {path} takes no messages")
 
 
-class _AnthropicMessageReader:
-    """The messages read so far, and the calls that wait for a result."""
-
-    def __init__(self, model_id: str) -> None:
-        self.messages: list[Message] = []
-        self.marks: list[Breakpoint] = []
-        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
-        self._waiting: dict[str, deque[str]] = defaultdict(deque)
-        self._known: dict[str, str] = {}
-
+class _AnthropicMessageReader(MessageReader):
     def add_message(self, index: int, message: object) -> None:
         if not isinstance(message, dict) or message.get("role") not in ("user", "assistant", "system"):
             raise _rejection(
@@ -150,47 +146,18 @@ class _AnthropicMessageReader:
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
             raise _rejection("invalid", f"messages.{index}.content: Input should be a valid list")
-        beside = {
-            name: value
-            for name, value in message.items()
-            if name not in ("role", "content") and value is not None
-        }
+        beside = drop_nulls({**message, "role": None, "content": None})
         role: Role = message["role"]
         # Results come first, as they are written: words before them would leave their calls unanswered.
         blocks = sorted(blocks, key=lambda block: not _is_result(block)) if role == "user" else blocks
         groups = [(holds_results, list(group)) for holds_results, group in groupby(blocks, _is_result)]
         for holds_results, group in groups or [(False, [])]:
             fields = [Opaque(kind=MESSAGE_FIELDS_KIND, native=dumps(beside).decode())] if beside else []
-            self._append_message("tool" if holds_results and role == "user" else role, group, fields)
-
-    def _append_message(self, role: Role, blocks: list[Block], fields: Sequence[Part]) -> None:
-        place, number = len(self.messages), len(self.messages) + 1
-        blocks, ttl = _split_breakpoint(blocks)
-        if ttl is not None:
-            self.marks.append(Breakpoint(position="message", message=place, ttl=ttl))
-        parts: list[Part] = []
-        calls = 0
-        for block in blocks:
-            part = decode_part(block)
-            if isinstance(part, ToolCall):
-                part = replace(part, id=f"c{number}_{calls}")
-                calls += 1
-                self._waiting[part.wire_id].append(part.id)
-                self._known[part.wire_id] = part.id
-            elif isinstance(part, ToolResult):
-                waiting = self._waiting[part.call_id]
-                answered = waiting.popleft() if waiting else self._known.get(part.call_id, part.call_id)
-                part = replace(part, call_id=answered)
-            parts.append(part)
-        self.messages.append(
-            Message(
-                role=role,
-                parts=(*fields, *parts),
-                id=f"m{number}",
-                parent=f"m{place}" if place else "",
-                origin=self._origin,
-            )
-        )
+            bare, ttl = _split_breakpoint(group)
+            if ttl is not None:
+                self.marks.append(Breakpoint(position="message", message=len(self.messages), ttl=ttl))
+            kind: Role = "tool" if holds_results and role == "user" else role
+            self.append_message(kind, (*fields, *self.link_calls(map(decode_part, bare))))
 
 
 def _is_result(block: Block) -> bool:
@@ -269,7 +236,7 @@ _DEFERRED_MEMBERS = {"name", "input_schema", "defer_loading"}
 
 
 def _decode_tool(tool: Block) -> ToolSpec:
-    said = {name: value for name, value in tool.items() if value is not None}
+    said = drop_nulls(tool)
     custom = said.get("type", "custom") == "custom" and isinstance(said.get("input_schema"), dict)
     name, description = said.get("name"), said.get("description")
     spec = ToolSpec(
@@ -359,8 +326,8 @@ def _decode_output(
 def _decode_sampling(body: dict[str, Any]) -> Sampling:
     stops = body.get("stop_sequences")
     return Sampling(
-        temperature=_number_or_none(body.get("temperature")),
-        top_p=_number_or_none(body.get("top_p")),
+        temperature=parse_number(body.get("temperature")),
+        top_p=parse_number(body.get("top_p")),
         top_k=parse_integer(body.get("top_k")),
         stop_sequences=tuple(map(str, stops)) if isinstance(stops, list) else (),
     )
@@ -370,12 +337,3 @@ def _endpoint_from_headers(request: HttpRequest) -> Endpoint:
     named = {name.lower(): value for name, value in request.headers}
     headers = tuple((name, named[name]) for name in _READ_HEADERS if name in named)
     return Endpoint(name=FAMILY, family=FAMILY, headers=headers)
-
-
-def _number_or_none(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _rejection(kind: FailureKind, message: str) -> ProviderError:
-    status, code = (404, "not_found_error") if kind == "not_found" else (400, "invalid_request_error")
-    return ProviderError(Failure(kind=kind, message=message, status=status, code=code))

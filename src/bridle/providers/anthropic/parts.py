@@ -17,7 +17,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -64,25 +64,25 @@ def decode_part(block: Block, arguments: str | None = None) -> Part:
 
     Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
     """
-    kind = _text_or_empty(block.get("type"))
+    kind = text_or_empty(block.get("type"))
     native = _extra_members(kind, block)
     match kind:
         case "text":
-            return Text(text=_text_or_empty(block.get("text")), native=native)
+            return Text(text=text_or_empty(block.get("text")), native=native)
         case "tool_use":
             return _decode_call(block, arguments, native)
         case "tool_result":
             return ToolResult(
-                call_id=_text_or_empty(block.get("tool_use_id")),
+                call_id=text_or_empty(block.get("tool_use_id")),
                 parts=_decode_result_parts(block.get("content")),
                 outcome="error" if block.get("is_error") is True else "ok",
                 native=native,
             )
         case "thinking":
-            text, signature = _text_or_empty(block.get("thinking")), _text_or_empty(block.get("signature"))
+            text, signature = text_or_empty(block.get("thinking")), text_or_empty(block.get("signature"))
             return Reasoning(text=text, signature=signature, native=native)
         case "redacted_thinking":
-            return Reasoning(signature=_text_or_empty(block.get("data")), redacted=True, native=native)
+            return Reasoning(signature=text_or_empty(block.get("data")), redacted=True, native=native)
         case "image" | "document":
             return _decode_media(cast("MediaKind", kind), block, native) or _make_opaque(kind, block)
     return _make_opaque(kind, block)
@@ -232,9 +232,9 @@ def _decode_call(block: Block, arguments: str | None, native: str | None) -> Too
         arguments = dumps(block.get("input") or {}).decode()
     return ToolCall(
         id="",
-        name=_text_or_empty(block.get("name")),
+        name=text_or_empty(block.get("name")),
         arguments=decode_arguments(arguments),
-        wire_id=_text_or_empty(block.get("id")),
+        wire_id=text_or_empty(block.get("id")),
         native=native,
     )
 
@@ -254,7 +254,7 @@ def _decode_inner_part(block: Block) -> Text | Media | Opaque:
     return (
         part
         if isinstance(part, Text | Media | Opaque)
-        else _make_opaque(_text_or_empty(block.get("type")), block)
+        else _make_opaque(text_or_empty(block.get("type")), block)
     )
 
 
@@ -262,12 +262,12 @@ def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | 
     """None when the source is of a kind our media cannot hold."""
     source = block.get("source")
     if not isinstance(source, dict) or source.keys() != _SOURCE_MEMBERS.get(
-        _text_or_empty(source.get("type"))
+        text_or_empty(source.get("type"))
     ):
         return None
     if not all(isinstance(value, str) for value in source.values()):
         return None
-    name = _text_or_empty(block.get("title"))
+    name = text_or_empty(block.get("title"))
     match source["type"]:
         case "url":
             return Media.from_wire(kind=kind, url=source["url"], name=name, native=native)
@@ -283,7 +283,7 @@ def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | 
 
 
 def _make_opaque(kind: str, block: Block) -> Opaque:
-    text = _text_or_empty(block.get("content")) if kind == COMPACTION else ""
+    text = text_or_empty(block.get("content")) if kind == COMPACTION else ""
     return Opaque(kind=kind, native=dumps(block).decode(), text=text, answers=kind == FILE_MADE)
 
 
@@ -298,7 +298,3 @@ def _extra_members(kind: str, block: Mapping[str, Any]) -> str | None:
         if name not in shown and value is not None and not (name == "citations" and value == [])
     }
     return dumps(more).decode() if more else None
-
-
-def _text_or_empty(value: object) -> str:
-    return repair_surrogates(value) if isinstance(value, str) else ""

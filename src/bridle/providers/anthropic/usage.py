@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import parse_integer, repair_surrogates
+from bridle.providers.wire.json import count_or_zero, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reply, Stop
 from bridle.values.model import Model, Origin
@@ -34,7 +34,7 @@ STOPS = {
 def build_reply(
     parts: Sequence[Part], meta: Mapping[str, Any], usage: Mapping[str, Any], model: Model
 ) -> Reply:
-    word = _text_or_empty(meta.get("stop_reason"))
+    word = text_or_empty(meta.get("stop_reason"))
     stop = STOPS.get(word, Stop.OTHER)
     counted = decode_usage(usage)
     return Reply(
@@ -43,11 +43,11 @@ def build_reply(
         origin=Origin(
             family=FAMILY,
             endpoint=model.endpoint.endpoint_id,
-            model=_text_or_empty(meta.get("model")) or model.id,
+            model=text_or_empty(meta.get("model")) or model.id,
         ),
         # Who is refused before a word is said is told what was read, and not charged for it.
         usage=replace(counted, unbilled=True) if stop is Stop.REFUSED and not parts else counted,
-        id=_text_or_empty(meta.get("id")),
+        id=text_or_empty(meta.get("id")),
         stop_detail=_stop_detail(word, meta),
         cache_miss_reason=_cache_miss_reason(meta.get("diagnostics")),
     )
@@ -56,7 +56,7 @@ def build_reply(
 def _cache_miss_reason(diagnostics: object) -> str:
     """Why the prompt was not found; nothing when it was, or when that could not be told."""
     reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, dict) else None
-    kind = _text_or_empty(reason.get("type")) if isinstance(reason, dict) else ""
+    kind = text_or_empty(reason.get("type")) if isinstance(reason, dict) else ""
     return kind if kind.endswith("_changed") else ""
 
 
@@ -79,11 +79,11 @@ def _stop_detail(word: str, meta: Mapping[str, Any]) -> str:
     category = explanation = ""
     if isinstance(details, dict):
         category, explanation = (
-            _text_or_empty(details.get("category")),
-            _text_or_empty(details.get("explanation")),
+            text_or_empty(details.get("category")),
+            text_or_empty(details.get("explanation")),
         )
     elif word == "stop_sequence":
-        explanation = _text_or_empty(meta.get("stop_sequence"))
+        explanation = text_or_empty(meta.get("stop_sequence"))
     return word + (f" ({category})" if category else "") + (f": {explanation}" if explanation else "")
 
 
@@ -93,25 +93,17 @@ def _decode_counts(counts: Mapping[str, Any]) -> Usage:
     served = counts.get("server_tool_use")
     served = served if isinstance(served, dict) else {}
     details = details if isinstance(details, dict) else {}
-    written_5m = _count_or_zero(split.get("ephemeral_5m_input_tokens"))
-    written_1h = _count_or_zero(split.get("ephemeral_1h_input_tokens"))
-    written = _count_or_zero(counts.get("cache_creation_input_tokens")) or written_5m + written_1h
+    written_5m = count_or_zero(split.get("ephemeral_5m_input_tokens"))
+    written_1h = count_or_zero(split.get("ephemeral_1h_input_tokens"))
+    written = count_or_zero(counts.get("cache_creation_input_tokens")) or written_5m + written_1h
     return Usage(
-        input=_count_or_zero(counts.get("input_tokens")),
-        cache_read=_count_or_zero(counts.get("cache_read_input_tokens")),
+        input=count_or_zero(counts.get("input_tokens")),
+        cache_read=count_or_zero(counts.get("cache_read_input_tokens")),
         cache_write=written,
-        output=_count_or_zero(counts.get("output_tokens")),
-        reasoning=_count_or_zero(details.get("thinking_tokens")),
+        output=count_or_zero(counts.get("output_tokens")),
+        reasoning=count_or_zero(details.get("thinking_tokens")),
         cache_write_1h=min(written_1h, written),
         incomplete="input_tokens" not in counts or "output_tokens" not in counts,
-        searches=_count_or_zero(served.get("web_search_requests")),
+        searches=count_or_zero(served.get("web_search_requests")),
         terms=decode_service_terms(counts.get("service_tier"), place=counts.get("inference_geo")),
     )
-
-
-def _count_or_zero(value: object) -> int:
-    return max(parse_integer(value) or 0, 0)
-
-
-def _text_or_empty(value: object) -> str:
-    return repair_surrogates(value) if isinstance(value, str) else ""

@@ -11,19 +11,16 @@ a mark, and so does one behind a text of the system; one in the middle of a mess
 """
 
 import re
-from collections import defaultdict, deque
 from collections.abc import Sequence
 from typing import Any, cast
 from urllib.parse import unquote
 
-from msgspec.structs import replace
-
 from bridle.ports.codec import HttpRequest
 from bridle.providers.schema.tool_schema import is_sent_unchanged
-from bridle.providers.wire.json import dumps, loads
-from bridle.values.errors import Failure, ProviderError
-from bridle.values.message import Message, Opaque, Part, Role, Text, ToolCall, ToolResult
-from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.providers.wire.json import drop_nulls, dumps, loads
+from bridle.providers.wire.request_reader import MessageReader, rejection_maker
+from bridle.values.message import Opaque, Part, Role, Text
+from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Breakpoint, Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice
 
 from .dialect import DEFAULT_DIALECT, FAMILY
@@ -34,6 +31,7 @@ ABILITIES = Abilities(system_messages=True, cache_marks=4)
 """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
 
 _PATH = re.compile(r".*/model/(?P<model>.+)/converse(?P<streams>-stream)?")
+_rejection = rejection_maker({"invalid": "ValidationException", "not_found": "UnknownOperationException"})
 _ROLES = ("user", "assistant", "system")
 _NO_CACHE_POINT_AFTER = ("document", "video")
 _KNOWN_FIELDS = frozenset({"modelId", "messages", "system"})
@@ -45,11 +43,11 @@ def decode_request(request: HttpRequest) -> Request:
     try:
         body = loads(request.body)
     except ValueError as error:
-        raise _rejection(f"The request body is not valid JSON: {error}") from None
+        raise _rejection("invalid", f"The request body is not valid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise _rejection("The request body is no JSON object")
-    body = {name: value for name, value in body.items() if value is not None}
-    line = _BedrockMessageReader(model_id)
+        raise _rejection("invalid", "The request body is no JSON object")
+    body = drop_nulls(body)
+    line = _BedrockMessageReader(FAMILY, model_id)
     for index, message in enumerate(_list_or_empty(body, "messages")):
         line.add_message(index, message)
     marks: list[Breakpoint] = []
@@ -80,69 +78,41 @@ def parse_path(path: str) -> tuple[str, bool]:
     """The model a path names, and whether it asks for a stream."""
     found = _PATH.fullmatch(path.partition("?")[0].rstrip("/"))
     if found is None:
-        failure = Failure(
-            kind="not_found", message=f"No conversation is held at {path}", status=404,
-            code="UnknownOperationException",
-        )  # fmt: skip
-        raise ProviderError(failure)
+        raise _rejection("not_found", f"No conversation is held at {path}")
     return unquote(found["model"]), bool(found["streams"])
 
 
-class _BedrockMessageReader:
-    """The messages read so far, and the calls that wait for a result."""
-
-    def __init__(self, model_id: str) -> None:
-        self.messages: list[Message] = []
-        self.marks: list[Breakpoint] = []
-        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
-        self._waiting: dict[str, deque[str]] = defaultdict(deque)
-        self._known: dict[str, str] = {}
-
+class _BedrockMessageReader(MessageReader):
     def add_message(self, index: int, message: object) -> None:
         if not isinstance(message, dict) or message.get("role") not in _ROLES:
-            raise _rejection(f"Value at 'messages.{index}.role' must be one of {', '.join(_ROLES)}")
+            raise _rejection(
+                "invalid", f"Value at 'messages.{index}.role' must be one of {', '.join(_ROLES)}"
+            )
         blocks = message.get("content") or []
         if not isinstance(blocks, list) or not all(isinstance(block, dict) for block in blocks):
-            raise _rejection(f"Value at 'messages.{index}.content' must be a list of objects")
+            raise _rejection("invalid", f"Value at 'messages.{index}.content' must be a list of objects")
         bare, ttl = _split_cache_point(blocks)
         role: Role = message["role"]
         answers, words = _split_results(bare) if role == "user" else ([], bare)
         if answers:
-            self._append_message("tool", answers)
+            self._append_blocks("tool", answers)
         if words or not answers:
-            self._append_message(role, words)
+            self._append_blocks(role, words)
         if ttl is not None:
             self.marks.append(
                 Breakpoint(position="message", message=len(self.messages) - 1, ttl=cast("Any", ttl))
             )
 
-    def _append_message(self, role: Role, blocks: Sequence[Block]) -> None:
-        place, number = len(self.messages), len(self.messages) + 1
-        parts: list[Part] = []
-        calls = 0
-        for at, block in enumerate(blocks):
-            part = decode_part(block, of_model=role == "assistant")
-            if _is_cache_point_spacer(blocks[max(at - 1, 0) : at + 2]):
-                part = Opaque(kind="text", native=dumps(block).decode())
-            if isinstance(part, ToolCall):
-                part = replace(part, id=f"c{number}_{calls}")
-                calls += 1
-                self._waiting[part.wire_id].append(part.id)
-                self._known[part.wire_id] = part.id
-            elif isinstance(part, ToolResult):
-                waiting = self._waiting[part.call_id]
-                answered = waiting.popleft() if waiting else self._known.get(part.call_id, part.call_id)
-                part = replace(part, call_id=answered)
-            parts.append(part)
-        self.messages.append(
-            Message(
-                role=role,
-                parts=tuple(parts),
-                id=f"m{number}",
-                parent=f"m{place}" if place else "",
-                origin=self._origin,
-            )
+    def _append_blocks(self, role: Role, blocks: Sequence[Block]) -> None:
+        self.append_message(
+            role, self.link_calls(_decode_block(role, blocks, at) for at in range(len(blocks)))
         )
+
+
+def _decode_block(role: Role, blocks: Sequence[Block], at: int) -> Part:
+    if _is_cache_point_spacer(blocks[max(at - 1, 0) : at + 2]):
+        return Opaque(kind="text", native=dumps(blocks[at]).decode())
+    return decode_part(blocks[at], of_model=role == "assistant")
 
 
 class _UnreadFields:
@@ -200,7 +170,7 @@ def _split_results(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
 
 def _decode_system(blocks: list[Any], marks: list[Breakpoint]) -> tuple[Text, ...]:
     if not all(isinstance(block, dict) for block in blocks):
-        raise _rejection("Value at 'system' must be a list of objects")
+        raise _rejection("invalid", "Value at 'system' must be a list of objects")
     bare: list[Block] = []
     for at, block in enumerate(blocks):
         markable = bool(at) and next(iter(blocks[at - 1]), "") not in (*_NO_CACHE_POINT_AFTER, CACHE_POINT)
@@ -263,9 +233,5 @@ def _decode_sampling(rest: _UnreadFields) -> Sampling:
 def _list_or_empty(body: Block, name: str) -> list[Any]:
     value = body.get(name, [])
     if not isinstance(value, list):
-        raise _rejection(f"Value at '{name}' must be a list")
+        raise _rejection("invalid", f"Value at '{name}' must be a list")
     return value
-
-
-def _rejection(message: str) -> ProviderError:
-    return ProviderError(Failure(kind="invalid", message=message, status=400, code="ValidationException"))

@@ -19,7 +19,15 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.json import (
+    drop_nulls,
+    dumps,
+    is_object,
+    loads,
+    raw_json,
+    repair_surrogates,
+    text_or_empty,
+)
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -49,7 +57,7 @@ def decode_part(block: Block, arguments: str | None = None, *, of_model: bool) -
     `of_model`: whether a model said it.  Only a model calls, and only others answer.
     Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
     """
-    said = {name: value for name, value in block.items() if value is not None}
+    said = drop_nulls(block)
     if len(said) > 1 and isinstance(said.get("type"), str):
         del said["type"]
     known = [name for name in said if name in _KNOWN_BLOCKS]
@@ -173,9 +181,9 @@ def _decode_call(inner: Block, arguments: str | None) -> ToolCall:
         arguments = dumps(inner.get("input") or {}).decode()
     return ToolCall(
         id="",
-        name=_text_or_empty(inner.get("name")),
+        name=text_or_empty(inner.get("name")),
         arguments=decode_arguments(arguments),
-        wire_id=_text_or_empty(inner.get("toolUseId")),
+        wire_id=text_or_empty(inner.get("toolUseId")),
         native=_extra_members(inner, "toolUseId", "name", "input", "type"),
     )
 
@@ -184,7 +192,7 @@ def _decode_result(inner: Block) -> ToolResult:
     content, status = inner.get("content"), inner.get("status")
     shown = ("toolUseId", "content", "status") if status in ("success", "error") else ("toolUseId", "content")
     return ToolResult(
-        call_id=_text_or_empty(inner.get("toolUseId")),
+        call_id=text_or_empty(inner.get("toolUseId")),
         parts=tuple(_decode_inner_part(block) for block in content if isinstance(block, dict))
         if isinstance(content, list)
         else (),
@@ -221,12 +229,12 @@ def _encode_result_part(part: Text | Media | Opaque, *, own: bool) -> Block | Ra
 
 
 def _decode_reasoning(inner: Block) -> Reasoning | None:
-    match {name: value for name, value in inner.items() if value is not None}:
+    match drop_nulls(inner):
         case {"redactedContent": str(sealed), **rest} if not rest:
             return Reasoning(signature=sealed, redacted=True)
         case {"reasoningText": {"text": str(text)} as thought, **rest}:
-            more = {name: value for name, value in thought.items() if value is not None}
-            signature = _text_or_empty(more.pop("signature", ""))
+            more = drop_nulls(thought)
+            signature = text_or_empty(more.pop("signature", ""))
             del more["text"]
             kept = {**more, **({_AROUND_KEY: rest} if rest else {})}
             native = dumps(kept).decode() if kept else None
@@ -258,7 +266,3 @@ def _extra_members(inner: Mapping[str, Any], *shown: str) -> str | None:
 
 def _is_text_piece(piece: object) -> bool:
     return isinstance(piece, dict) and piece.keys() == {"text"} and isinstance(piece["text"], str)
-
-
-def _text_or_empty(value: object) -> str:
-    return repair_surrogates(value) if isinstance(value, str) else ""

@@ -16,7 +16,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged
-from bridle.providers.wire.json import dumps, is_object, raw_json
+from bridle.providers.wire.json import drop_nulls, dumps, is_object, raw_json
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.errors import BadTool
 from bridle.values.request import Breakpoint, Request, ToolChoice, ToolSpec
@@ -120,9 +120,7 @@ def _encode_tool(spec: ToolSpec) -> Block | Raw:
 
 def _decode_tool(tool: Block) -> ToolSpec:
     kind, said = next(((name, value) for name, value in tool.items() if value is not None), ("", None))
-    said = (
-        {name: value for name, value in said.items() if value is not None} if isinstance(said, dict) else {}
-    )
+    said = drop_nulls(said) if isinstance(said, dict) else {}
     name, description, schema = said.get("name"), said.get("description"), said.get("inputSchema")
     schema = schema if isinstance(schema, dict) else {}
     plain = kind == "toolSpec" and isinstance(schema.get("json"), dict)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import parse_integer, repair_surrogates
+from bridle.providers.wire.json import parse_integer, repair_surrogates, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Part, Reply, Stop
 from bridle.values.model import Model, Origin
@@ -37,7 +37,7 @@ LONG_TTL = "1h"
 
 
 def build_reply(parts: Sequence[Part], meta: Mapping[str, Any], model: Model, reply_id: str) -> Reply:
-    word = _text_or_empty(meta.get("stopReason"))
+    word = text_or_empty(meta.get("stopReason"))
     why = _stop_explanation(word, meta)
     return Reply(
         parts=tuple(parts),
@@ -85,7 +85,3 @@ def _stop_explanation(word: str, meta: Mapping[str, Any]) -> str:
 
 def _first_count(*values: object) -> int:
     return next((count for value in values if (count := parse_integer(value) or 0) > 0), 0)
-
-
-def _text_or_empty(value: object) -> str:
-    return repair_surrogates(value) if isinstance(value, str) else ""

@@ -35,7 +35,7 @@ from bridle.providers.schema.tool_schema import (
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
-from bridle.providers.wire.json import dumps, is_object, raw_json
+from bridle.providers.wire.json import drop_nulls, dumps, is_object, raw_json
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.origin import match_model_id
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
@@ -211,7 +211,7 @@ def _encode_generation_config(request: Request) -> Block:
             raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
         schema = compile_for_wire(output.parameters, OUTPUT_DIALECT)
         config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
-    return {name: value for name, value in config.items() if value is not None}
+    return drop_nulls(config)
 
 
 def _encode_thinking(thinking: Thinking, abilities: Abilities) -> Block | None:

@@ -19,16 +19,25 @@ from msgspec.structs import replace
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers.schema.tool_schema import is_sent_unchanged
-from bridle.providers.wire.json import dumps, loads, split_object
-from bridle.values.errors import Failure, FailureKind, ProviderError
-from bridle.values.message import Message, Opaque, Part, Role, Text, ToolCall, ToolResult
-from bridle.values.model import Endpoint, Model, Origin
-from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
+from bridle.providers.wire.json import (
+    drop_nulls,
+    dumps,
+    loads,
+    parse_integer,
+    parse_number,
+    split_object,
+    text_or_empty,
+)
+from bridle.providers.wire.request_reader import MessageReader, make_extras, rejection_maker
+from bridle.values.message import Opaque, Part, Text, ToolCall, ToolResult
+from bridle.values.model import Endpoint, Model
+from bridle.values.request import OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
-from .parts import FAMILY, Block, decode_instruction, decode_part, text_or_empty, to_camel_case
+from .parts import FAMILY, Block, decode_instruction, decode_part, to_camel_case
 from .tools import INCLUDE_HOSTED_CALLS, OUTPUT_DIALECT, decode_tool_choice, decode_tools, has_both_tool_kinds
 
 _PATH = re.compile(r".*?/?(?P<collection>\w+)/(?P<model>[^/:]+):(?P<streams>g|streamG)enerateContent")
+make_rejection = rejection_maker({"invalid": "INVALID_ARGUMENT", "not_found": "NOT_FOUND"})
 _ROLES = {"user": "user", "function": "user", "tool": "user", "model": "model"}
 _KNOWN_FIELDS = frozenset(
     {"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
@@ -44,7 +53,7 @@ def decode_request(request: HttpRequest) -> Request:
         body = {name: loads(value) for name, value in fields.items()}
     except ValueError as error:
         raise make_rejection("invalid", f"Invalid JSON payload received. {error}") from None
-    body = {name: value for name, value in body.items() if value is not None}
+    body = drop_nulls(body)
     contents = body.get("contents", [])
     if isinstance(contents, dict):
         contents = [contents]
@@ -82,9 +91,7 @@ def decode_request(request: HttpRequest) -> Request:
         extras["generationConfig"] = dumps(config.rest)
     return replace(
         request_read,
-        extras=tuple(
-            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
-        ),
+        extras=make_extras(extras),
     )
 
 
@@ -98,11 +105,6 @@ def parse_path(path: str) -> tuple[str, bool]:
     return model, found["streams"] == "streamG"
 
 
-def make_rejection(kind: FailureKind, message: str) -> ProviderError:
-    status, code = (404, "NOT_FOUND") if kind == "not_found" else (400, "INVALID_ARGUMENT")
-    return ProviderError(Failure(kind=kind, message=message, status=status, code=code))
-
-
 class _WaitingCall(NamedTuple):
     """A call that has no response yet."""
 
@@ -111,12 +113,9 @@ class _WaitingCall(NamedTuple):
     id: str
 
 
-class _GeminiContentReader:
-    """The messages read so far, and the calls that wait for a response."""
-
+class _GeminiContentReader(MessageReader):
     def __init__(self, model_id: str) -> None:
-        self.messages: list[Message] = []
-        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
+        super().__init__(FAMILY, model_id)
         self._waiting: list[_WaitingCall] = []
 
     def add_content(self, index: int, content: object) -> None:
@@ -133,7 +132,7 @@ class _GeminiContentReader:
             )
         said = [{to_camel_case(name): value for name, value in block.items()} for block in blocks]
         if role == "model":
-            self._append_message(
+            self.append_message(
                 "assistant", [self._register_call(decode_part(block), at) for at, block in enumerate(said)]
             )
             return
@@ -142,16 +141,9 @@ class _GeminiContentReader:
         ]
         words = [decode_part(block) for block in said if not isinstance(block.get("functionResponse"), dict)]
         if results:
-            self._append_message("tool", results)
+            self.append_message("tool", results)
         if words or not results:
-            self._append_message("user", words)
-
-    def _append_message(self, role: Role, parts: Sequence[Part]) -> None:
-        place = len(self.messages)
-        parent = f"m{place}" if place else ""
-        self.messages.append(
-            Message(role=role, parts=tuple(parts), id=f"m{place + 1}", parent=parent, origin=self._origin)
-        )
+            self.append_message("user", words)
 
     def _register_call(self, part: Part, at: int) -> Part:
         if not isinstance(part, ToolCall):
@@ -202,20 +194,16 @@ class _GenerationConfigReader:
         )
 
     def take_integer(self, name: str) -> int | None:
-        value = self.rest.get(name)
-        if isinstance(value, float) and value.is_integer():
-            value = int(value)
-        if not isinstance(value, int) or isinstance(value, bool):
-            return None
-        del self.rest[name]
+        value = parse_integer(self.rest.get(name))
+        if value is not None:
+            del self.rest[name]
         return value
 
     def take_number(self, name: str) -> float | None:
-        value = self.rest.get(name)
-        if not isinstance(value, int | float) or isinstance(value, bool):
-            return None
-        del self.rest[name]
-        return float(value)
+        value = parse_number(self.rest.get(name))
+        if value is not None:
+            del self.rest[name]
+        return value
 
     def take_strings(self, name: str) -> tuple[str, ...]:
         value = self.rest.get(name)

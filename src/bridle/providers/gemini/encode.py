@@ -20,7 +20,7 @@ from msgspec import Raw
 
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import HIDDEN_BEGINNING_TEXT, WireTurn
-from bridle.providers.wire.json import dumps, is_object, loads
+from bridle.providers.wire.json import dumps, is_object, loads, text_or_empty
 from bridle.providers.wire.origin import is_from_same_origin, match_model_id
 from bridle.values.base import Value
 from bridle.values.message import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -35,7 +35,6 @@ from .parts import (
     OriginMatch,
     encode_part,
     encode_tool_name,
-    text_or_empty,
 )
 
 LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."

@@ -19,9 +19,9 @@ from bridle.providers.wire.failures import (
     is_reasoning_rejection,
     kind_of_status,
     refine_kind,
-    text_or_empty,
     to_one_line,
 )
+from bridle.providers.wire.json import text_or_empty
 from bridle.values.errors import Failure, FailureKind
 
 KINDS_BY_STATUS_NAME: dict[str, FailureKind] = {

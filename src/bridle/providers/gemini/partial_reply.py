@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from bridle.providers.wire.json import dumps, repair_surrogates
+from bridle.providers.wire.json import drop_nulls, dumps, repair_surrogates
 from bridle.values.message import Part, Reasoning, Text, ToolCall
 
 from .parts import Block, decode_part
@@ -61,7 +61,7 @@ class PartialCall:
         if block is not self._block:
             # A signature may come with any piece; it belongs to the call.
             self._block = {
-                **{name: value for name, value in block.items() if value is not None},
+                **drop_nulls(block),
                 **self._block,
             }
         self.done = call.get("willContinue") is not True

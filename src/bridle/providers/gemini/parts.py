@@ -20,7 +20,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments
-from bridle.providers.wire.json import dumps, is_object, loads, repair_surrogates
+from bridle.providers.wire.json import dumps, is_object, loads, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -166,12 +166,6 @@ def normalise_arguments(written: bytes) -> str:
 def make_opaque(said: Block) -> Opaque:
     kind = next((name for name in said if name not in _SIBLING_MEMBERS), "")
     return Opaque(kind=kind, native=dumps(said).decode())
-
-
-def text_or_empty(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else repair_surrogates(value)
 
 
 def _normalise_members(block: Mapping[str, Any]) -> Block:

@@ -14,11 +14,11 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, text_or_empty
 from bridle.values.errors import BadTool
 from bridle.values.request import ToolChoice, ToolSpec
 
-from .parts import Block, encode_tool_name, text_or_empty, to_camel_case
+from .parts import Block, encode_tool_name, to_camel_case
 
 TOOL_DIALECT, OUTPUT_DIALECT = "gemini_json", "gemini_json_output"
 """The dialects of JSON Schema that are taken here, for tools and for answers."""

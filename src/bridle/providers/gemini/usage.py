@@ -11,13 +11,13 @@ is part of the prompt.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from bridle.providers.wire.json import parse_integer
+from bridle.providers.wire.json import count_or_zero, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, Origin
 from bridle.values.usage import Usage
 
-from .parts import CONTINUATION_KIND, FAMILY, text_or_empty
+from .parts import CONTINUATION_KIND, FAMILY
 
 UNSPECIFIED = "FINISH_REASON_UNSPECIFIED"
 CONTINUATION_STOP = "CONTINUATION"
@@ -86,16 +86,16 @@ def is_prompt_blocked(feedback: object) -> bool:
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
     """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
     prompt, cached = (
-        _count_or_zero(counts.get("promptTokenCount")),
-        _count_or_zero(counts.get("cachedContentTokenCount")),
+        count_or_zero(counts.get("promptTokenCount")),
+        count_or_zero(counts.get("cachedContentTokenCount")),
     )
     thoughts, looked_up = (
-        _count_or_zero(counts.get("thoughtsTokenCount")),
-        _count_or_zero(counts.get("toolUsePromptTokenCount")),
+        count_or_zero(counts.get("thoughtsTokenCount")),
+        count_or_zero(counts.get("toolUsePromptTokenCount")),
     )
-    output = _count_or_zero(counts.get("candidatesTokenCount")) + thoughts
+    output = count_or_zero(counts.get("candidatesTokenCount")) + thoughts
     # A prompt that is a file somewhere else is counted in the sum only.
-    prompt = prompt or max(_count_or_zero(counts.get("totalTokenCount")) - output - looked_up, 0)
+    prompt = prompt or max(count_or_zero(counts.get("totalTokenCount")) - output - looked_up, 0)
     return Usage(
         input=max(prompt - cached, 0) + looked_up,
         cache_read=cached,
@@ -126,7 +126,3 @@ def choose_stop(reason: str, parts: Sequence[Part]) -> Stop:
         # There is nothing to go on with; the best that can be said is that it broke off.
         return Stop.LENGTH
     return stop
-
-
-def _count_or_zero(value: object) -> int:
-    return max(parse_integer(value) or 0, 0)

@@ -11,11 +11,11 @@ of tools that take plain text.
 from typing import Any
 
 from bridle.providers.wire.call_arguments import decode_arguments, encode_arguments, unwrap_text, wrap_text
-from bridle.providers.wire.json import dumps, is_object, repair_surrogates
+from bridle.providers.wire.json import drop_nulls, dumps, is_object, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.values.message import ToolCall
 
-from .content import Block, decode_native, drop_nulls, encode_native, text_or_empty
+from .content import Block, decode_native, encode_native
 
 _EMPTY_ARGUMENTS = frozenset({"", "null"})
 EMPTY_OBJECT = "{}"

@@ -19,7 +19,15 @@ from typing import Any
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.json import (
+    drop_nulls,
+    dumps,
+    is_object,
+    loads,
+    raw_json,
+    repair_surrogates,
+    text_or_empty,
+)
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, MediaKind, Opaque, Part, Text
 
@@ -80,11 +88,6 @@ UNSENT_KINDS = frozenset({"audio"})
 """Kinds of opaque parts that stand beside the content and not in it."""
 
 
-def drop_nulls(members: Block) -> Block:
-    """The members that say something: null says nothing."""
-    return {name: value for name, value in members.items() if value is not None}
-
-
 def encode_native(**members: Any) -> str | None:
     """Members to be kept with a part, in one order: pieces of a stream come in another than a whole."""
     kept = {name: value for name, value in members.items() if value}
@@ -99,21 +102,15 @@ def _sort_members(value: Any) -> Any:
 
 def decode_native(part: Part) -> Block:
     """What only this family can read of a part; nothing when it is not in our own writing."""
-    return {} if part.native is None or isinstance(part, Opaque) else object_or_empty(part.native)
+    return {} if part.native is None or isinstance(part, Opaque) else parse_object(part.native)
 
 
-def object_or_empty(text: str) -> Block:
+def parse_object(text: str) -> Block:
     try:
         value = loads(text)
     except ValueError:
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def text_or_empty(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else repair_surrogates(value)
 
 
 def _decode_media(kind: str, block: Block) -> tuple[Media, Block] | None:

@@ -18,14 +18,14 @@ from msgspec.structs import replace
 
 from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder
 from bridle.providers.wire.failures import UNRECOGNISED_LENGTH_MAX, to_one_line
-from bridle.providers.wire.json import parse_integer
+from bridle.providers.wire.json import parse_integer, text_or_empty
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Reply, Text
 from bridle.values.model import Model
 from bridle.values.result import Delta
 from bridle.values.usage import Usage
 
-from .content import Block, text_or_empty
+from .content import Block
 from .dialect import ChatDialect
 from .failures import classify_error, classify_status_code, decode_failure, find_error
 from .partial_reply import PartialChatMessage

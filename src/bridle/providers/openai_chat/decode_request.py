@@ -10,7 +10,6 @@ by id, repeated ids in order, and a result without one answers the first call th
 """
 
 import re
-from collections.abc import Sequence
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,11 +19,10 @@ from bridle.ports.codec import HttpRequest
 from bridle.providers.openai.prompt_cache import KEY
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import is_sent_unchanged
-from bridle.providers.wire.json import dumps, loads, split_object
-from bridle.values.errors import Failure, FailureKind, ProviderError
+from bridle.providers.wire.json import drop_nulls, dumps, loads, parse_number, split_object, text_or_empty
+from bridle.providers.wire.request_reader import MessageReader, make_extras, rejection_maker
 from bridle.values.message import (
     Media,
-    Message,
     Opaque,
     Outcome,
     Part,
@@ -34,17 +32,18 @@ from bridle.values.message import (
     ToolCall,
     ToolResult,
 )
-from bridle.values.model import Abilities, Endpoint, Model, Origin
-from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
+from bridle.values.model import Abilities, Endpoint, Model
+from bridle.values.request import OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
 from .calls import is_legacy_call
-from .content import Block, decode_native, drop_nulls, encode_native, text_or_empty
+from .content import Block, decode_native, encode_native
 from .dialect import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, ChatDialect
 from .encode import ERROR_PREFIX, NO_OUTPUT_TEXT
 from .parts import decode_content_parts, decode_parts, extra_members, is_refusal, keep_members
 
 _PATH = re.compile(r".*?(?:/deployments/(?P<model>[^/]+))?/chat/completions")
 _DEFAULT_DIALECT = ChatDialect()
+_rejection = rejection_maker({"invalid": "invalid_request_error", "not_found": "invalid_request_error"})
 _ROLES: dict[str, Role] = {
     "system": "system",
     "developer": "system",
@@ -109,9 +108,7 @@ def _decode_body(request: HttpRequest) -> Request:
         sampling=_decode_sampling(body, raw, extras),
         cache_key=key,
         stream=streams,
-        extras=tuple(
-            Extra(name=name, json=value.decode("utf-8", "replace")) for name, value in extras.items()
-        ),
+        extras=make_extras(extras),
     )
 
 
@@ -123,15 +120,11 @@ def parse_path(path: str) -> str:
     return unquote(found["model"] or "")
 
 
-class _ChatMessageReader:
-    """The messages read so far, and the calls that wait for a result."""
-
+class _ChatMessageReader(MessageReader):
     def __init__(self, model_id: str) -> None:
+        super().__init__(FAMILY, model_id)
         self.system: tuple[Text, ...] = ()
-        self.messages: list[Message] = []
-        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
         self._waiting: list[ToolCall] = []
-        self._known: dict[str, str] = {}
 
     def add_message(self, index: int, message: object) -> None:
         if not isinstance(message, dict) or _ROLES.get(text_or_empty(message.get("role"))) is None:
@@ -153,34 +146,11 @@ class _ChatMessageReader:
         if role == "system" and index == 0 and len(texts) == len(parts):
             self.system = tuple(texts)
         else:
-            self._append_message(role, parts, stop)
-
-    def _append_message(self, role: Role, parts: Sequence[Part], stop: Stop | None) -> None:
-        place = len(self.messages)
-        self.messages.append(
-            Message(
-                role=role,
-                parts=tuple(parts),
-                id=f"m{place + 1}",
-                parent=f"m{place}" if place else "",
-                origin=self._origin,
-                stop=stop,
-            )
-        )
+            self.append_message(role, parts, stop)
 
     def _decode_model_parts(self, message: Block) -> list[Part]:
-        parts: list[Part] = []
-        number = len(self.messages) + 1
-        count = 0
-        for part in decode_parts(message, _DEFAULT_DIALECT):
-            if not isinstance(part, ToolCall):
-                parts.append(part)
-                continue
-            call = replace(part, id=f"c{number}_{count}")
-            count += 1
-            self._waiting.append(call)
-            self._known[call.wire_id] = call.id
-            parts.append(call)
+        parts = self.link_calls(decode_parts(message, _DEFAULT_DIALECT))
+        self._waiting += [part for part in parts if isinstance(part, ToolCall)]
         return parts
 
     def _decode_result(self, message: Block) -> Part:
@@ -190,7 +160,7 @@ class _ChatMessageReader:
             self._waiting.remove(call)
         outcome, parts = _decode_result_content(message.get("content"))
         taken = {"role", "content", "tool_call_id", *({"name"} if message["role"] == "function" else ())}
-        call_id = call.id if call is not None else self._known.get(named, named)
+        call_id = call.id if call is not None else self.find_newest_call(named)
         result = ToolResult(call_id=call_id, parts=parts, outcome=outcome)
         return keep_members([result], extra_members(message, taken))[0]
 
@@ -319,21 +289,10 @@ def _decode_sampling(body: Block, raw: dict[str, bytes], extras: dict[str, bytes
     stops = [stops] if isinstance(stops, str) else stops
     if not isinstance(stops, list) or not all(isinstance(stop, str) for stop in stops):
         extras["stop"], stops = raw["stop"], []
-    chosen: dict[str, float | None] = {}
-    for name in ("temperature", "top_p"):
-        value = body.get(name)
-        chosen[name] = (
-            float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-        )
-        if value is not None and chosen[name] is None:
-            extras[name] = raw[name]
+    chosen = {name: parse_number(body.get(name)) for name in ("temperature", "top_p")}
+    extras.update((name, raw[name]) for name, value in chosen.items() if value is None and name in raw)
     return Sampling(
         temperature=chosen["temperature"],
         top_p=chosen["top_p"],
         stop_sequences=tuple(map(text_or_empty, stops)),
     )
-
-
-def _rejection(kind: FailureKind, message: str) -> ProviderError:
-    status = 404 if kind == "not_found" else 400
-    return ProviderError(Failure(kind=kind, message=message, status=status, code="invalid_request_error"))

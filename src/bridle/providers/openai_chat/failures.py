@@ -17,10 +17,10 @@ from bridle.providers.wire.failures import (
     is_reasoning_rejection,
     kind_of_status,
     refine_kind,
-    text_or_empty,
     to_one_line,
 )
 from bridle.providers.wire.failures import find_error_object as common_error_in
+from bridle.providers.wire.json import text_or_empty
 from bridle.values.errors import Failure, FailureKind
 
 REASONING_REJECTED_CODE = "invalid_encrypted_content"

@@ -12,9 +12,9 @@ No character is looked at twice, however a server cuts its pieces.
 import re
 from typing import Any
 
-from bridle.providers.wire.json import dumps, parse_integer, repair_surrogates
+from bridle.providers.wire.json import dumps, parse_integer, repair_surrogates, text_or_empty
 
-from .content import Block, text_or_empty
+from .content import Block
 
 _STRING_TOKEN = re.compile(r'["\\]')
 _STRUCTURE_TOKEN = re.compile(r'["\[\]{}]')

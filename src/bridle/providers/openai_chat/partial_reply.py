@@ -8,11 +8,11 @@ anything else the last word counts.
 
 from typing import Any
 
-from bridle.providers.wire.json import repair_surrogates
+from bridle.providers.wire.json import repair_surrogates, text_or_empty
 from bridle.values.message import ToolCall
 from bridle.values.result import CallReady, Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
-from .content import Block, text_or_empty
+from .content import Block
 from .partial_calls import PartialChatCalls
 from .reasoning import BLOCKS_FIELD, DETAILS_FIELD, REASONING_FIELDS, ThinkTagParser, list_blocks, remove_echo
 

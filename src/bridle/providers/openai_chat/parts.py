@@ -16,7 +16,7 @@ from typing import Any, TypeGuard
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import dumps, repair_surrogates
+from bridle.providers.wire.json import drop_nulls, dumps, repair_surrogates, text_or_empty
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
 from .calls import decode_call, decode_legacy_call, encode_call, encode_legacy_call, is_legacy_call
@@ -25,11 +25,9 @@ from .content import (
     decode_content,
     decode_native,
     describe_omitted_media,
-    drop_nulls,
     encode_content,
     encode_native,
-    object_or_empty,
-    text_or_empty,
+    parse_object,
 )
 from .dialect import ChatDialect
 from .reasoning import (
@@ -258,7 +256,7 @@ def _encode_audio_reference(parts: Sequence[Part]) -> Block | None:
     """Sound goes back as its id; the server has the rest."""
     for part in parts:
         sealed = isinstance(part, Opaque) and part.kind == "audio"
-        held = object_or_empty(part.native or "") if sealed else decode_native(part).get("audio")
+        held = parse_object(part.native or "") if sealed else decode_native(part).get("audio")
         if isinstance(held, dict) and held.get("id"):
             return {"id": held["id"]}
     return None

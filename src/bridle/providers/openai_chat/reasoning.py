@@ -19,11 +19,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import repair_surrogates
+from bridle.providers.wire.json import repair_surrogates, text_or_empty
 from bridle.values.message import Reasoning
 from bridle.values.result import Delta, ReasoningDelta, TextDelta
 
-from .content import Block, decode_native, encode_native, text_or_empty
+from .content import Block, decode_native, encode_native
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 DEFAULT_FIELD = REASONING_FIELDS[0]

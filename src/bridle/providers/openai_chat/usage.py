@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import parse_integer
+from bridle.providers.wire.json import count_or_zero, object_or_empty, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.errors import FailureKind
 from bridle.values.message import Part, Reply, Stop, Text, ToolCall
@@ -23,7 +23,7 @@ from bridle.values.model import Model, Origin
 from bridle.values.usage import Usage
 
 from .calls import is_nameless_call, list_calls
-from .content import Block, text_or_empty
+from .content import Block
 from .dialect import FAMILY, ChatDialect
 from .parts import decode_parts, is_refusal, keep_members
 
@@ -106,27 +106,30 @@ def decode_total_usage(meta: Block) -> Usage:
 
 
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
-    prompt, output = _count_or_zero(counts, "prompt_tokens"), _count_or_zero(counts, "completion_tokens")
+    prompt, output = (
+        count_or_zero(counts.get("prompt_tokens")),
+        count_or_zero(counts.get("completion_tokens")),
+    )
     details, told = (
-        _object_or_empty(counts, "prompt_tokens_details"),
-        _object_or_empty(counts, "completion_tokens_details"),
+        object_or_empty(counts.get("prompt_tokens_details")),
+        object_or_empty(counts.get("completion_tokens_details")),
     )
     cached = (
-        _count_or_zero(details, "cached_tokens")
-        or _count_or_zero(counts, "prompt_cache_hit_tokens")
-        or _count_or_zero(counts, "cache_read_input_tokens")
-        or _count_or_zero(details, "cache_read_input_tokens")
-        or _count_or_zero(counts, "cached_tokens")
-        or _count_or_zero(counts, "num_cached_tokens")
+        count_or_zero(details.get("cached_tokens"))
+        or count_or_zero(counts.get("prompt_cache_hit_tokens"))
+        or count_or_zero(counts.get("cache_read_input_tokens"))
+        or count_or_zero(details.get("cache_read_input_tokens"))
+        or count_or_zero(counts.get("cached_tokens"))
+        or count_or_zero(counts.get("num_cached_tokens"))
     )
     written = (
-        _count_or_zero(details, "cache_write_tokens")
-        or _count_or_zero(counts, "cache_creation_input_tokens")
-        or _count_or_zero(details, "cache_creation_input_tokens")
+        count_or_zero(details.get("cache_write_tokens"))
+        or count_or_zero(counts.get("cache_creation_input_tokens"))
+        or count_or_zero(details.get("cache_creation_input_tokens"))
     )
-    written_1h = _count_or_zero(_object_or_empty(counts, "cache_creation"), "ephemeral_1h_input_tokens")
-    reasoning = _count_or_zero(told, "reasoning_tokens") or _count_or_zero(counts, "reasoning_tokens")
-    total = _count_or_zero(counts, "total_tokens")
+    written_1h = count_or_zero(object_or_empty(counts.get("cache_creation")).get("ephemeral_1h_input_tokens"))
+    reasoning = count_or_zero(told.get("reasoning_tokens")) or count_or_zero(counts.get("reasoning_tokens"))
+    total = count_or_zero(counts.get("total_tokens"))
     if (cached or written) and total == prompt + cached + written + output:
         prompt += cached + written
     if _is_reasoning_separate(reasoning, output, total - prompt):
@@ -135,7 +138,7 @@ def decode_usage(counts: Mapping[str, Any]) -> Usage:
         # What was heard is counted by some servers in the sum only; any other rest was thought in silence.
         heard = (
             "prompt_audio_seconds" in counts
-            or _count_or_zero(details, "audio_tokens") == total - prompt - output
+            or count_or_zero(details.get("audio_tokens")) == total - prompt - output
         )
         prompt, output = (total - output, output) if heard else (prompt, total - prompt)
     # Prompts nobody sent are cached too, by some servers, and counted there only.
@@ -182,12 +185,3 @@ def _filtered_categories(results: object) -> str:
         for name, found in results.items()
         if isinstance(found, dict) and found.get("filtered")
     )
-
-
-def _object_or_empty(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = counts.get(name)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _count_or_zero(counts: Mapping[str, Any], name: str) -> int:
-    return max(parse_integer(counts.get(name)) or 0, 0)

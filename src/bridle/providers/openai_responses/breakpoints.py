@@ -17,12 +17,12 @@ from bridle.providers.openai.prompt_cache import (
     OPTIONS,
     RETENTION,
 )
-from bridle.providers.wire.json import repair_surrogates
+from bridle.providers.wire.json import repair_surrogates, text_or_empty
 from bridle.values.message import Text
 from bridle.values.model import Ttl
 from bridle.values.request import Breakpoint
 
-from .content import Block, expand_content, text_or_empty
+from .content import Block, expand_content
 from .parts import item_type
 
 DEVELOPER_ROLE = "developer"

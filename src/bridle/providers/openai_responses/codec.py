@@ -53,7 +53,7 @@ from bridle.providers.schema.tool_schema import (
 from bridle.providers.wire.breakpoints import system_breakpoint_ttls
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, raw_json, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
 from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
@@ -268,7 +268,7 @@ def _parse_extras(request: Request) -> dict[str, Any]:
             given[extra.name] = loads(extra.json)
         except ValueError as error:
             raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
-    return {name: value for name, value in given.items() if value is not None}
+    return drop_nulls(given)
 
 
 def _has_conversation(request: Request) -> bool:

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from bridle.providers.wire.json import dumps, loads, repair_surrogates
+from bridle.providers.wire.json import dumps, loads, repair_surrogates, text_or_empty
 from bridle.values.message import Media, Opaque, Text
 
 Block = dict[str, Any]
@@ -77,12 +77,6 @@ def is_blank(part: object, *, own: bool = False) -> bool:
 def _is_placeholder(part: Text) -> bool:
     piece = loads(part.native).get("part") if part.native is not None else None
     return isinstance(piece, dict) and text_or_empty(piece.get("type")) not in ("", *_TEXT_MEMBERS)
-
-
-def text_or_empty(value: object) -> str:
-    if not isinstance(value, str):
-        return ""
-    return value if value.isascii() else repair_surrogates(value)
 
 
 def _text_type(role: str, *, refused: bool) -> str:

@@ -11,8 +11,7 @@ repeated ids in order.  An output whose call is not here keeps the provider's id
 """
 
 import re
-from collections import defaultdict, deque
-from itertools import count, groupby
+from itertools import groupby
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -21,14 +20,22 @@ from bridle.ports.codec import HttpRequest
 from bridle.providers.openai.prompt_cache import NO_CACHE_OPTIONS, OPTIONS
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import is_sent_unchanged
-from bridle.providers.wire.json import dumps, loads, parse_integer, split_object
-from bridle.values.errors import Failure, FailureKind, ProviderError
-from bridle.values.message import Message, Opaque, Outcome, Part, Role, Stop, Text, ToolCall, ToolResult
-from bridle.values.model import Abilities, Endpoint, Model, Origin
+from bridle.providers.wire.json import (
+    drop_nulls,
+    dumps,
+    loads,
+    parse_integer,
+    parse_number,
+    split_object,
+    text_or_empty,
+)
+from bridle.providers.wire.request_reader import MessageReader, rejection_maker
+from bridle.values.message import Opaque, Outcome, Part, Role, Stop, Text, ToolResult
+from bridle.values.model import Abilities, Endpoint, Model
 from bridle.values.request import Extra, OutputSpec, Request, Sampling, Thinking, ToolChoice, ToolSpec
 
 from .breakpoints import BreakpointReader
-from .content import Block, decode_content, expand_content, text_or_empty
+from .content import Block, decode_content, expand_content
 from .encode import ERROR_PREFIX, OUTPUT_ITEMS
 from .parts import (
     FAMILY,
@@ -48,6 +55,7 @@ STATEFUL_FIELDS = ("previous_response_id", "conversation")
 """Fields that name what the provider holds itself."""
 
 _RESPONSES_PATH = re.compile(r"(.*/)?responses(?P<compacts>/compact)?")
+_rejection = rejection_maker({"invalid": "invalid_request_error", "not_found": "invalid_request_error"})
 _OUTPUT_SUFFIXES = ("_output", "_response")
 _INPUT_ROLES = ("user", "system", "developer")
 _DEVELOPER_ITEMS = {"additional_tools", "configuration_update", "compaction_trigger"}
@@ -69,7 +77,7 @@ def decode_request(request: HttpRequest) -> Request:
         body = {name: loads(value) for name, value in raw.items()}
     except ValueError as error:
         raise _rejection("invalid", f"We could not parse the JSON body of your request: {error}") from None
-    body = {name: value for name, value in body.items() if value is not None}
+    body = drop_nulls(body)
     model_id = body.get("model", "")
     if not isinstance(model_id, str) or not (model_id or "prompt" in body):
         raise _rejection("invalid", "Missing required parameter: 'model'.")
@@ -101,7 +109,7 @@ def decode_request(request: HttpRequest) -> Request:
         output=output,
         thinking=thinking,
         sampling=Sampling(
-            temperature=_number_or_none(body.get("temperature")), top_p=_number_or_none(body.get("top_p"))
+            temperature=parse_number(body.get("temperature")), top_p=parse_number(body.get("top_p"))
         ),
         breakpoints=marks,
         cache_key=points.key,
@@ -112,53 +120,26 @@ def decode_request(request: HttpRequest) -> Request:
     )
 
 
-class _ResponsesItemReader:
-    """The messages read so far, and the calls that wait for an output."""
-
+class _ResponsesItemReader(MessageReader):
     def __init__(self, model_id: str, points: BreakpointReader) -> None:
-        self.messages: list[Message] = []
+        super().__init__(FAMILY, model_id)
         self._points = points
-        self._origin = Origin(family=FAMILY, endpoint=FAMILY, model=model_id)
-        self._waiting: dict[str, deque[str]] = defaultdict(deque)
 
     def read_items(self, items: list[Block]) -> None:
         for role, group in groupby(items, _item_role):
             if role == "assistant":
                 turn = list(group)
                 refused = has_refusal(turn)
-                self._append_message(
-                    role, decode_parts(turn, refused=refused), Stop.REFUSED if refused else None
-                )
+                parts = self.link_calls(decode_parts(turn, refused=refused))
+                self.append_message(role, parts, Stop.REFUSED if refused else None)
             elif role == "tool":
                 *before, last = group
                 last = self._points.remove_breakpoint(last, len(self.messages))
-                self._append_message(role, tuple(map(self._decode_result, (*before, last))))
+                self.append_message(role, map(self._decode_result, (*before, last)))
             else:
                 for item in group:
                     bare = self._points.remove_breakpoint(item, len(self.messages))
-                    self._append_message(role, _decode_input(bare, role))
-
-    def _append_message(self, role: Role, parts: tuple[Part, ...], stop: Stop | None = None) -> None:
-        place, number = len(self.messages), len(self.messages) + 1
-        numbered: list[Part] = []
-        ids = (f"c{number}_{calls}" for calls in count())
-        for part in parts:
-            if isinstance(part, ToolCall):
-                call = replace(part, id=next(ids))
-                self._waiting[call.wire_id].append(call.id)
-                numbered.append(call)
-            else:
-                numbered.append(part)
-        self.messages.append(
-            Message(
-                role=role,
-                parts=tuple(numbered),
-                id=f"m{number}",
-                parent=f"m{place}" if place else "",
-                origin=self._origin,
-                stop=stop,
-            )
-        )
+                    self.append_message(role, _decode_input(bare, role))
 
     def _decode_result(self, item: Block) -> Part:
         kind = item_type(item)
@@ -166,8 +147,6 @@ class _ResponsesItemReader:
         if kind not in OUTPUT_ITEMS.values() or content is None:
             return make_opaque(kind, item)
         wire_id = text_or_empty(item.get("call_id"))
-        waiting = self._waiting[wire_id]
-        call_id = waiting.popleft() if waiting else wire_id
         shown = (
             {"call_id", "output"}
             if kind == OUTPUT_ITEMS["custom_tool_call"]
@@ -177,7 +156,7 @@ class _ResponsesItemReader:
         parts = [cast("Text", decode_content(piece, "tool")) for piece in content]
         parts, outcome = _split_outcome([part for part in parts if not isinstance(part, Text) or part.text])
         return ToolResult(
-            call_id=call_id,
+            call_id=self.take_call(wire_id) or wire_id,
             parts=tuple(parts),
             outcome=outcome,
             native=dumps(more).decode() if more else None,
@@ -254,7 +233,7 @@ def _decode_tools(tools: object) -> tuple[ToolSpec, ...]:
 
 
 def _decode_tool(tool: Block) -> ToolSpec:
-    given = {name: value for name, value in tool.items() if value is not None}
+    given = drop_nulls(tool)
     name, kind = text_or_empty(given.get("name")), text_or_empty(given.get("type"))
     spec = ToolSpec(name=name or kind, description=text_or_empty(given.get("description")))
     plain = kind == "function" and isinstance(given.get("parameters"), dict)
@@ -291,7 +270,7 @@ def _decode_thinking(body: Block, extras: Block) -> Thinking | None:
     reasoning = body.get("reasoning")
     if not isinstance(reasoning, dict):
         return None
-    given = {name: value for name, value in reasoning.items() if value is not None}
+    given = drop_nulls(reasoning)
     mode = given.pop("mode") if given.get("mode") in MODES else ""
     effort = given.pop("effort") if isinstance(given.get("effort"), str) else ""
     display = given.pop("summary") if given.get("summary") in tuple(SUMMARIES.values()) else ""
@@ -310,7 +289,7 @@ def _decode_output(body: Block, extras: Block) -> OutputSpec | None:
     text = body.get("text")
     if not isinstance(text, dict):
         return None
-    rest = {name: value for name, value in text.items() if value is not None}
+    rest = drop_nulls(text)
     output = None
     match rest.get("format"):
         case {"type": "json_schema", "name": str(name), "schema": dict(schema), "strict": strict, **more}:
@@ -324,12 +303,3 @@ def _decode_output(body: Block, extras: Block) -> OutputSpec | None:
     if rest:
         extras["text"] = rest
     return output
-
-
-def _number_or_none(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _rejection(kind: FailureKind, message: str) -> ProviderError:
-    status = 404 if kind == "not_found" else 400
-    return ProviderError(Failure(kind=kind, message=message, status=status, code="invalid_request_error"))

@@ -23,9 +23,8 @@ from bridle.providers.wire.failures import (
     kind_of_status,
     to_one_line,
 )
+from bridle.providers.wire.json import text_or_empty
 from bridle.values.errors import Failure, FailureKind
-
-from .content import text_or_empty
 
 REASONING_REJECTED_CODE = "invalid_encrypted_content"
 _KINDS_BY_CODE: dict[str, FailureKind] = {

@@ -11,10 +11,10 @@ A call that the provider runs itself, or has answered in the same reply, stays a
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from bridle.providers.wire.json import dumps, repair_surrogates
+from bridle.providers.wire.json import drop_nulls, dumps, repair_surrogates, text_or_empty
 from bridle.values.message import Media, Text, ToolCall, ToolResult
 
-from .content import Block, text_or_empty
+from .content import Block
 
 BLANK_SCREENSHOT = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5Erk"
@@ -70,7 +70,7 @@ def decode_hosted_call(item: Block) -> ToolCall:
     asked = {name: item[name] for name in hosted.asked if item.get(name) not in (None, [])}
     given = next(iter(asked.values())) if len(hosted.asked) == 1 and asked else asked
     if isinstance(given, dict):
-        given = {name: value for name, value in given.items() if value is not None}
+        given = drop_nulls(given)
     return ToolCall(
         id="",
         name=hosted.name,

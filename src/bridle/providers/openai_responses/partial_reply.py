@@ -10,10 +10,10 @@ they mention it.
 
 from typing import Any
 
-from bridle.providers.wire.json import dumps, loads
+from bridle.providers.wire.json import dumps, loads, text_or_empty
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 
-from .content import Block, text_or_empty
+from .content import Block
 
 DELTA_EVENTS = {
     "response.output_text.delta": "message",

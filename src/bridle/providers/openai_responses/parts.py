@@ -22,12 +22,12 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.providers.wire.call_arguments import encode_arguments, unwrap_text, wrap_text
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.json import dumps, is_object, loads, raw_json, repair_surrogates, text_or_empty
 from bridle.providers.wire.tool_names import ToolNameRules
 from bridle.values.errors import MisuseError
 from bridle.values.message import Media, Opaque, Part, Reasoning, Text, ToolCall
 
-from .content import Block, decode_content, encode_content, expand_content, text_or_empty
+from .content import Block, decode_content, encode_content, expand_content
 from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
 FAMILY = "openai_responses"

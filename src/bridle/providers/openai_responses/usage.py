@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bridle.providers.wire.json import loads, parse_integer
+from bridle.providers.wire.json import count_or_zero, loads, object_or_empty, parse_integer, text_or_empty
 from bridle.providers.wire.usage import decode_service_terms
 from bridle.values.message import Opaque, Part, Reply, Stop, ToolCall
 from bridle.values.model import Model, Origin
 from bridle.values.usage import Usage
 
-from .content import expand_content, text_or_empty
+from .content import expand_content
 from .hosted_calls import HOSTED_CALLS
 from .parts import CUSTOM_CALL, FAMILY, decode_parts, has_refusal, item_type
 
@@ -104,29 +104,22 @@ def decode_usage(counts: object) -> Usage:
     if not isinstance(counts, dict) or parse_integer(counts.get("input_tokens")) is None:
         return Usage(incomplete=True)
     details, made = (
-        _object_or_empty(counts, "input_tokens_details"),
-        _object_or_empty(counts, "output_tokens_details"),
+        object_or_empty(counts.get("input_tokens_details")),
+        object_or_empty(counts.get("output_tokens_details")),
     )
-    prompt = _count_or_zero(counts.get("input_tokens"))
-    read = min(_count_or_zero(details.get("cached_tokens")), prompt)
-    written = min(_count_or_zero(details.get("cache_write_tokens")), prompt - read)
+    prompt = count_or_zero(counts.get("input_tokens"))
+    read = min(count_or_zero(details.get("cached_tokens")), prompt)
+    written = min(count_or_zero(details.get("cache_write_tokens")), prompt - read)
     # The longest-lived kind of entry has a price of its own, like the hour elsewhere.
-    long_lived = _count_or_zero(_object_or_empty(details, "cache_write_tokens_details").get("ttl_12h_tokens"))
-    reasoning = _count_or_zero(made.get("reasoning_tokens"))
+    long_lived = count_or_zero(
+        object_or_empty(details.get("cache_write_tokens_details")).get("ttl_12h_tokens")
+    )
+    reasoning = count_or_zero(made.get("reasoning_tokens"))
     return Usage(
         input=prompt - read - written,
         cache_read=read,
         cache_write=written,
-        output=max(_count_or_zero(counts.get("output_tokens")), reasoning),
+        output=max(count_or_zero(counts.get("output_tokens")), reasoning),
         reasoning=reasoning,
         cache_write_1h=min(long_lived, written),
     )
-
-
-def _object_or_empty(counts: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    inner = counts.get(name)
-    return inner if isinstance(inner, dict) else {}
-
-
-def _count_or_zero(value: object) -> int:
-    return max(parse_integer(value) or 0, 0)

@@ -225,7 +225,3 @@ def _parse_http_date(text: str) -> datetime | None:
         return datetime.strptime(text.replace("GMT", "+0000"), "%a, %d %b %Y %H:%M:%S %z")
     except ValueError:
         return None
-
-
-def text_or_empty(value: object) -> str:
-    return repair_surrogates(value) if isinstance(value, str) else ""

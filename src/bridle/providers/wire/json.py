@@ -8,6 +8,7 @@ writing replaces what no strict reader on the other side would take.  Both raise
 """
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -78,6 +79,29 @@ def parse_integer(value: object) -> int | None:
     if type(value) is int:  # a bool is no number here
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def parse_number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def count_or_zero(value: object) -> int:
+    """A count as a provider reports it; zero for anything that is no positive whole number."""
+    return max(parse_integer(value) or 0, 0)
+
+
+def text_or_empty(value: object) -> str:
+    if not isinstance(value, str):
+        return ""
+    return value if value.isascii() else repair_surrogates(value)
+
+
+def object_or_empty(value: object) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def drop_nulls(members: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}
 
 
 def _loads_tolerant(data: bytes | str) -> Any:

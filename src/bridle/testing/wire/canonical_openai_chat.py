@@ -21,10 +21,10 @@ from typing import Any
 
 from bridle.ports.codec import HttpRequest
 from bridle.providers.openai_chat.calls import encode_call_arguments
-from bridle.providers.openai_chat.content import Block, drop_nulls
+from bridle.providers.openai_chat.content import Block
 from bridle.providers.openai_chat.decode_request import parse_path
 from bridle.providers.openai_chat.encode import NO_OUTPUT_TEXT, NO_RESULT_TEXT
-from bridle.providers.wire.json import loads
+from bridle.providers.wire.json import drop_nulls, loads
 
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 _EMPTY_ARGUMENTS = ("", "null", None)
