@@ -398,7 +398,7 @@ def test_a_delta_costs_the_same_however_many_came_before():
 def test_a_reply_without_counts_does_not_say_nought(usage):
     reply = decode(message(usage=usage))[0]
     assert reply.usage.incomplete
-    assert not reply.usage.known or reply.usage.total
+    assert not reply.usage.is_known or reply.usage.total
     begun = {"type": "message_start", "message": {**BEGIN["message"], "usage": usage}}
     assert decode(stream(begun, stopped("end_turn"), END), headers=SSE)[0].usage.incomplete
 

@@ -75,7 +75,7 @@ def test_what_changes_stands_behind_the_messages():
         thinking=Thinking(mode="adaptive", effort="low", display="summarized"),
         output=OutputSpec(name="o", parameters='{"type": "object"}'),
         sampling=Sampling(temperature=0.5, top_p=0.9, top_k=3, stop_sequences=("END",)),
-        marks=(Breakpoint(position="end", ttl="1h"),),
+        breakpoints=(Breakpoint(position="end", ttl="1h"),),
         extras=(Extra(name="metadata", json='{"user_id": "u"}'),),
     )
     body = sent(request)
@@ -136,9 +136,9 @@ def test_tools_ours_and_theirs():
     request = ask(user("hi"), tools=tools)
     assert b'"input_schema":{"type":  "object"}' in CODEC.encode(request).body
     assert search.encode() in CODEC.encode(request).body
-    marked = sent(replace(request, marks=(Breakpoint(position="tools"), Breakpoint(position="system"))))[
-        "tools"
-    ]
+    marked = sent(
+        replace(request, breakpoints=(Breakpoint(position="tools"), Breakpoint(position="system")))
+    )["tools"]
     assert [tool.get("cache_control") for tool in marked] == [None, {"type": "ephemeral"}]
     with pytest.raises(BadTool, match="look"):
         CODEC.encode(ask(user("hi"), tools=(ToolSpec(name="look", parameters="{"),)))
@@ -147,7 +147,11 @@ def test_tools_ours_and_theirs():
 def test_a_mark_on_tools_avoids_a_tool_that_is_loaded_later():
     later = ToolSpec(name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true}')
     body = sent(
-        ask(user("hi"), tools=(ToolSpec(name="a"), later), marks=(Breakpoint(position="tools", ttl="1h"),))
+        ask(
+            user("hi"),
+            tools=(ToolSpec(name="a"), later),
+            breakpoints=(Breakpoint(position="tools", ttl="1h"),),
+        )
     )
     assert body["tools"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert "cache_control" not in body["tools"][1]
@@ -354,7 +358,7 @@ def test_marks_on_messages_do_not_move_the_kept_bytes():
         Breakpoint(position="message", message=1),
         Breakpoint(position="message"),
     )
-    turns = json.loads(CODEC.encode(replace(request, marks=marks), kept).body)["messages"]
+    turns = json.loads(CODEC.encode(replace(request, breakpoints=marks), kept).body)["messages"]
     assert turns[0]["content"][0]["cache_control"] == {"type": "ephemeral", "ttl": "1h"}
     assert [block.get("cache_control") for block in turns[1]["content"]] == [
         None, None, {"type": "ephemeral"}, None,
@@ -362,19 +366,19 @@ def test_marks_on_messages_do_not_move_the_kept_bytes():
     assert turns[2]["content"][0]["cache_control"] == {"type": "ephemeral"}
     assert CODEC.encode(request, kept).body == plain
     with pytest.raises(MisuseError, match="7"):
-        CODEC.encode(replace(request, marks=(Breakpoint(position="message", message=7),)))
+        CODEC.encode(replace(request, breakpoints=(Breakpoint(position="message", message=7),)))
 
 
 def test_the_end_is_marked_by_hand_where_the_provider_does_not():
     by_hand = replace(MODEL, abilities=Abilities(cache_marks=4))
-    body = sent(ask(user("a"), user("b"), model=by_hand, marks=(Breakpoint(position="end"),)))
+    body = sent(ask(user("a"), user("b"), model=by_hand, breakpoints=(Breakpoint(position="end"),)))
     assert "cache_control" not in body
     assert [block.get("cache_control") for block in body["messages"][0]["content"]] == [
         None,
         {"type": "ephemeral"},
     ]
     unmarked = sent(
-        ask(user("a"), model=replace(MODEL, abilities=Abilities()), marks=(Breakpoint(position="end"),))
+        ask(user("a"), model=replace(MODEL, abilities=Abilities()), breakpoints=(Breakpoint(position="end"),))
     )
     assert "cache_control" not in json.dumps(unmarked)
 
@@ -438,7 +442,10 @@ def answered(*given: ToolResult):
 def test_tools_outside_the_prompt_are_declared_last_and_let_in_by_answered():
     found = ToolResult(call_id="1", parts=(Text(text="Two."),), reveals_tools=("b", "c.d", "gone"))
     request = ask(
-        *answered(found), tools=(ToolSpec(name="a"),), deferred=LATER, marks=(Breakpoint(position="tools"),)
+        *answered(found),
+        tools=(ToolSpec(name="a"),),
+        deferred_tools=LATER,
+        breakpoints=(Breakpoint(position="tools"),),
     )
     body = sent(request)
     assert [tool.get("defer_loading") for tool in body["tools"]] == [None, True, True]
@@ -457,7 +464,7 @@ def test_a_result_lets_nothing_in_where_nothing_is_outside_or_where_it_is_an_err
     wrong = ToolResult(call_id="2", parts=(Text(text="No."),), outcome="error", reveals_tools=("b",))
     plain = sent(ask(*answered(ok), tools=(ToolSpec(name="a"),)))
     assert plain["messages"][-1]["content"][0]["content"] == "One."
-    failed = sent(ask(*answered(wrong), tools=(ToolSpec(name="a"),), deferred=LATER))
+    failed = sent(ask(*answered(wrong), tools=(ToolSpec(name="a"),), deferred_tools=LATER))
     assert failed["messages"][-1]["content"][0]["content"] == "No."
 
 
@@ -466,14 +473,14 @@ def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
     line = answered(ToolResult(call_id="1", parts=(Text(text="One."),), reveals_tools=("b",)))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
     for deferred in (LATER, (), LATER):
-        request = ask(*line, tools=(ToolSpec(name="a"),), deferred=deferred)
+        request = ask(*line, tools=(ToolSpec(name="a"),), deferred_tools=deferred)
         body = CODEC.encode(request, kept).body
         assert body == CODEC.encode(request).body
         assert (b"tool_reference" in body) is bool(deferred)
 
 
 def test_tools_outside_the_prompt_are_read_as_such():
-    request = ask(user("hi"), tools=(ToolSpec(name="a"),), deferred=LATER[:1])
+    request = ask(user("hi"), tools=(ToolSpec(name="a"),), deferred_tools=LATER[:1])
     again = CODEC.decode_request(CODEC.encode(request))
     assert (again.tools, again.deferred_tools) == (request.tools, request.deferred)
     own = ToolSpec(

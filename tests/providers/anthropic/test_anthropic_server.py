@@ -51,7 +51,7 @@ def test_what_has_no_place_survives():
         "speed": "fast",
     }
     request = read(body)
-    assert request.marks == (Breakpoint(position="system"),)
+    assert request.breakpoints == (Breakpoint(position="system"),)
     assert {extra.name for extra in request.extras} == {"thinking", "tool_choice", "cache_control", "speed"}
     again = json.loads(CODEC.encode(replace(request, stream=False)).body)
     assert again.pop("model") == "m"

@@ -51,7 +51,7 @@ def test_a_summary_is_asked_for_without_what_it_excludes():
         sampling=Sampling(stop_sequences=("END",)),
         output=OutputSpec(name="shape", parameters='{"type":"object","properties":{}}'),
         thinking=Thinking(mode="adaptive", effort="low"),
-        summary_words=" Briefly. ",
+        summary_instructions=" Briefly. ",
         extras=(EDITS,),
     )
     body, betas = sent(asked)
@@ -144,7 +144,7 @@ def test_the_codec_obeys_its_laws_with_summaries():
             BYE,
             asks_native_summary=True,
             max_tokens=900,
-            summary_words="Briefly.",
+            summary_instructions="Briefly.",
             extras=(Extra(name="compaction", json='{"tomorrow":1}'),),
         ),
         ask(summed_up(), BYE, max_tokens=900),

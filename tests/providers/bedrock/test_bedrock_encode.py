@@ -188,7 +188,9 @@ def test_a_foreign_memory_of_messages_is_refused():
 def test_tools_ours_and_theirs():
     native = '{"systemTool":  {"name": "grounding"}}'
     tools = (ToolSpec(name="look", parameters='{"type":  "object"}'), ToolSpec(name="g", native=native))
-    body = CODEC.encode(ask(user("hi"), tools=tools, marks=(Breakpoint(position="tools", ttl="1h"),))).body
+    body = CODEC.encode(
+        ask(user("hi"), tools=tools, breakpoints=(Breakpoint(position="tools", ttl="1h"),))
+    ).body
     assert b'"inputSchema":{"json":{"type":  "object"}}' in body
     assert native.encode() in body
     assert json.loads(body)["toolConfig"]["tools"][2] == {"cachePoint": {"type": "default", "ttl": "1h"}}
@@ -213,7 +215,7 @@ def test_a_history_of_calls_without_tools_gets_stand_ins_that_nobody_reads_back(
 
 def test_call_nothing_leaves_the_tools_declared_or_throws_the_models_own_switch():
     nothing = ToolChoice(mode="none")
-    request = ask(*HISTORY, tools=(LOOK,), tool_choice=nothing, marks=(Breakpoint(position="tools"),))
+    request = ask(*HISTORY, tools=(LOOK,), tool_choice=nothing, breakpoints=(Breakpoint(position="tools"),))
     for messages in (HISTORY, HISTORY[:1], (user("go"), assistant(SIGNED, "so"), user("on"))):
         asked = replace(request, messages=messages)
         assert sent(asked) == sent(replace(asked, tool_choice=ToolChoice()))
@@ -500,7 +502,7 @@ def test_marks_on_messages_do_not_move_the_kept_bytes():
         Breakpoint(position="message", message=1),
         Breakpoint(position="end"),
     )
-    body = json.loads(CODEC.encode(replace(request, marks=marks), kept).body)
+    body = json.loads(CODEC.encode(replace(request, breakpoints=marks), kept).body)
     long = {"cachePoint": {"type": "default", "ttl": "1h"}}
     assert body["system"] == [{"text": "s"}, long]
     assert body["messages"][0]["content"] == [{"text": "a"}, long]
@@ -509,9 +511,9 @@ def test_marks_on_messages_do_not_move_the_kept_bytes():
     assert [next(iter(block)) for block in body["messages"][2]["content"]] == ["text", "cachePoint", "video"]
     assert CODEC.encode(request, kept).body == plain
     with pytest.raises(MisuseError, match="7"):
-        CODEC.encode(replace(request, marks=(Breakpoint(position="message", message=7),)))
+        CODEC.encode(replace(request, breakpoints=(Breakpoint(position="message", message=7),)))
     unable = replace(
-        request, model=replace(MODEL, abilities=Abilities()), marks=(Breakpoint(position="end"),)
+        request, model=replace(MODEL, abilities=Abilities()), breakpoints=(Breakpoint(position="end"),)
     )
     assert "cachePoint" not in json.dumps(sent(unable))
 
@@ -519,10 +521,10 @@ def test_marks_on_messages_do_not_move_the_kept_bytes():
 def test_marks_survive_beside_results_merged_turns_and_lost_answers():
     line = (user("go"), assistant(call("c1", "t1"), call("c2", "t2")), results(answer("c1", "x")))
     marks = (Breakpoint(position="message", message=1), Breakpoint(position="message", message=2))
-    turns = written(*line, marks=marks)
+    turns = written(*line, breakpoints=marks)
     assert [next(iter(block)) for block in turns[1]["content"]] == ["toolUse", "toolUse", "cachePoint"]
     assert [next(iter(block)) for block in turns[2]["content"]] == ["toolResult", "cachePoint", "toolResult"]
-    more = written(*line, user("stop"), marks=marks)
+    more = written(*line, user("stop"), breakpoints=marks)
     kinds = [next(iter(block)) for block in more[2]["content"]]
     assert kinds == ["toolResult", "cachePoint", "toolResult", "text"]
 
@@ -544,7 +546,7 @@ def test_all_laws_hold_for_requests_only_this_family_makes():
         system=(Text(text="s"), Text(text="t")),
         tools=(LOOK, ToolSpec(name="g", native='{"systemTool":{"name":"g"}}')),
         thinking=Thinking(mode="enabled", budget_tokens=7, effort="low"),
-        marks=(
+        breakpoints=(
             Breakpoint(position="tools"),
             Breakpoint(position="system", block=0),
             Breakpoint(position="system", ttl="1h"),

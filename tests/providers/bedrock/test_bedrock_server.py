@@ -96,7 +96,7 @@ def test_what_has_no_place_survives():
         "requestMetadata": {"team": "x"},
     }  # fmt: skip
     request = read(body)
-    assert request.marks == (
+    assert request.breakpoints == (
         Breakpoint(position="tools", ttl="1h"), Breakpoint(position="system", block=0), Breakpoint(position="system"),
         Breakpoint(position="message", message=0),
     )  # fmt: skip

@@ -556,7 +556,7 @@ def test_an_empty_thought_without_a_signature_is_dropped_for_a_recorded_reason(e
         chunks = [chunk(part) for part in parts] if split else [chunk(*parts)]
         chunks[-1]["candidates"][0]["finishReason"] = "STOP"
         reply, _ = streamed(*chunks) if split else decode(json.dumps(chunks[0]).encode())
-        return reply.parts, [words.partition(" was dropped")[0] for words in reply.dropped]
+        return reply.parts, [words.partition(" was dropped")[0] for words in reply.dropped_parts]
 
     lost = ["an empty thought without a signature"]
     assert told(empty, text("One.")) == ((Text(text="One."),), lost)

@@ -162,7 +162,7 @@ def test_deltas_number_calls_and_show_them_as_they_grow():
 def test_partial_is_what_was_said_so_far():
     reader = decoder()
     reader.feed(stream(piece({"reasoning_content": "Hm."}), piece({"content": "half a"}), done=False))
-    assert reader.partial == "half a"
+    assert reader.partial_text == "half a"
     with pytest.raises(ProviderError):
         reader.close()
 
@@ -188,7 +188,7 @@ def test_sound_is_what_was_said_and_how_it_sounded():
     empty = {"id": "", "data": "", "transcript": "", "expires_at": 0}
     assert heard(completion({"audio": empty})).parts == (Text(text="Hi"),)
     assert heard(completion({"content": None, "audio": {"id": "a"}})).parts == (
-        Opaque(kind="audio", native='{"id":"a"}'),
+        Opaque(kind="audio", native='{"id":"a"}', answers=True),
     )
 
 
@@ -319,9 +319,9 @@ def test_counts_never_overlap(counts, usage):
 def test_what_was_counted_before_a_stream_broke():
     counts = {"prompt_tokens": 20, "completion_tokens": 2}
     reader = decoder()
-    assert reader.counted == Usage(incomplete=True)
+    assert reader.partial_usage == Usage(incomplete=True)
     reader.feed(stream(piece({"content": "Hi"}, usage=counts), done=False))
-    assert reader.counted == Usage(input=20, output=2, incomplete=True)
+    assert reader.partial_usage == Usage(input=20, output=2, incomplete=True)
 
 
 # --- what goes wrong ------------------------------------------------------------------------------------

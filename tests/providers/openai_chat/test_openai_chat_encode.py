@@ -601,7 +601,7 @@ def test_what_came_of_a_call_is_told_in_words(given, content):
     codec, request = ask(assistant(call("c1")), results(given))
     http = codec.encode(request)
     assert json.loads(http.body)["messages"][1]["content"] == content
-    read = codec.read(http).messages[1].results[0]
+    read = codec.decode_request(http).messages[1].results[0]
     assert (read.outcome, read.parts) == (given.outcome, given.parts)
 
 
@@ -618,7 +618,7 @@ def test_arguments_go_out_to_the_letter_or_say_that_they_are_broken(arguments, w
     codec, request = ask(assistant(call("c1", arguments=arguments)), results(result("c1", "x")))
     http = codec.encode(request)
     assert json.loads(http.body)["messages"][0]["tool_calls"][0]["function"]["arguments"] == written_as
-    assert codec.read(http).messages[0].calls[0].arguments == (arguments or "{}")
+    assert codec.decode_request(http).messages[0].calls[0].arguments == (arguments or "{}")
 
 
 def test_names_are_made_legal():
@@ -789,20 +789,24 @@ def test_marks_are_put_where_a_server_understands_them():
     )
     line = [user("Hi"), assistant(call("c1")), results(result("c1", "x"))]
     fields = {"system": (Text(text="Be brief."),), "tools": (ToolSpec(name="look"),)}
-    body = sent(*line, marks=marks, dialect=ChatDialect(cache_marks=True), **fields)
+    body = sent(*line, breakpoints=marks, dialect=ChatDialect(cache_marks=True), **fields)
     short = {"type": "ephemeral"}
     assert body["tools"][0]["cache_control"] == short
     assert body["messages"][0]["content"][0]["cache_control"] == {**short, "ttl": "1h"}
     assert body["messages"][1]["content"] == [{"type": "text", "text": "Hi", "cache_control": short}]
     assert body["messages"][3]["content"] == [{"type": "text", "text": "x", "cache_control": short}]
-    assert b"cache_control" not in json.dumps(sent(*line, marks=marks, **fields)).encode()
+    assert b"cache_control" not in json.dumps(sent(*line, breakpoints=marks, **fields)).encode()
     alike = ChatDialect(cache_marks=True, alternates=True)
-    merged = sent(user("Hi"), user("there", picture()), marks=(Breakpoint(position="end"),), dialect=alike)[
-        "messages"
-    ]
+    merged = sent(
+        user("Hi"), user("there", picture()), breakpoints=(Breakpoint(position="end"),), dialect=alike
+    )["messages"]
     assert [part.get("cache_control") for part in merged[0]["content"]] == [None, None, short]
     with pytest.raises(MisuseError, match="no message 3"):
-        sent(*line, marks=(Breakpoint(position="message", message=3),), dialect=ChatDialect(cache_marks=True))
+        sent(
+            *line,
+            breakpoints=(Breakpoint(position="message", message=3),),
+            dialect=ChatDialect(cache_marks=True),
+        )
 
 
 # --- reasoning ------------------------------------------------------------------------------------------
@@ -1153,7 +1157,7 @@ def test_any_history_is_written_legally_and_grows_at_its_end(seed):
         endpoint = policy(random.choice(("may_echo", "must_echo", "signed", "strip")))
         dialect = random.choice(STRICT_DIALECTS)
         codec, request = ask(*line, endpoint=endpoint, dialect=dialect)
-        kept = codec.keep()
+        kept = codec.new_history()
         bodies = []
         for count in range(len(line) + 1):
             grown = replace(request, messages=tuple(line[:count]))

@@ -36,7 +36,7 @@ def body(request):
 
 def test_instructions_that_are_marked_are_the_developers_first_message():
     marks = (Breakpoint(position="system", ttl="30m"), Breakpoint(position="end", ttl="30m"))
-    sent = body(asked(marks=marks, cache_key="scout-1"))
+    sent = body(asked(breakpoints=marks, cache_key="scout-1"))
     assert "instructions" not in sent
     assert sent["input"][0] == {
         "type": "message",
@@ -50,7 +50,7 @@ def test_instructions_that_are_marked_are_the_developers_first_message():
 
 @pytest.mark.parametrize("held", [{"chained": True, "chained_to": "resp_1"}, {"chained": True}])
 def test_a_conversation_that_the_provider_holds_has_its_instructions_beside_it(held):
-    sent = body(asked(marks=(Breakpoint(position="system", ttl="30m"),), **held))
+    sent = body(asked(breakpoints=(Breakpoint(position="system", ttl="30m"),), **held))
     assert sent["instructions"] == "Be kind."
     assert all(item.get("role") != "developer" for item in sent["input"])
 
@@ -58,17 +58,17 @@ def test_a_conversation_that_the_provider_holds_has_its_instructions_beside_it(h
 @pytest.mark.parametrize("place", [0, 2])
 def test_a_message_is_marked_on_its_last_piece_and_nothing_else_changes(place):
     plain = body(asked())
-    sent = body(asked(marks=(Breakpoint(position="message", message=place, ttl="30m"),)))
+    sent = body(asked(breakpoints=(Breakpoint(position="message", message=place, ttl="30m"),)))
     inside = "content" if place == 0 else "output"
     assert sent["input"][place][inside][-1].pop("prompt_cache_breakpoint") == POINT
     assert sent["input"] == plain["input"]
 
 
 def test_the_model_s_words_cannot_be_marked():
-    sent = body(asked(marks=(Breakpoint(position="message", message=1, ttl="30m"),)))
+    sent = body(asked(breakpoints=(Breakpoint(position="message", message=1, ttl="30m"),)))
     assert sent["input"] == body(asked())["input"]
     with pytest.raises(MisuseError, match="no message 7"):
-        body(asked(marks=(Breakpoint(position="message", message=7, ttl="30m"),)))
+        body(asked(breakpoints=(Breakpoint(position="message", message=7, ttl="30m"),)))
 
 
 def test_what_was_written_is_read_back():
@@ -78,7 +78,7 @@ def test_what_was_written_is_read_back():
         Breakpoint(position="end", ttl="12h"),
     )
     codec = load_codec("openai_responses")
-    request = asked(marks=marks, cache_key="k", compared_to="resp_9")
+    request = asked(breakpoints=marks, cache_key="k", compare_reply_id="resp_9")
     read = codec.decode_request(codec.encode(request))
     assert (read.breakpoints, read.cache_key, read.compare_reply_id) == (marks, "k", "resp_9")
     assert read.system == request.system
@@ -121,8 +121,8 @@ def test_whatever_somebody_else_asked_of_the_cache_survives(odd):
 
 def test_older_models_have_one_word_for_longer():
     day, usual = Breakpoint(position="end", ttl="24h"), Breakpoint(position="end", ttl="5m")
-    assert body(asked("openai:gpt-5.4", marks=(day,)))["prompt_cache_retention"] == "24h"
-    assert not KEPT & body(asked("openai:gpt-5.4", marks=(usual,))).keys()
+    assert body(asked("openai:gpt-5.4", breakpoints=(day,)))["prompt_cache_retention"] == "24h"
+    assert not KEPT & body(asked("openai:gpt-5.4", breakpoints=(usual,))).keys()
 
 
 def test_an_extra_comes_before_what_is_usual():
@@ -131,7 +131,9 @@ def test_an_extra_comes_before_what_is_usual():
         Extra(name="prompt_cache_options", json='{"mode":"explicit"}'),
     )
     for name in ("openai:gpt-6.1-sol", "openai-chat:gpt-6.1-sol"):
-        sent = body(asked(name, cache_key="k", marks=(Breakpoint(position="end", ttl="30m"),), extras=extras))
+        sent = body(
+            asked(name, cache_key="k", breakpoints=(Breakpoint(position="end", ttl="30m"),), extras=extras)
+        )
         assert (sent["prompt_cache_key"], sent["prompt_cache_options"]) == ("mine", {"mode": "explicit"})
 
 
@@ -141,7 +143,7 @@ def test_the_older_wire_takes_the_same():
         Breakpoint(position="message", message=2, ttl="30m"),
         Breakpoint(position="end", ttl="30m"),
     )
-    sent = body(asked("openai-chat:gpt-6.1-sol", marks=marks, cache_key="k"))
+    sent = body(asked("openai-chat:gpt-6.1-sol", breakpoints=marks, cache_key="k"))
     marked = [part for message in sent["messages"] for part in message.get("content") or ()]
     points = [part["text"] for part in marked if "prompt_cache_breakpoint" in part]
     assert points == ["Be kind.", "seen"]

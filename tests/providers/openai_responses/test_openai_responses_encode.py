@@ -635,9 +635,9 @@ def test_tools_that_a_result_brings_are_defined_behind_it_and_nowhere_else():
     line = (
         user("hi"),
         assistant(call("1"), call("2")),
-        results(answer("1", shows=("b", "gone")), answer("2")),
+        results(answer("1", reveals_tools=("b", "gone")), answer("2")),
     )
-    body = sent(ask(*line, user("go on"), tools=(ToolSpec(name="look"),), deferred=later))
+    body = sent(ask(*line, user("go on"), tools=(ToolSpec(name="look"),), deferred_tools=later))
     assert [tool["name"] for tool in body["tools"]] == ["look"]
     kinds = [item["type"] for item in body["input"]]
     assert kinds[-4:] == ["function_call_output", "function_call_output", "additional_tools", "message"]
@@ -647,16 +647,16 @@ def test_tools_that_a_result_brings_are_defined_behind_it_and_nowhere_else():
 
 
 def test_where_no_tool_is_outside_a_result_brings_none():
-    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    line = (user("hi"), assistant(call("1")), results(answer("1", reveals_tools=("b",))))
     assert b"additional_tools" not in CODEC.encode(ask(*line, tools=(ToolSpec(name="look"),))).body
 
 
 def test_kept_items_are_written_anew_when_other_tools_are_outside():
     kept = CODEC.new_history()
-    line = (user("hi"), assistant(call("1")), results(answer("1", shows=("b",))))
+    line = (user("hi"), assistant(call("1")), results(answer("1", reveals_tools=("b",))))
     line = tuple(replace(message, id=f"m{at}") for at, message in enumerate(line))
     for deferred in ((ToolSpec(name="b"),), (), (ToolSpec(name="b", description="Other."),)):
-        request = ask(*line, tools=(ToolSpec(name="look"),), deferred=deferred)
+        request = ask(*line, tools=(ToolSpec(name="look"),), deferred_tools=deferred)
         assert CODEC.encode(request, kept).body == CODEC.encode(request).body
 
 

@@ -4,43 +4,38 @@ The body is joined, never written anew: model, tools and system first, then the 
 once, and behind them everything that may change from one request to the next.  So the bytes of one
 request up to its last message begin the bytes of the following one, whatever changes in between.
 
-The rest of the family, by what it does (each file is `_anthropic_` and this word):
-
-    blocks     parts and content blocks, both ways     failures   what goes wrong, both ways
-    write      messages on their way out               ends       stops and counts, both ways
-    decode     replies, from bytes in any slices       read       requests, as the provider sees them
-    growing    their blocks, while they are said       speak      replies, as the provider gives them
-    meaning    which requests the provider takes for equal
-
-Keys are no business of a codec: whoever sends the request adds them.
+The codec handles no keys: the sender of the request adds them.
 """
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
+from bridle.providers.base_codec import BaseCodec
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
-    explain_unsupported_output,
-    list_schema_losses,
+    compile_output_schema,
+    native_definition,
     wrap_decoder,
 )
-from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
+from bridle.providers.wire.breakpoints import (
+    end_breakpoint_ttl,
+    message_breakpoint_ttls,
+    system_breakpoint_ttls,
+    tools_breakpoint_ttl,
+)
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES
-from bridle.providers.wire.json import dumps, is_object, loads, raw_json
+from bridle.providers.wire.extras import add_extra
+from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.values.base import Value
-from bridle.values.errors import BadTool, MisuseError
-from bridle.values.model import Model
-from bridle.values.request import Breakpoint, Extra, OutputSpec, Request, Thinking, ToolChoice, ToolSpec
+from bridle.values.request import Request, Thinking, ToolChoice, ToolSpec
 
 from .decode import AnthropicDecoder
 from .decode_request import decode_request
@@ -75,25 +70,25 @@ class AnthropicDialect(Value):
 
 
 DEFAULT_DIALECT = AnthropicDialect()
-MESSAGE_FORM = MessageForm(
-    content_types=frozenset(
-        {"tool_use", "tool_result", "thinking", "redacted_thinking", "image", "document", "server_tool_use"}
+
+
+class AnthropicCodec(BaseCodec):
+    family = FAMILY
+    tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    message_form = MessageForm(
+        content_types=frozenset(
+            {
+                "tool_use",
+                "tool_result",
+                "thinking",
+                "redacted_thinking",
+                "image",
+                "document",
+                "server_tool_use",
+            }
+        )
     )
-)
-"""What only lists of this wire have."""
-
-
-class AnthropicCodec:
-    @property
-    def family(self) -> str:
-        return FAMILY
-
-    @property
-    def messages_field(self) -> str:
-        return "messages"
-
-    def recognizes_item(self, item: object) -> bool:
-        return MESSAGE_FORM.matches(item)
+    decode_request = staticmethod(decode_request)
 
     def new_history(self) -> AnthropicHistory:
         return AnthropicHistory()
@@ -131,19 +126,10 @@ class AnthropicCodec:
         path = _request_path(model.id, dialect, stream=request.stream)
         return HttpRequest(path=path, body=body, headers=_request_headers(request), digest=digest)
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
-        return list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT)
-
-    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        return explain_unsupported_output(output, OUTPUT_DIALECT)
-
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         tools = (*request.tools, *request.deferred_tools)
         decoder = TOOL_NAMES.wrap_decoder(AnthropicDecoder(request.model, status, headers), tools)
         return wrap_decoder(decoder, request, TOOL_DIALECT)
-
-    def decode_request(self, request: HttpRequest) -> Request:
-        return decode_request(request)
 
 
 def _request_path(model_id: str, dialect: AnthropicDialect, *, stream: bool) -> str:
@@ -188,12 +174,8 @@ def _add_breakpoint(blocks: list[Block | Raw], ttl: str) -> None:
 
 
 def _encode_tool(spec: ToolSpec) -> Block | Raw:
-    if spec.native is not None:
-        if not is_object(spec.native):
-            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
-        return raw_json(spec.native)
-    if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    if (native := native_definition(spec)) is not None:
+        return native
     tool: Block = {"name": TOOL_NAMES.encode_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
@@ -224,14 +206,14 @@ def _encode_tail(request: Request, dialect: AnthropicDialect) -> bytes:
         fields["thinking"] = thinking
     if output := _encode_output_config(request):
         fields["output_config"] = output
-    if abilities.automatic_cache and (mark := _find_breakpoint(request, "end")):
-        fields["cache_control"] = _cache_control(mark.ttl)
+    if abilities.automatic_cache and (ttl := end_breakpoint_ttl(request)):
+        fields["cache_control"] = _cache_control(ttl)
     if request.compare_reply_id and all(extra.name != "diagnostics" for extra in request.extras):
         fields["diagnostics"] = {"previous_message_id": request.compare_reply_id}
     if request.asks_native_summary:
         fields["compaction"] = encode_summary_request(request)
     for extra in request.extras:
-        _add_extra(fields, extra)
+        add_extra(fields, extra, _RESERVED_FIELDS)
     if dialect.body_version:
         fields.setdefault("anthropic_version", dialect.body_version)
     return b"]," + dumps(fields)[1:-1]
@@ -267,49 +249,19 @@ def _encode_output_config(request: Request) -> Block:
     if request.thinking and request.thinking.effort:
         wire["effort"] = request.thinking.effort
     if request.output and request.output.mode == "native":
-        if not is_object(request.output.parameters):
-            raise MisuseError(f"the schema of output {request.output.name!r} is no JSON object: correct it")
         wire["format"] = {
             "type": "json_schema",
-            "schema": compile_for_wire(request.output.parameters, OUTPUT_DIALECT),
+            "schema": compile_output_schema(request.output, OUTPUT_DIALECT),
         }
     return wire
 
 
-def _add_extra(fields: Block, extra: Extra) -> None:
-    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
-    if extra.name in _RESERVED_FIELDS:
-        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
-    try:
-        value: Any = msgspec.json.decode(extra.json)
-    except ValueError as error:
-        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
-    present = fields.get(extra.name)
-    if present is None:
-        fields[extra.name] = raw_json(extra.json)
-    elif isinstance(present, dict) and isinstance(value, dict):
-        fields[extra.name] = {**value, **present}
-    else:
-        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
-
-
-def _find_breakpoint(request: Request, place: str) -> Breakpoint | None:
-    return next((mark for mark in request.breakpoints if mark.position == place), None)
-
-
 def _message_breakpoints(request: Request) -> dict[int, bytes]:
-    count = len(request.messages)
-    marks: dict[int, str] = {}
-    for mark in request.breakpoints:
-        if mark.position == "message":
-            if not -count <= mark.message < count:
-                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
-            marks[mark.message % count] = mark.ttl
     abilities = request.model.abilities
-    end = _find_breakpoint(request, "end")
-    if end and count and abilities.cache_marks and not abilities.automatic_cache:
-        # What the provider would do by itself, done by hand where it does not.
-        marks[count - 1] = end.ttl
+    # Where the provider does not mark the end of a request itself, the last message is marked.
+    marks = message_breakpoint_ttls(
+        request, at_end=bool(abilities.cache_marks) and not abilities.automatic_cache
+    )
     return {index: b',"cache_control":' + dumps(_cache_control(ttl)) for index, ttl in marks.items()}
 
 

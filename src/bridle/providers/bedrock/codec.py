@@ -6,44 +6,33 @@ request to the next.  Tools stand there too, because the choice among them canno
 on this wire; the provider does not mind the order.  So the bytes of one request up to its last message
 begin the bytes of the following one, whatever changes in between.
 
-The rest of the family, by what it does (each file is `_bedrock_converse_` and this word):
-
-    blocks     parts and content blocks, both ways     failures   what goes wrong, both ways
-    media      pictures, documents, films, sounds      ends       stops and counts, both ways
-    tools      tools and the choice among them         read       requests, as the provider sees them
-    write      messages on their way out               speak      replies, as the provider gives them
-    decode     replies, from bytes in any slices       meaning    which requests it takes for equal
-    growing    their blocks, while they are said       dialect    what differs from model to model
-
-Keys and signatures are no business of a codec: whoever sends the request adds them.
+The codec handles no keys and signatures: the sender of the request adds them.
 """
 
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
 from urllib.parse import quote
 
 import msgspec
 from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
-from bridle.providers.schema.tool_schema import (
-    compile_for_wire,
-    explain_unsupported_output,
-    list_schema_losses,
-    wrap_decoder,
+from bridle.providers.base_codec import BaseCodec
+from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
+from bridle.providers.wire.breakpoints import (
+    message_breakpoint_ttls,
+    system_breakpoint_ttls,
+    tools_breakpoint_ttl,
 )
-from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.encoded_history import DIGEST_BYTES
-from bridle.providers.wire.json import dumps, is_object, raw_json, repair_surrogates
+from bridle.providers.wire.extras import add_extra
+from bridle.providers.wire.json import dumps, repair_surrogates, set_at_path
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.system_messages import place_system_messages
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
-from bridle.values.errors import MisuseError
-from bridle.values.model import Model
-from bridle.values.request import Extra, OutputSpec, Request, Thinking
+from bridle.providers.wire.unsent_settings import SupportedSettings
+from bridle.values.request import OutputSpec, Request, Thinking
 
 from .decode import BedrockDecoder
 from .decode_request import decode_request
@@ -54,25 +43,17 @@ from .tools import OUTPUT_DIALECT, TOOL_DIALECT, encode_cache_point, encode_tool
 
 _RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
 """Fields of the body that have a place of their own in a request."""
-MESSAGE_FORM = MessageForm(
-    content_members=frozenset(
-        {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"}
+
+
+class BedrockCodec(BaseCodec):
+    family = FAMILY
+    tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    message_form = MessageForm(
+        content_members=frozenset(
+            {"text", "toolUse", "toolResult", "reasoningContent", "image", "document", "video", "cachePoint"}
+        )
     )
-)
-"""What only lists of this wire have."""
-
-
-class BedrockCodec:
-    @property
-    def family(self) -> str:
-        return FAMILY
-
-    @property
-    def messages_field(self) -> str:
-        return "messages"
-
-    def recognizes_item(self, item: object) -> bool:
-        return MESSAGE_FORM.matches(item)
+    decode_request = staticmethod(decode_request)
 
     def new_history(self) -> BedrockHistory:
         return BedrockHistory()
@@ -95,9 +76,9 @@ class BedrockCodec:
             digest=blake2b(f"{model.id} {digest}".encode(), digest_size=DIGEST_BYTES).hexdigest(),
         )
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
+    def supported_settings(self, request: Request) -> SupportedSettings:
         dialect = dialect_for(request.model.endpoint)
-        carries = SupportedSettings(
+        return SupportedSettings(
             top_k=bool(dialect.top_k_at),
             parallel=False,
             no_calls=bool(dialect.no_calls),
@@ -105,20 +86,10 @@ class BedrockCodec:
             budget=bool(dialect.budget_at),
             effort=bool(dialect.effort_at),
         )
-        return (
-            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
-            *list_unsent_settings(request, carries),
-        )
-
-    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        return explain_unsupported_output(output, OUTPUT_DIALECT)
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         decoder = NAMES_64.wrap_decoder(BedrockDecoder(request.model, status, headers), request.tools)
         return wrap_decoder(decoder, request, TOOL_DIALECT)
-
-    def decode_request(self, request: HttpRequest) -> Request:
-        return decode_request(request)
 
 
 def _request_path(model_id: str, *, stream: bool) -> str:
@@ -145,20 +116,20 @@ def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect)
     fields: Block = {}
     if tools is not None:
         fields["toolConfig"] = tools
-    _set_at_path(fields, "inferenceConfig.maxTokens", request.max_tokens)
-    _set_at_path(fields, "inferenceConfig.stopSequences", sampling.stop_sequences or None)
+    _set_setting(fields, "inferenceConfig.maxTokens", request.max_tokens)
+    _set_setting(fields, "inferenceConfig.stopSequences", sampling.stop_sequences or None)
     if request.model.abilities.sampling:
-        _set_at_path(fields, "inferenceConfig.temperature", sampling.temperature)
-        _set_at_path(fields, "inferenceConfig.topP", sampling.top_p)
-        _set_at_path(fields, dialect.top_k_at, sampling.top_k)
+        _set_setting(fields, "inferenceConfig.temperature", sampling.temperature)
+        _set_setting(fields, "inferenceConfig.topP", sampling.top_p)
+        _set_setting(fields, dialect.top_k_at, sampling.top_k)
     if request.thinking:
         _add_thinking(fields, request.thinking, dialect, request.model.abilities.thinking)
     if request.output and request.output.mode == "native":
-        _set_at_path(fields, "outputConfig.textFormat", _encode_output_format(request.output))
+        _set_setting(fields, "outputConfig.textFormat", _encode_output_format(request.output))
     if request.tools and request.tool_choice.mode == "none" and dialect.no_calls:
         fields = _merge_objects(fields, msgspec.json.decode(dialect.no_calls))
     for extra in request.extras:
-        _add_extra(fields, extra)
+        add_extra(fields, extra, _RESERVED_FIELDS, _merge_objects)
     return b"]," + dumps(fields)[1:] if fields else b"]}"
 
 
@@ -166,16 +137,14 @@ def _add_thinking(fields: Block, thinking: Thinking, dialect: BedrockDialect, mo
     mode = thinking.mode or ("enabled" if thinking.budget_tokens is not None else "")
     if not mode and thinking.display and "adaptive" in modes:
         mode = "adaptive"  # a display can only be said beside a mode
-    _set_at_path(fields, dialect.mode_at, mode or None)
-    _set_at_path(fields, dialect.budget_at, thinking.budget_tokens)
-    _set_at_path(fields, dialect.display_at if mode else "", thinking.display or None)
-    _set_at_path(fields, dialect.effort_at, thinking.effort or None)
+    _set_setting(fields, dialect.mode_at, mode or None)
+    _set_setting(fields, dialect.budget_at, thinking.budget_tokens)
+    _set_setting(fields, dialect.display_at if mode else "", thinking.display or None)
+    _set_setting(fields, dialect.effort_at, thinking.effort or None)
 
 
 def _encode_output_format(output: OutputSpec) -> Block:
-    if not is_object(output.parameters):
-        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-    shape = {"schema": repair_surrogates(bytes(compile_for_wire(output.parameters, OUTPUT_DIALECT)).decode())}
+    shape = {"schema": repair_surrogates(bytes(compile_output_schema(output, OUTPUT_DIALECT)).decode())}
     if output.name:
         shape["name"] = output.name
     if output.description:
@@ -183,30 +152,9 @@ def _encode_output_format(output: OutputSpec) -> Block:
     return {"type": "json_schema", "structure": {"jsonSchema": shape}}
 
 
-def _set_at_path(fields: Block, place: str, value: object) -> None:
-    if value is None or not place:
-        return
-    *above, last = place.split(".")
-    for name in above:
-        fields = fields.setdefault(name, {})
-    fields[last] = value
-
-
-def _add_extra(fields: Block, extra: Extra) -> None:
-    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
-    if extra.name in _RESERVED_FIELDS:
-        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
-    try:
-        value: Any = msgspec.json.decode(extra.json)
-    except ValueError as error:
-        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
-    present = fields.get(extra.name)
-    if present is None:
-        fields[extra.name] = raw_json(extra.json)
-    elif isinstance(present, dict) and isinstance(value, dict):
-        fields[extra.name] = _merge_objects(value, present)
-    else:
-        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
+def _set_setting(fields: Block, path: str, value: object) -> None:
+    if value is not None:
+        set_at_path(fields, path, value)
 
 
 def _merge_objects(below: Block, above: Block) -> Block:
@@ -220,16 +168,7 @@ def _merge_objects(below: Block, above: Block) -> Block:
 
 
 def _message_breakpoints(request: Request) -> dict[int, bytes]:
-    count = len(request.messages)
-    marks: dict[int, str] = {}
-    for mark in request.breakpoints:
-        if mark.position == "message":
-            if not -count <= mark.message < count:
-                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
-            marks[mark.message % count] = mark.ttl
-        elif mark.position == "end" and count and request.model.abilities.cache_marks:
-            # What other providers do by themselves is done by hand here.
-            marks[count - 1] = mark.ttl
+    marks = message_breakpoint_ttls(request, at_end=bool(request.model.abilities.cache_marks))
     return {index: b"," + dumps(encode_cache_point(ttl)) for index, ttl in marks.items()}
 
 

@@ -15,10 +15,9 @@ from typing import Any, cast
 from msgspec import Raw
 from msgspec.structs import replace
 
-from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged
-from bridle.providers.wire.json import drop_nulls, dumps, is_object, raw_json
+from bridle.providers.schema.tool_schema import compile_for_wire, is_sent_unchanged, native_definition
+from bridle.providers.wire.json import drop_nulls, dumps
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.values.errors import BadTool
 from bridle.values.request import Breakpoint, Request, ToolChoice, ToolSpec
 
 from .parts import CACHE_POINT, Block
@@ -105,12 +104,8 @@ def _placeholder_tool(name: str) -> Block:
 
 
 def _encode_tool(spec: ToolSpec) -> Block | Raw:
-    if spec.native is not None:
-        if not is_object(spec.native):
-            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
-        return raw_json(spec.native)
-    if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    if (native := native_definition(spec)) is not None:
+        return native
     tool: Block = {"name": NAMES_64.encode_name(spec.name)}
     if spec.description.strip():
         tool["description"] = spec.description

@@ -7,41 +7,27 @@ up to its last content begin the bytes of the following one, whatever changes in
 Two things other wires have in the body are in the path here: the model, and whether the answer is to
 be streamed.  The digest therefore covers the model beside the body, and not the delivery.
 
-The rest of the family, by what it does (each file is `_gemini_` and this word):
-
-    parts      their parts and ours, both ways         failures   what goes wrong, both ways
-    tools      declarations and choices, both ways     ends       stops and counts, both ways
-    write      messages on their way out               read       requests, as the provider sees them
-    decode     replies, from bytes in any slices       speak      replies, as the provider gives them
-    growing    their parts, while they are said        meaning    which requests it takes for equal
-
-Keys are no business of a codec: whoever sends the request adds them.
+The codec handles no keys: the sender of the request adds them.
 """
 
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
-from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest, StoredPromptInfo
-from bridle.providers.schema.tool_schema import (
-    compile_for_wire,
-    explain_unsupported_output,
-    list_schema_losses,
-    wrap_decoder,
-)
+from bridle.providers.base_codec import BaseCodec
+from bridle.providers.schema.tool_schema import compile_output_schema, wrap_decoder
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import DIGEST_BYTES, EncodedMessagesPerModel
-from bridle.providers.wire.json import drop_nulls, dumps, is_object, raw_json
+from bridle.providers.wire.extras import add_extra
+from bridle.providers.wire.json import drop_nulls, dumps
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.origin import match_model_id
-from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities, Model
-from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
+from bridle.values.request import Request, Thinking, ToolSpec
 
 from .decode import GeminiDecoder
 from .decode_request import decode_request
@@ -73,21 +59,14 @@ _BUDGET_BY_MODE = {"disabled": 0, "adaptive": -1}
 """Modes of thinking that this wire has a number for."""
 _INCLUDE_THOUGHTS = {"summarized": True, "omitted": False}
 """Whether the thoughts are to be sent along."""
-MESSAGE_FORM = MessageForm(members=frozenset({"parts"}), roles=frozenset({"model"}))
-"""What only lists of this wire have."""
 
 
-class GeminiCodec:
-    @property
-    def family(self) -> str:
-        return FAMILY
-
-    @property
-    def messages_field(self) -> str:
-        return "contents"
-
-    def recognizes_item(self, item: object) -> bool:
-        return MESSAGE_FORM.matches(item)
+class GeminiCodec(BaseCodec):
+    family = FAMILY
+    messages_field = "contents"
+    tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    message_form = MessageForm(members=frozenset({"parts"}), roles=frozenset({"model"}))
+    decode_request = staticmethod(decode_request)
 
     def new_history(self) -> EncodedMessagesPerModel:
         return EncodedMessagesPerModel(GeminiMessageEncoder)
@@ -111,24 +90,14 @@ class GeminiCodec:
             digest=whole.hexdigest(),
         )
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
+    def supported_settings(self, request: Request) -> SupportedSettings:
         sent = request.thinking and _encode_thinking(request.thinking, request.model.abilities)
         budget, effort = "thinkingBudget" in (sent or {}), "thinkingLevel" in (sent or {})
-        carries = SupportedSettings(parallel=False, budget=budget, effort=effort)
-        return (
-            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
-            *list_unsent_settings(request, carries),
-        )
-
-    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        return explain_unsupported_output(output, OUTPUT_DIALECT)
+        return SupportedSettings(parallel=False, budget=budget, effort=effort)
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         decoder = GeminiDecoder(request.model, request.tools, status, headers)
         return wrap_decoder(decoder, request, TOOL_DIALECT)
-
-    def decode_request(self, request: HttpRequest) -> Request:
-        return decode_request(request)
 
     def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
         front = _encode_prompt_head(request)
@@ -195,7 +164,7 @@ def _encode_tail(request: Request, token: str, *, cached: bool) -> bytes:
     if request.stored_prompt:
         fields[CACHED_CONTENT] = request.stored_prompt
     for extra in request.extras:
-        _add_extra(fields, extra)
+        add_extra(fields, extra, _RESERVED_FIELDS)
     return b"]" + (b"," + dumps(fields)[1:] if fields else b"}")
 
 
@@ -207,9 +176,7 @@ def _encode_generation_config(request: Request) -> Block:
     config["stopSequences"] = sampling.stop_sequences or None
     config["thinkingConfig"] = _encode_thinking(request.thinking, abilities) if request.thinking else None
     if output and output.mode == "native":
-        if not is_object(output.parameters):
-            raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
-        schema = compile_for_wire(output.parameters, OUTPUT_DIALECT)
+        schema = compile_output_schema(output, OUTPUT_DIALECT)
         config |= {"responseMimeType": "application/json", "responseJsonSchema": schema}
     return drop_nulls(config)
 
@@ -228,23 +195,6 @@ def _encode_thinking(thinking: Thinking, abilities: Abilities) -> Block | None:
     if thinking.display in _INCLUDE_THOUGHTS:
         wire["includeThoughts"] = _INCLUDE_THOUGHTS[thinking.display]
     return wire or None
-
-
-def _add_extra(fields: Block, extra: Extra) -> None:
-    """An extra goes out as it is.  It may add to a field that is an object, never change what is set."""
-    if extra.name in _RESERVED_FIELDS:
-        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
-    try:
-        value: Any = msgspec.json.decode(extra.json)
-    except ValueError as error:
-        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
-    present = fields.get(extra.name)
-    if present is None:
-        fields[extra.name] = raw_json(extra.json)
-    elif isinstance(present, dict) and isinstance(value, dict):
-        fields[extra.name] = {**value, **present}
-    else:
-        raise MisuseError(f"extra {extra.name!r} is set by the request already: remove one of the two")
 
 
 CODEC = GeminiCodec()

@@ -5,8 +5,8 @@ How long is said once, for all of a request.  Older models have no breakpoints a
 
 from typing import Any
 
+from bridle.providers.wire.breakpoints import end_breakpoint_ttl, message_breakpoint_ttls
 from bridle.providers.wire.json import dumps
-from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities, Ttl
 from bridle.values.request import Request
 
@@ -30,22 +30,14 @@ def takes_breakpoints(abilities: Abilities) -> bool:
 
 
 def message_breakpoints(request: Request) -> dict[int, bytes]:
-    count = len(request.messages)
-    places = [mark.message for mark in request.breakpoints if mark.position == "message"]
-    for place in places:
-        if not -count <= place < count:
-            raise MisuseError(f"no message {place} to mark: the request has {count}")
-    return (
-        {place % count: _BREAKPOINT_BYTES for place in places}
-        if takes_breakpoints(request.model.abilities)
-        else {}
-    )
+    places = message_breakpoint_ttls(request)
+    return dict.fromkeys(places, _BREAKPOINT_BYTES) if takes_breakpoints(request.model.abilities) else {}
 
 
 def cache_fields(request: Request) -> dict[str, Any]:
     """The fields that say under which key and for how long."""
     fields: dict[str, Any] = {KEY: request.cache_key} if request.cache_key else {}
-    ttl = next((mark.ttl for mark in request.breakpoints if mark.position == "end"), None)
+    ttl = end_breakpoint_ttl(request)
     if takes_breakpoints(request.model.abilities):
         options = {"ttl": ttl, COMPARISON_ID: request.compare_reply_id or None}
         if said_options := {name: value for name, value in options.items() if value is not None}:

@@ -7,19 +7,7 @@ one request up to its last message begin the bytes of the following one, whateve
 Many servers speak this wire and no two of them alike.  How they differ is a `Dialect` that comes with
 the endpoint; an endpoint without one gets the protocol as it is documented.
 
-The rest of the family, by what it does (each file is `_openai_chat_` and this word):
-
-    dialect    how servers differ, as data             failures   what goes wrong, both ways
-    content    parts of content, both ways             ends       stops and counts, both ways
-    thoughts   reasoning, wherever it is put           fields     what is asked beside the messages
-    calls      calls of tools, both ways               strict     which shapes may be enforced
-    message    a model's whole message, both ways      read       requests, as a server sees them
-    write      messages on their way out               speak      replies, as a server gives them
-    decode     replies, from bytes in any slices       meaning    which requests a server takes for equal
-    alternate  turns, where a server insists           growing    a message, while it is said
-    growing_calls      its calls, told apart
-
-Keys are no business of a codec: whoever sends the request adds them.
+The codec handles no keys: the sender of the request adds them.
 """
 
 from collections.abc import Mapping
@@ -27,19 +15,23 @@ from collections.abc import Mapping
 from msgspec import Raw
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
+from bridle.providers.base_codec import BaseCodec
 from bridle.providers.openai.prompt_cache import BREAKPOINT, EXPLICIT_BREAKPOINT, message_breakpoints
-from bridle.providers.schema.tool_schema import explain_unsupported_output, list_schema_losses, wrap_decoder
-from bridle.providers.wire.breakpoints import system_breakpoint_ttls, tools_breakpoint_ttl
+from bridle.providers.schema.tool_schema import wrap_decoder
+from bridle.providers.wire.breakpoints import (
+    message_breakpoint_ttls,
+    system_breakpoint_ttls,
+    tools_breakpoint_ttl,
+)
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
 from bridle.providers.wire.encoded_history import EncodedMessagesPerModel
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
-from bridle.values.errors import MisuseError
-from bridle.values.model import Endpoint, Model
-from bridle.values.request import Breakpoint, OutputSpec, Request
+from bridle.providers.wire.unsent_settings import SupportedSettings
+from bridle.values.model import Endpoint
+from bridle.values.request import Request
 
 from .content import Block, encode_content
 from .decode import ChatDecoder
@@ -51,32 +43,24 @@ from .request_fields import check_tools_allowed, encode_delivery, encode_fields,
 
 PATH = "/chat/completions"
 _DEFAULT_DIALECT = ChatDialect()
-MESSAGE_FORM = MessageForm(
-    members=frozenset({"tool_calls", "tool_call_id", "function_call"}),
-    roles=frozenset({"tool", "function"}),
-    content_types=frozenset({"image_url", "input_audio", "file", "video_url"}),
-)
-"""What only lists of this wire have."""
 
 
-class ChatCodec:
+class ChatCodec(BaseCodec):
+    family = FAMILY
+    tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    message_form = MessageForm(
+        members=frozenset({"tool_calls", "tool_call_id", "function_call"}),
+        roles=frozenset({"tool", "function"}),
+        content_types=frozenset({"image_url", "input_audio", "file", "video_url"}),
+    )
+    decode_request = staticmethod(decode_request)
+
     def __init__(
         self, dialects: Mapping[str, ChatDialect] | None = None, *, otherwise: ChatDialect = _DEFAULT_DIALECT
     ) -> None:
         """`dialects` by the name of an endpoint, before its own, and what is spoken where there is none."""
         self._dialects = dict(dialects or {})
         self._otherwise = otherwise
-
-    @property
-    def family(self) -> str:
-        return FAMILY
-
-    @property
-    def messages_field(self) -> str:
-        return "messages"
-
-    def recognizes_item(self, item: object) -> bool:
-        return MESSAGE_FORM.matches(item)
 
     def new_history(self) -> EncodedMessagesPerModel:
         return EncodedMessagesPerModel(
@@ -111,30 +95,20 @@ class ChatCodec:
         )
         return HttpRequest(path=PATH, body=body, headers=request_headers(request), digest=digest)
 
-    def list_losses(self, request: Request) -> tuple[str, ...]:
+    def supported_settings(self, request: Request) -> SupportedSettings:
         dialect = self._dialect_for(request.model.endpoint)
-        carries = SupportedSettings(
+        return SupportedSettings(
             top_k=dialect.top_k,
             parallel=dialect.parallel_switch,
             mode=bool(dialect.mode_at),
             budget=bool(dialect.budget_at),
             effort=bool(dialect.effort_at),
         )
-        return (
-            *list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT),
-            *list_unsent_settings(request, carries),
-        )
-
-    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        return explain_unsupported_output(output, OUTPUT_DIALECT)
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
         dialect = self._dialect_for(request.model.endpoint)
         decoder = ChatDecoder(request.model, dialect, status, headers, tools=bool(request.tools))
         return wrap_decoder(NAMES_64.wrap_decoder(decoder, request.tools), request, TOOL_DIALECT)
-
-    def decode_request(self, request: HttpRequest) -> Request:
-        return decode_request(request)
 
     def _dialect_for(self, endpoint: Endpoint | None) -> ChatDialect:
         given = self._dialects.get(endpoint.name) if endpoint else None
@@ -173,21 +147,8 @@ def _message_breakpoints(request: Request, dialect: ChatDialect) -> dict[int, by
         return {}
     if dialect.breakpoints:
         return message_breakpoints(request)
-    count = len(request.messages)
-    marks: dict[int, str] = {}
-    for mark in request.breakpoints:
-        if mark.position == "message":
-            if not -count <= mark.message < count:
-                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
-            marks[mark.message % count] = mark.ttl
-    end = _find_breakpoint(request, "end")
-    if end and count:
-        marks[count - 1] = end.ttl
+    marks = message_breakpoint_ttls(request, at_end=True)
     return {index: b"," + dumps(_encode_breakpoint(ttl, dialect))[1:-1] for index, ttl in marks.items()}
-
-
-def _find_breakpoint(request: Request, place: str) -> Breakpoint | None:
-    return next((mark for mark in request.breakpoints if mark.position == place), None)
 
 
 def _encode_breakpoint(ttl: str, dialect: ChatDialect) -> Block:

@@ -12,11 +12,12 @@ from msgspec import Raw
 
 from bridle.providers.openai.prompt_cache import cache_fields
 from bridle.providers.schema.compiler import is_strict_ready
-from bridle.providers.schema.tool_schema import compile_for_wire
-from bridle.providers.wire.json import is_object, loads, raw_json, repair_surrogates
+from bridle.providers.schema.tool_schema import compile_for_wire, compile_output_schema, native_definition
+from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.json import loads, raw_json, repair_surrogates, set_at_path
 from bridle.providers.wire.origin import match_model_id
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.values.errors import BadTool, MisuseError
+from bridle.values.errors import MisuseError
 from bridle.values.model import Abilities
 from bridle.values.request import Extra, OutputSpec, Request, Thinking, ToolSpec
 
@@ -38,12 +39,8 @@ def check_tools_allowed(request: Request, dialect: ChatDialect) -> None:
 
 
 def encode_tool(spec: ToolSpec) -> Block | Raw:
-    if spec.native is not None:
-        if not is_object(spec.native):
-            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
-        return raw_json(spec.native)
-    if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    if (native := native_definition(spec)) is not None:
+        return native
     function: Block = {"name": encode_tool_name(spec.name)}
     if spec.description:
         function["description"] = repair_surrogates(spec.description)
@@ -74,7 +71,7 @@ def encode_fields(request: Request, dialect: ChatDialect) -> Block:
         if extra.name not in DELIVERY_FIELDS:
             _add_extra(fields, extra)
     for extra in dialect.always:
-        fields[extra.name] = _apply_defaults(_parse_extra(extra), fields.get(extra.name))
+        fields[extra.name] = _apply_defaults(parse_extra(extra), fields.get(extra.name))
     if request.output and request.output.mode == "native" and dialect.strict:
         _set_strict(fields["response_format"])
     return fields
@@ -84,10 +81,8 @@ def encode_delivery(request: Request, dialect: ChatDialect) -> Block:
     """A stream, and the counts at its end, which come only when they are asked for."""
     options: Any = {"include_usage": True} if request.stream and dialect.stream_usage else None
     for extra in request.extras:
-        if extra.name == "stream_options":
-            options = _parse_extra(extra)
-        elif extra.name == "stream":
-            raise MisuseError("extra 'stream' would replace part of the request: set it on the request")
+        if extra.name in DELIVERY_FIELDS:
+            options = parse_extra(extra, _RESERVED_FIELDS)
     delivery: Block = {"stream": True} if request.stream else {}
     return {**delivery, "stream_options": options} if options is not None else delivery
 
@@ -99,7 +94,7 @@ def merge_objects(present: Any, more: Any, name: str) -> Any:
         for inner, value in more.items():
             both[inner] = merge_objects(both[inner], value, f"{name}.{inner}") if inner in both else value
         return both
-    raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
+    raise conflicting_extra(name)
 
 
 def _encode_tool_choice(request: Request, abilities: Abilities, dialect: ChatDialect) -> Block:
@@ -123,12 +118,10 @@ def _encode_tool_choice(request: Request, abilities: Abilities, dialect: ChatDia
 
 
 def _encode_response_format(output: OutputSpec) -> Block:
-    if not is_object(output.parameters):
-        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
     shape: Block = {"name": NAMES_64.clean_name(output.name)} if output.name else {}
     if output.description:
         shape["description"] = repair_surrogates(output.description)
-    schema = compile_for_wire(output.parameters, OUTPUT_DIALECT)
+    schema = compile_output_schema(output, OUTPUT_DIALECT)
     return {"type": "json_schema", "json_schema": {**shape, "schema": schema}}
 
 
@@ -144,27 +137,16 @@ def _add_thinking(
     """Empty abilities say that nothing is known of the model, not that it takes nothing."""
     able = abilities.effort_with_tools or not tools
     if thinking.effort and able and (not abilities.efforts or abilities.takes_effort(thinking.effort)):
-        _set_at_path(fields, dialect.effort_at, thinking.effort)
+        set_at_path(fields, dialect.effort_at, thinking.effort)
     if thinking.mode and (not abilities.thinking or thinking.mode in abilities.thinking):
         wire = dict(dialect.modes).get(thinking.mode)
-        _set_at_path(fields, dialect.mode_at, thinking.mode if wire is None else msgspec.json.decode(wire))
+        set_at_path(fields, dialect.mode_at, thinking.mode if wire is None else msgspec.json.decode(wire))
     if thinking.budget_tokens is not None:
-        _set_at_path(fields, dialect.budget_at, thinking.budget_tokens)
-
-
-def _set_at_path(fields: Block, path: str, value: Any) -> None:
-    if not path:
-        return
-    *outer, last = path.split(".")
-    for name in outer:
-        fields = fields.setdefault(name, {})
-    fields[last] = value
+        set_at_path(fields, dialect.budget_at, thinking.budget_tokens)
 
 
 def _add_extra(fields: Block, extra: Extra) -> None:
-    if extra.name in _RESERVED_FIELDS:
-        raise MisuseError(f"extra {extra.name!r} would replace part of the request: set it on the request")
-    value = _parse_extra(extra)
+    value = parse_extra(extra, _RESERVED_FIELDS)
     if extra.name in fields:
         fields[extra.name] = merge_objects(fields[extra.name], value, extra.name)
     else:
@@ -176,10 +158,3 @@ def _apply_defaults(usual: Any, asked: Any) -> Any:
     if isinstance(usual, dict) and isinstance(asked, dict):
         return {**usual, **{name: _apply_defaults(usual.get(name), value) for name, value in asked.items()}}
     return usual if asked is None else asked
-
-
-def _parse_extra(extra: Extra) -> Any:
-    try:
-        return msgspec.json.decode(extra.json)
-    except ValueError as error:
-        raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None

@@ -21,12 +21,7 @@ shapes an answer.  What comes back is a list of items, sent as it came instead o
 Without either extra the same messages go out in full again, so falling back when the provider has
 forgotten its part is asking once more without it.
 
-The rest of the family by what it does: `_openai_responses_items` and `_content` (parts and items),
-`_write` (messages out), `_decode` and `_growing` (replies in), `_ends` (stops and counts), `_failures`,
-`_read` and `_speak` (the provider's side), `_strict` (which schemas are), `_meaning` (what the provider
-takes for equal).
-
-Keys are no business of a codec: whoever sends the request adds them.
+The codec handles no keys: the sender of the request adds them.
 """
 
 from collections.abc import Mapping
@@ -36,6 +31,7 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder, EncodedHistory, HttpRequest
+from bridle.providers.base_codec import BaseCodec
 from bridle.providers.openai.prompt_cache import (
     NO_CACHE_OPTIONS,
     OPTIONS,
@@ -46,19 +42,20 @@ from bridle.providers.openai.prompt_cache import (
 from bridle.providers.schema.compiler import is_strict_ready
 from bridle.providers.schema.tool_schema import (
     compile_for_wire,
-    explain_unsupported_output,
-    list_schema_losses,
+    compile_output_schema,
+    native_definition,
     wrap_decoder,
 )
 from bridle.providers.wire.breakpoints import system_breakpoint_ttls
 from bridle.providers.wire.decoder import request_headers, require_own_history
 from bridle.providers.wire.dialect import read_dialect
-from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, raw_json, repair_surrogates
+from bridle.providers.wire.extras import conflicting_extra, parse_extra
+from bridle.providers.wire.json import drop_nulls, dumps, is_object, loads, repair_surrogates
 from bridle.providers.wire.message_form import MessageForm
 from bridle.providers.wire.tool_names import NAMES_64
-from bridle.providers.wire.unsent_settings import SupportedSettings, list_unsent_settings
+from bridle.providers.wire.unsent_settings import SupportedSettings
 from bridle.values.base import Value
-from bridle.values.errors import BadTool, MisuseError
+from bridle.values.errors import MisuseError
 from bridle.values.message import Opaque
 from bridle.values.model import ANY_EFFORT, Abilities, Model, ReasoningPolicy
 from bridle.values.request import OutputSpec, Request, Thinking, ToolSpec
@@ -100,39 +97,32 @@ class ResponsesDialect(Value):
 
 
 DEFAULT_DIALECT = ResponsesDialect()
-MESSAGE_FORM = MessageForm(
-    types=frozenset(
-        {
-            "message",
-            "function_call",
-            "function_call_output",
-            "reasoning",
-            "item_reference",
-            "custom_tool_call",
-            "custom_tool_call_output",
-            "web_search_call",
-            "compaction",
-        }
-    ),
-    content_types=frozenset({"input_text", "output_text", "input_image", "input_file"}),
-)
-"""What only lists of this wire have."""
 
 
-class ResponsesCodec:
+class ResponsesCodec(BaseCodec):
+    family = FAMILY
+    messages_field = "input"
+    tool_dialect, output_dialect = TOOL_DIALECT, OUTPUT_DIALECT
+    message_form = MessageForm(
+        types=frozenset(
+            {
+                "message",
+                "function_call",
+                "function_call_output",
+                "reasoning",
+                "item_reference",
+                "custom_tool_call",
+                "custom_tool_call_output",
+                "web_search_call",
+                "compaction",
+            }
+        ),
+        content_types=frozenset({"input_text", "output_text", "input_image", "input_file"}),
+    )
+    decode_request = staticmethod(decode_request)
+
     def __init__(self, dialect: ResponsesDialect = DEFAULT_DIALECT) -> None:
         self._dialect = dialect
-
-    @property
-    def family(self) -> str:
-        return FAMILY
-
-    @property
-    def messages_field(self) -> str:
-        return "input"
-
-    def recognizes_item(self, item: object) -> bool:
-        return MESSAGE_FORM.matches(item)
 
     def new_history(self) -> ResponsesHistory:
         return ResponsesHistory()
@@ -187,10 +177,15 @@ class ResponsesCodec:
         return HttpRequest(path=path, body=body, headers=request_headers(request), digest=digest)
 
     def list_losses(self, request: Request) -> tuple[str, ...]:
-        return (*list_schema_losses(request, TOOL_DIALECT, OUTPUT_DIALECT), *_list_losses(request))
+        raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
+        note = f"max_tokens {request.max_tokens} became {OUTPUT_TOKENS_MIN}: fewer are refused"
+        return (*super().list_losses(request), *((note,) if raised else ()))
 
-    def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        return explain_unsupported_output(output, OUTPUT_DIALECT)
+    def supported_settings(self, request: Request) -> SupportedSettings:
+        thinking, abilities = request.thinking, request.model.abilities
+        reasons = bool(abilities.thinking or abilities.efforts)
+        mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
+        return SupportedSettings(stop_sequences=False, top_k=False, mode=mode, budget=False)
 
     def encode_open_conversation(self, model: Model) -> HttpRequest:
         return encode_open_conversation(model)
@@ -202,19 +197,6 @@ class ResponsesCodec:
         tools = (*request.tools, *request.deferred_tools)
         decoder = TOOL_NAMES.wrap_decoder(ResponsesDecoder(request.model, status, headers), tools)
         return wrap_decoder(decoder, request, TOOL_DIALECT)
-
-    def decode_request(self, request: HttpRequest) -> Request:
-        return decode_request(request)
-
-
-def _list_losses(request: Request) -> tuple[str, ...]:
-    thinking, abilities = request.thinking, request.model.abilities
-    reasons = bool(abilities.thinking or abilities.efforts)
-    mode = thinking is None or not thinking.mode or (reasons and thinking.mode in MODES)
-    raised = request.max_tokens is not None and request.max_tokens < OUTPUT_TOKENS_MIN
-    note = f"max_tokens {request.max_tokens} became {OUTPUT_TOKENS_MIN}: fewer are refused"
-    carries = SupportedSettings(stop_sequences=False, top_k=False, mode=mode, budget=False)
-    return (*list_unsent_settings(request, carries), *((note,) if raised else ()))
 
 
 def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
@@ -237,12 +219,8 @@ def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
 
 
 def _encode_tool(spec: ToolSpec) -> Block | Raw:
-    if spec.native is not None:
-        if not is_object(spec.native):
-            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
-        return raw_json(spec.native)
-    if not is_object(spec.parameters):
-        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    if (native := native_definition(spec)) is not None:
+        return native
     tool: Block = {"type": "function", "name": encode_tool_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
@@ -260,14 +238,7 @@ def _parse_extras(request: Request) -> dict[str, Any]:
     elif request.keeps_server_state and not _has_conversation(request):
         given["previous_response_id"] = request.server_state_until or None
     for extra in request.extras:
-        if extra.name in _RESERVED_FIELDS:
-            raise MisuseError(
-                f"extra {extra.name!r} would replace part of the request: set it on the request"
-            )
-        try:
-            given[extra.name] = loads(extra.json)
-        except ValueError as error:
-            raise MisuseError(f"extra {extra.name!r} holds no JSON ({error}): correct it") from None
+        given[extra.name] = parse_extra(extra, _RESERVED_FIELDS, loads)
     return drop_nulls(given)
 
 
@@ -382,13 +353,11 @@ def _encode_reasoning(thinking: Thinking, abilities: Abilities) -> Block:
 
 
 def _encode_output_format(output: OutputSpec) -> Block:
-    if not is_object(output.parameters):
-        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
     wire: Block = {"type": "json_schema", "name": NAMES_64.clean_name(output.name)}
     if output.description:
         wire["description"] = output.description
     strict = is_strict_ready(output.parameters)
-    return {**wire, "schema": compile_for_wire(output.parameters, OUTPUT_DIALECT), "strict": strict}
+    return {**wire, "schema": compile_output_schema(output, OUTPUT_DIALECT), "strict": strict}
 
 
 def _add_extra(fields: Block, name: str, value: Any) -> None:
@@ -401,7 +370,7 @@ def _add_extra(fields: Block, name: str, value: Any) -> None:
     elif isinstance(present, list) and isinstance(value, list):
         fields[name] = [*present, *(each for each in value if each not in present)]
     else:
-        raise MisuseError(f"extra {name!r} is set by the request already: remove one of the two")
+        raise conflicting_extra(name)
 
 
 CODEC = ResponsesCodec()

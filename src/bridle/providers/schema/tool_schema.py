@@ -15,9 +15,10 @@ from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder
-from bridle.providers.wire.json import raw_json
+from bridle.providers.wire.json import is_object, raw_json
+from bridle.values.errors import BadTool, MisuseError
 from bridle.values.message import Part, Reply, ToolCall
-from bridle.values.request import OutputSpec, Request
+from bridle.values.request import OutputSpec, Request, ToolSpec
 from bridle.values.result import Delta
 from bridle.values.usage import Usage
 
@@ -27,6 +28,26 @@ from .compiler import compile_schema, find_dialect, restore_arguments
 def compile_for_wire(schema: str, wire: str) -> Raw:
     """The schema as this wire takes it; the very same text when there is nothing to say otherwise."""
     return raw_json(compile_schema(schema, find_dialect(wire)).text)
+
+
+def native_definition(spec: ToolSpec) -> Raw | None:
+    """The tool's definition in the provider's own form; None for a tool that a schema describes.
+
+    Raises `BadTool` when neither the definition nor the schema is a JSON object.
+    """
+    if spec.native is not None:
+        if not is_object(spec.native):
+            raise BadTool(f"the native definition of tool {spec.name!r} is no JSON object: correct it")
+        return raw_json(spec.native)
+    if not is_object(spec.parameters):
+        raise BadTool(f"the parameters of tool {spec.name!r} are no JSON Schema object: correct them")
+    return None
+
+
+def compile_output_schema(output: OutputSpec, wire: str) -> Raw:
+    if not is_object(output.parameters):
+        raise MisuseError(f"the schema of output {output.name!r} is no JSON object: correct it")
+    return compile_for_wire(output.parameters, wire)
 
 
 def is_sent_unchanged(schema: str, wire: str) -> bool:

@@ -1,5 +1,6 @@
-"""Where a request marks what stands before its messages, in terms every wire that takes marks can use."""
+"""Cache breakpoints of a request, in terms that every wire with breakpoints can use."""
 
+from bridle.values.errors import MisuseError
 from bridle.values.request import Request
 
 
@@ -17,3 +18,22 @@ def system_breakpoint_ttls(request: Request) -> dict[int, str]:
         mark for mark in request.breakpoints if mark.position == "system" and -count <= mark.block < count
     )
     return {mark.block % count: mark.ttl for mark in marks}
+
+
+def message_breakpoint_ttls(request: Request, *, at_end: bool = False) -> dict[int, str]:
+    """By message number; `at_end`: a breakpoint at the end of the request is one on its last message."""
+    count = len(request.messages)
+    marks: dict[int, str] = {}
+    for mark in request.breakpoints:
+        if mark.position == "message":
+            if not -count <= mark.message < count:
+                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+            marks[mark.message % count] = mark.ttl
+    ttl = end_breakpoint_ttl(request)
+    if at_end and count and ttl:
+        marks[count - 1] = ttl
+    return marks
+
+
+def end_breakpoint_ttl(request: Request) -> str | None:
+    return next((mark.ttl for mark in request.breakpoints if mark.position == "end"), None)

@@ -104,6 +104,16 @@ def drop_nulls(members: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in members.items() if value is not None}
 
 
+def set_at_path(fields: dict[str, Any], path: str, value: object) -> None:
+    """Set a member by its dotted path; without a path nothing is set."""
+    if not path:
+        return
+    *above, last = path.split(".")
+    for name in above:
+        fields = fields.setdefault(name, {})
+    fields[last] = value
+
+
 def _loads_tolerant(data: bytes | str) -> Any:
     text = data if isinstance(data, str) else data.decode("utf-8-sig", "replace")
     try:
