@@ -482,7 +482,7 @@ def test_what_is_kept_is_written_anew_when_other_tools_are_outside():
 def test_tools_outside_the_prompt_are_read_as_such():
     request = ask(user("hi"), tools=(ToolSpec(name="a"),), deferred_tools=LATER[:1])
     again = CODEC.decode_request(CODEC.encode(request))
-    assert (again.tools, again.deferred_tools) == (request.tools, request.deferred)
+    assert (again.tools, again.deferred_tools) == (request.tools, request.deferred_tools)
     own = ToolSpec(
         name="b", native='{"name":"b","input_schema":{"type":"object"},"defer_loading":true,"x":1}'
     )

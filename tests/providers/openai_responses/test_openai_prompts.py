@@ -48,7 +48,9 @@ def test_instructions_that_are_marked_are_the_developers_first_message():
     assert body(asked())["instructions"] == "Be kind."
 
 
-@pytest.mark.parametrize("held", [{"chained": True, "chained_to": "resp_1"}, {"chained": True}])
+@pytest.mark.parametrize(
+    "held", [{"keeps_server_state": True, "chained_to": "resp_1"}, {"keeps_server_state": True}]
+)
 def test_a_conversation_that_the_provider_holds_has_its_instructions_beside_it(held):
     sent = body(asked(breakpoints=(Breakpoint(position="system", ttl="30m"),), **held))
     assert sent["instructions"] == "Be kind."
