@@ -49,7 +49,7 @@ def test_instructions_that_are_marked_are_the_developers_first_message():
 
 
 @pytest.mark.parametrize(
-    "held", [{"keeps_server_state": True, "chained_to": "resp_1"}, {"keeps_server_state": True}]
+    "held", [{"keeps_server_state": True, "server_state_until": "resp_1"}, {"keeps_server_state": True}]
 )
 def test_a_conversation_that_the_provider_holds_has_its_instructions_beside_it(held):
     sent = body(asked(breakpoints=(Breakpoint(position="system", ttl="30m"),), **held))
