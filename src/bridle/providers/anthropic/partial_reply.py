@@ -6,11 +6,10 @@ written anew.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 
-from bridle.providers.wire.call_arguments import INVALID_JSON_KEY
+from bridle.providers.wire.call_arguments import parse_arguments
 from bridle.providers.wire.json import dumps, loads, repair_surrogates, split_object
 from bridle.values.message import Part, ToolCall
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -61,12 +60,12 @@ class PartialAnthropicBlock:
                     self.stub, repair_surrogates(said) or ("" if last_and_cut else self.input_text)
                 )
             case "input_json_delta" if said:
-                return decode_part({**self.stub, "input": _parse_input(said)})
+                return decode_part({**self.stub, "input": parse_arguments(said)})
         return decode_part(self.stub)
 
     def _check_same_arguments(self, said: str) -> None:
         """Raises `ValueError` when the start of a call and its deltas give different arguments."""
-        if said and self.input_text != EMPTY_INPUT and _parse_input(said) != loads(self.input_text):
+        if said and self.input_text != EMPTY_INPUT and parse_arguments(said) != loads(self.input_text):
             raise ValueError(f"the arguments of {self.name!r} were given twice, and differently")
 
 
@@ -114,13 +113,6 @@ def disarm_declined_calls(parts: list[Part]) -> tuple[Part, ...]:
         make_call_opaque(part) if place < switch and isinstance(part, ToolCall) else part
         for place, part in enumerate(parts)
     )
-
-
-def _parse_input(said: str) -> Any:
-    try:
-        return loads(said)
-    except ValueError:
-        return {INVALID_JSON_KEY: said}
 
 
 def make_delta(block: PartialAnthropicBlock, said: str) -> Delta | None:

@@ -17,11 +17,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from bridle.providers.wire.decoder import CompletedCalls, leave_open
+from bridle.providers.wire.decoder import BaseDecoder, CompletedCalls, EventReader, leave_open
 from bridle.providers.wire.eventstream import MESSAGE_BYTES_MAX, EventFrame, EventStreamReader
-from bridle.providers.wire.failures import find_error_object, unrecognised_reply
-from bridle.providers.wire.json import loads, parse_integer, repair_surrogates, split_array, split_object
-from bridle.values.errors import Failure, FailureKind, ProviderError
+from bridle.providers.wire.failures import find_error_object
+from bridle.providers.wire.json import (
+    loads,
+    parse_integer,
+    repair_surrogates,
+    split_array,
+    split_object,
+    text_or_empty,
+)
+from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Part, Reply, ToolCall
 from bridle.values.model import Model
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -32,15 +39,8 @@ from .partial_reply import CALL, REASONING, STARTED_BLOCKS, TEXT, PartialBedrock
 from .parts import Block
 from .usage import LENGTH_STOP, build_reply, decode_usage
 
-BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one message of a stream: nothing real comes near it."""
-ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
-
 ID_HEADER = "x-amzn-requestid"
 _DELTA_EVENT = b"contentBlockDelta"
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_LEADING_BLANKS = b" \t\r\n" + _BYTE_ORDER_MARK
 _LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
 """A frame begins with its length, which has an upper limit.  No text begins with so small a byte."""
 _STARTS_BLOCK = {"text": TEXT, "citation": TEXT}
@@ -68,19 +68,26 @@ class _BedrockEvent(msgspec.Struct, gc=False, rename="camel"):
 _decode_event = msgspec.json.Decoder(_BedrockEvent).decode
 
 
-class BedrockDecoder:
+class _FrameReader:
+    """Reads whole frames: an exception in a stream is a frame of its own kind."""
+
+    def __init__(self) -> None:
+        reader = EventStreamReader()
+        self.feed, self.close = reader.frames, reader.close
+
+
+class BedrockDecoder(BaseDecoder):
+    expected_content = "message of this provider"
+    end_marker = "messageStop"
+
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
-        self._model, self._status, self._headers = model, status, headers
-        self._reader: EventStreamReader | None = None
-        self._sniffed = not 200 <= status < 300
-        self._body: list[bytes] = []
-        self._body_size = 0
+        super().__init__(status, headers)
+        self._model = model
         self._meta: dict[str, Any] = {}
         self._blocks: list[PartialBedrockBlock] = []
         self._open: dict[int, PartialBedrockBlock] = {}
         self._ready = CompletedCalls()
         self._stopped = False
-        self._failure: Failure | None = None
 
     @property
     def partial_text(self) -> str:
@@ -91,46 +98,21 @@ class BedrockDecoder:
     def partial_usage(self) -> Usage:
         return replace(decode_usage(self._meta.get("usage")), incomplete=True)
 
-    def feed(self, data: bytes) -> list[Delta]:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        try:
-            if data and not self._sniffed:
-                # What the headers claim may be wrong or missing, the first byte is not.
-                self._reader = EventStreamReader() if data[0] < _LENGTH_MAX else None
-                self._sniffed = True
-            if self._reader is None:
-                self._buffer_body(data)
-                return []
-            return self._process_events(self._reader.frames(data))
-        except ProviderError as error:
-            self._failure = error.failure
-            raise
+    @property
+    def _is_complete(self) -> bool:
+        return self._stopped
 
-    def close(self) -> Reply:
-        if self._failure is not None:
-            raise ProviderError(self._failure)
-        if not 200 <= self._status < 300:
-            raise ProviderError(decode_failure(self._status, self._headers, b"".join(self._body)))
-        if self._reader is None:
-            return self._decode_body(b"".join(self._body))
-        if not self._stopped:
-            raise self._make_error("cut", "the stream ended before the reply did: no messageStop arrived")
-        return self._build_reply(self._build_parts())
+    def _select_reader(self, start: bytes) -> EventReader | None:
+        return _FrameReader() if start[0] < _LENGTH_MAX else None
 
-    def _buffer_body(self, data: bytes) -> None:
-        limit = BODY_BYTES_MAX if 200 <= self._status < 300 else ERROR_BYTES_MAX
-        if self._body_size + len(data) <= limit:
-            self._body.append(data)
-            self._body_size += len(data)
-        elif limit == BODY_BYTES_MAX:
-            raise self._make_error("garbled", f"the provider sent a reply of more than {limit} bytes")
+    def _decode_error(self, body: bytes) -> Failure:
+        return decode_failure(self._status, self._headers, body)
 
-    def _process_events(self, frames: list[EventFrame]) -> list[Delta]:
+    def _process_events(self, events: list[EventFrame]) -> list[Delta]:
         deltas: list[Delta] = []
-        for frame in frames:
-            if frame.name != _DELTA_EVENT or not self._process_fast(frame.data, deltas):
-                self._process_event(frame, deltas)
+        for name, data, failed in events:
+            if name != _DELTA_EVENT or not self._process_fast(data, deltas):
+                self._process_event(name, data, deltas, failed=failed)
         return deltas
 
     def _process_fast(self, data: bytes, deltas: list[Delta]) -> bool:
@@ -157,25 +139,23 @@ class BedrockDecoder:
             return False
         return True
 
-    def _process_event(self, frame: EventFrame, deltas: list[Delta]) -> None:
-        name = frame.name.decode("utf-8", "replace")
-        if self._stopped and name != "metadata":
+    def _process_event(self, name: bytes, data: bytes, deltas: list[Delta], *, failed: bool = False) -> None:
+        kind = name.decode("utf-8", "replace")
+        if self._stopped and kind != "metadata":
             return
         try:
-            event = loads(frame.data) if frame.data.strip() else {}
+            event = loads(data) if data.strip() else {}
             if not isinstance(event, dict):
                 raise ValueError("it is no object")
         except ValueError as error:
             if self._stopped:
                 return  # everything was said; only the counts are lost
-            raise self._make_error(
-                "garbled", f"the provider sent an event that cannot be read ({error})"
-            ) from None
-        if frame.failed:
-            raise ProviderError(
-                classify_error(name, {**event, **(find_error_object(event) or {})}, self._status)
-            )
-        self._apply_event(name, event, deltas)
+            message = f"the provider sent an event that cannot be read ({error})"
+            raise self._make_error("garbled", message) from None
+        if failed:
+            error_object = {**event, **(find_error_object(event) or {})}
+            raise ProviderError(classify_error(kind, error_object, self._status))
+        self._apply_event(kind, event, deltas)
 
     def _apply_event(self, name: str, event: dict[str, Any], deltas: list[Delta]) -> None:
         match name:
@@ -253,36 +233,23 @@ class BedrockDecoder:
                 "garbled", f"the provider sent a block that cannot be read ({error})"
             ) from None
 
-    def _build_reply(self, parts: list[Part]) -> Reply:
+    def _build_reply(self) -> Reply:
+        return self._make_reply(self._build_parts())
+
+    def _make_reply(self, parts: list[Part]) -> Reply:
         return build_reply(parts, self._meta, self._model, self._headers.get(ID_HEADER, ""))
 
     def _decode_body(self, body: bytes) -> Reply:
         try:
-            top = split_object(body.removeprefix(_BYTE_ORDER_MARK))
+            top = split_object(body)
             self._update_metadata({name: loads(value) for name, value in top.items() if name != "output"})
-            if "output" in top:
-                content = split_array(split_object(split_object(top["output"])["message"])["content"])
-                cut = self._meta.get("stopReason") == LENGTH_STOP
-                return self._build_reply(
-                    leave_open([decode_whole_block(block) for block in content], cut=cut)
-                )
+            content = split_array(split_object(split_object(top["output"])["message"])["content"])
+            cut = self._meta.get("stopReason") == LENGTH_STOP
+            return self._make_reply(leave_open([decode_whole_block(block) for block in content], cut=cut))
         except (ValueError, KeyError):
-            if not body.strip():
-                raise self._make_error("cut", "the provider's reply was empty") from None
-        raise ProviderError(self._explain_missing_message(body))
-
-    def _explain_missing_message(self, body: bytes) -> Failure:
-        try:
-            envelope = loads(body)
-        except ValueError:
-            if body.lstrip(_LEADING_BLANKS)[:1] in (b"{", b"["):
-                return self._make_error("cut", "the reply ended before it was complete").failure
-            envelope = None
-        if (error := find_error_object(envelope)) is not None:
-            exception = envelope.get("__type") if isinstance(envelope, dict) else ""
-            named = exception if isinstance(exception, str) else ""
-            return classify_error(named, error, self._status)
-        return unrecognised_reply(self._status, "message of this provider", body)
-
-    def _make_error(self, kind: FailureKind, message: str) -> ProviderError:
-        return ProviderError(Failure(kind=kind, message=message, status=self._status))
+            envelope = self._parse_body(body)
+        error = find_error_object(envelope)
+        if error is None:
+            raise self._unrecognised_reply(body)
+        named = text_or_empty(envelope.get("__type")) if isinstance(envelope, dict) else ""
+        raise ProviderError(classify_error(named, error, self._status))

@@ -11,7 +11,7 @@ with their first piece.  A citation makes plain words cited ones, wherever it co
 from base64 import b64decode, b64encode
 from typing import Any
 
-from bridle.providers.wire.call_arguments import INVALID_JSON_KEY
+from bridle.providers.wire.call_arguments import parse_arguments
 from bridle.providers.wire.json import dumps, loads, repair_surrogates, split_object
 from bridle.values.message import Part
 from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
@@ -83,7 +83,7 @@ class PartialBedrockBlock:
                 return decode_part({CALL: self.stub}, given, of_model=True)
             case "toolUse":
                 return decode_part(
-                    {CALL: _sort_members({**self.stub, "input": _parse_input(said)})}, of_model=True
+                    {CALL: _sort_members({**self.stub, "input": parse_arguments(said)})}, of_model=True
                 )
             case "toolResult":
                 # A result without content has no delta, and goes back with its content all the same.
@@ -131,15 +131,6 @@ def _text_block(said: str, citations: list[Any] | None) -> Block:
 def _join_base64(pieces: list[str]) -> str:
     """Bytes come in base64, each piece on its own: put together they are not the pieces in a row."""
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
-
-
-def _parse_input(said: str) -> Any:
-    if not said:
-        return {}
-    try:
-        return loads(said)
-    except ValueError:
-        return {INVALID_JSON_KEY: said}
 
 
 def _merge_values(had: Any, more: Any) -> Any:

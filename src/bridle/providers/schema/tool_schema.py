@@ -9,18 +9,15 @@ A request that is read keeps what would not go out again as it came: that is the
 a schema of ours.
 """
 
-from collections.abc import Iterable
-
 from msgspec import Raw
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder
+from bridle.providers.wire.decoder import MappedDecoder
 from bridle.providers.wire.json import is_object, raw_json
 from bridle.values.errors import BadTool, MisuseError
-from bridle.values.message import Part, Reply, ToolCall
+from bridle.values.message import Part, ToolCall
 from bridle.values.request import OutputSpec, Request, ToolSpec
-from bridle.values.result import Delta
-from bridle.values.usage import Usage
 
 from .compiler import compile_schema, find_dialect, restore_arguments
 
@@ -81,32 +78,14 @@ def wrap_decoder(decoder: Decoder, request: Request, wire: str) -> Decoder:
         for spec in (*request.tools, *request.deferred_tools)
         if spec.native is None and compile_schema(spec.parameters, find_dialect(wire)).renamed
     }
-    return _RestoringDecoder(decoder, changed, wire) if changed else decoder
+    if not changed:
+        return decoder
 
-
-class _RestoringDecoder:
-    def __init__(self, decoder: Decoder, changed: dict[str, str], wire: str) -> None:
-        self._decoder = decoder
-        self._changed = changed
-        self._wire = wire
-
-    def feed(self, data: bytes) -> Iterable[Delta]:
-        return self._decoder.feed(data)
-
-    def close(self) -> Reply:
-        reply = self._decoder.close()
-        return replace(reply, parts=tuple(map(self._restore_part, reply.parts)))
-
-    @property
-    def partial_text(self) -> str:
-        return self._decoder.partial_text
-
-    @property
-    def partial_usage(self) -> Usage:
-        return self._decoder.partial_usage
-
-    def _restore_part(self, part: Part) -> Part:
-        if not isinstance(part, ToolCall) or part.name not in self._changed:
+    def restore_part(part: Part) -> Part:
+        if not isinstance(part, ToolCall) or part.name not in changed:
             return part
-        arguments = restore_arguments(part.arguments, self._changed[part.name], find_dialect(self._wire))
-        return replace(part, arguments=arguments)
+        return replace(
+            part, arguments=restore_arguments(part.arguments, changed[part.name], find_dialect(wire))
+        )
+
+    return MappedDecoder(decoder, restore_part)

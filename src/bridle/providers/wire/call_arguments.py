@@ -56,3 +56,13 @@ def decode_arguments(written: str) -> str:
         return written
     only = value[INVALID_JSON_KEY] if isinstance(value, dict) and list(value) == [INVALID_JSON_KEY] else None
     return only if isinstance(only, str) else written
+
+
+def parse_arguments(written: str) -> Any:
+    """The value of arguments that came in pieces; text that is no JSON is wrapped."""
+    if not written:
+        return {}
+    try:
+        return loads(written)
+    except ValueError:
+        return {INVALID_JSON_KEY: written}

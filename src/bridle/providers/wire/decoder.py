@@ -14,11 +14,12 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from msgspec.structs import replace
 
-from bridle.ports.codec import EncodedHistory
+from bridle.ports.codec import Decoder, EncodedHistory
 from bridle.values.errors import Failure, FailureKind, MisuseError, ProviderError
 from bridle.values.message import Part, Reply, ToolCall
 from bridle.values.request import Request
 from bridle.values.result import CallReady, Delta
+from bridle.values.usage import Usage
 
 from .failures import to_one_line, unrecognised_reply
 from .json import loads
@@ -42,9 +43,9 @@ K = TypeVar("K")
 
 
 class EventReader(Protocol):
-    """What cuts a stream into events: a name, which may be empty, and the data of each."""
+    """Cuts a stream into events, in the form that the family's `_process_events` takes."""
 
-    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]: ...
+    def feed(self, data: bytes) -> list[Any]: ...
 
     def close(self) -> list[tuple[bytes, bytes]]: ...
 
@@ -86,7 +87,7 @@ class BaseDecoder(ABC):
             raise self._record_failure(error) from None
 
     @abstractmethod
-    def _process_events(self, events: list[tuple[bytes, bytes]]) -> list[Delta]:
+    def _process_events(self, events: list[Any]) -> list[Delta]:
         """Events of a stream, which may be all words: the road that has to be short."""
 
     @abstractmethod
@@ -188,6 +189,34 @@ class BaseDecoder(ABC):
             error = self._make_error("garbled", f"the provider sent what cannot be read ({error})")
         self._failure = error.failure
         return error
+
+
+class MappedDecoder:
+    """A decoder whose parts, and deltas if wanted, are changed on the way out."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        change_part: Callable[[Part], Part],
+        change_delta: Callable[[Delta], Delta] | None = None,
+    ) -> None:
+        self._decoder, self._change_part, self._change_delta = decoder, change_part, change_delta
+
+    @property
+    def partial_text(self) -> str:
+        return self._decoder.partial_text
+
+    @property
+    def partial_usage(self) -> Usage:
+        return self._decoder.partial_usage
+
+    def feed(self, data: bytes) -> Iterable[Delta]:
+        deltas = self._decoder.feed(data)
+        return deltas if self._change_delta is None else [self._change_delta(delta) for delta in deltas]
+
+    def close(self) -> Reply:
+        reply = self._decoder.close()
+        return replace(reply, parts=tuple(map(self._change_part, reply.parts)))
 
 
 def request_headers(request: Request) -> tuple[tuple[str, str], ...]:

@@ -16,10 +16,11 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from bridle.ports.codec import Decoder
-from bridle.values.message import Part, Reply, ToolCall
+from bridle.values.message import Part, ToolCall
 from bridle.values.request import ToolSpec
 from bridle.values.result import Delta, ToolCallDelta
-from bridle.values.usage import Usage
+
+from .decoder import MappedDecoder
 
 HASH_BYTES = 4
 
@@ -52,7 +53,18 @@ class ToolNameRules(NamedTuple):
     def wrap_decoder(self, decoder: Decoder, tools: Sequence[ToolSpec]) -> Decoder:
         """The decoder, telling of calls under the names the tools were given."""
         names = self.renamed_tools(tools)
-        return _RenamingDecoder(decoder, names) if names else decoder
+        if not names:
+            return decoder
+
+        def restore_part(part: Part) -> Part:
+            return restore_name(part, names) if isinstance(part, ToolCall) else part
+
+        def restore_delta(delta: Delta) -> Delta:
+            if isinstance(delta, ToolCallDelta) and delta.name in names:
+                return replace(delta, name=names[delta.name])
+            return delta
+
+        return MappedDecoder(decoder, restore_part, restore_delta)
 
     def _has_legal_start(self, name: str) -> bool:
         return not self.first or re.match(f"[{self.first}]", name) is not None
@@ -61,31 +73,6 @@ class ToolNameRules(NamedTuple):
 NAMES_64 = ToolNameRules(length_max=64)
 
 
-class _RenamingDecoder:
-    def __init__(self, decoder: Decoder, names: Mapping[str, str]) -> None:
-        self._decoder, self._names = decoder, names
-
-    @property
-    def partial_text(self) -> str:
-        return self._decoder.partial_text
-
-    @property
-    def partial_usage(self) -> Usage:
-        return self._decoder.partial_usage
-
-    def feed(self, data: bytes) -> list[Delta]:
-        return [self._restore_delta(delta) for delta in self._decoder.feed(data)]
-
-    def close(self) -> Reply:
-        reply = self._decoder.close()
-        return replace(reply, parts=tuple(map(self._restore_part, reply.parts)))
-
-    def _restore_delta(self, delta: Delta) -> Delta:
-        if isinstance(delta, ToolCallDelta) and delta.name in self._names:
-            return replace(delta, name=self._names[delta.name])
-        return delta
-
-    def _restore_part(self, part: Part) -> Part:
-        if isinstance(part, ToolCall) and part.name in self._names:
-            return replace(part, name=self._names[part.name])
-        return part
+def restore_name(call: ToolCall, names: Mapping[str, str]) -> ToolCall:
+    """The call under its tool's own name."""
+    return replace(call, name=names[call.name]) if call.name in names else call
