@@ -54,10 +54,10 @@ def test_a_script_is_read_from_any_kind_of_file(tmp_path, name, text):
     ("given", "words"),
     [
         ("text", "a script is a list"),
-        ([3], "step 1 of the script is neither words nor an object"),
+        ([3], "step 1 of the script must be a string or an object"),
         (["a", {"sing": "la"}], "step 2 of the script: there is no 'sing' directive"),
         (["!call"], "name the tool to call"),
-        ([{}], "says nothing"),
+        ([{}], "is empty"),
     ],
 )
 def test_a_script_with_a_mistake_is_misuse(given, words):

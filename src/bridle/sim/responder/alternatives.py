@@ -1,12 +1,12 @@
-"""Other minds to put behind the simulator than the rule-based one.
+"""Responders other than the rule-based one.
 
-    echo            says what it was told
-    Scripted        says what was written down for it, step by step
-    Recorded        says what a real model said when it was asked the same
-    Adversarial     calls tools that do not exist with arguments that do not fit, by seed
+    echo_last_input         repeats its last input
+    ScriptedResponder       replies with the steps of a script
+    RecordedResponder       replies as a real model did to the same request
+    AdversarialResponder    calls unknown tools and passes invalid arguments, by seed
 
-A scripted or recorded mind that is asked something it has no answer for objects loudly:
-a test that goes on with a made-up answer proves nothing.
+A scripted or recorded responder without an answer raises `MisuseError`, because a test that continues with an
+invented answer proves nothing.
 """
 
 import random
@@ -47,26 +47,26 @@ NONSENSE_ARGUMENTS = (
     '{"\\ud800":0}',
     "",
 )
-"""Arguments that some model has sent at some time."""
+"""Invalid arguments of kinds that real models have sent."""
 
 
 def echo_last_input(request: Request) -> Reply:
-    """What was last said or brought, word for word."""
-    scene = read_conversation(request)
-    brought = [exchange.text for exchange in scene.last_exchanges]
-    return compose_reply(request, [Text(text="\n".join(brought) or scene.prompt or "(nothing)")])
+    """Reply with the last tool results or the prompt, unchanged."""
+    facts = read_conversation(request)
+    results = [exchange.text for exchange in facts.last_exchanges]
+    return compose_reply(request, [Text(text="\n".join(results) or facts.prompt or "(nothing)")])
 
 
 class ScriptStep(Value):
-    """One reply of a script, and perhaps what has to be asked for it to be given."""
+    """One reply of a script, with an optional condition on its request."""
 
     reply: ScriptReply
     expect: str = ""
-    """A regular expression that must be found in what was last said or brought."""
+    """Regular expression that must match the last user text or tool result."""
 
 
 class ScriptedResponder:
-    """Steps in order.  Asked the same once more, as after a failure, it gives the same step."""
+    """Replies with the steps of a script in order. A retried request gets the same step."""
 
     def __init__(self, steps: Iterable[ScriptStep]) -> None:
         self._steps = tuple(steps)
@@ -96,10 +96,10 @@ class ScriptedResponder:
 
 
 class RecordedResponder:
-    """Pairs of a request and what came of it, as a codec read them off a recording.
+    """Replies from recorded pairs of requests and replies.
 
-    A question is known again by what was said, not by its bytes, so a recording made with
-    one provider can be answered from on the wire of another.
+    Requests are compared by content, not by bytes, so a recording made with one provider also answers on the
+    wire of another.
     """
 
     def __init__(self, pairs: Sequence[tuple[Request, Reply | Failure]]) -> None:
@@ -108,23 +108,23 @@ class RecordedResponder:
         self._used: set[int] = set()
 
     def __call__(self, request: Request) -> Reply | Failure:
-        gist = _describe_question(request)
-        fitting = [index for index, known in enumerate(self._known) if known == gist]
-        if not fitting:
-            raise MisuseError(self._explain_miss(gist))
-        fresh = next((index for index in fitting if index not in self._used), fitting[-1])
-        self._used.add(fresh)
-        answer = self._pairs[fresh][1]
+        question = _describe_question(request)
+        matches = [index for index, known in enumerate(self._known) if known == question]
+        if not matches:
+            raise MisuseError(self._explain_miss(question))
+        chosen = next((index for index in matches if index not in self._used), matches[-1])
+        self._used.add(chosen)
+        answer = self._pairs[chosen][1]
         return msgspec.structs.replace(answer, id="") if isinstance(answer, Reply) else answer
 
     def unfinished(self) -> str:
         left = len(self._pairs) - len(self._used)
         return f"{left} of {len(self._pairs)} recorded answers were never asked for" if left else ""
 
-    def _explain_miss(self, gist: object) -> str:
+    def _explain_miss(self, question: object) -> str:
         if not self._known:
             return "nothing is recorded, so there is no answer"
-        found = [list(list_differences(known, gist)) for known in self._known]
+        found = [list(list_differences(known, question)) for known in self._known]
         nearest = min(range(len(found)), key=lambda index: len(found[index]))
         shown = "; ".join(found[nearest][:DIFFERENCES_SHOWN])
         more = len(found[nearest]) - DIFFERENCES_SHOWN
@@ -133,51 +133,51 @@ class RecordedResponder:
 
 
 class AdversarialResponder:
-    """A model that means well and gets everything wrong, the same way for the same seed."""
+    """Makes every mistake that a model can make with tools, reproducibly for a seed."""
 
     def __init__(self, seed: int = 0) -> None:
         self._seed = seed
 
     def __call__(self, request: Request) -> Reply:
-        said = blake2b(msgspec.json.encode(request.messages), digest_size=8).hexdigest()
-        chance = random.Random(f"{self._seed} {said}")
-        parts: list[Part] = [Text(text="Let me try this.")] if chance.random() < 0.5 else []
+        digest = blake2b(msgspec.json.encode(request.messages), digest_size=8).hexdigest()
+        rng = random.Random(f"{self._seed} {digest}")
+        parts: list[Part] = [Text(text="Let me try this.")] if rng.random() < 0.5 else []
         makers: tuple[Callable[[random.Random, Request], ToolCall], ...] = (
             _call_unknown_tool,
             _call_with_nonsense,
             _call_with_nonsense,
             _call_properly,
         )
-        for _ in range(chance.randint(0, CALLS_MAX)):
-            parts.append(chance.choice(makers)(chance, request))
-        if chance.random() < 0.3:
+        for _ in range(rng.randint(0, CALLS_MAX)):
+            parts.append(rng.choice(makers)(rng, request))
+        if rng.random() < 0.3:
             parts += [part for part in parts if isinstance(part, ToolCall)][-1:]
-        return compose_reply(request, parts or [Text(text=chance.choice(("", " ", "Done.", "I cannot.")))])
+        return compose_reply(request, parts or [Text(text=rng.choice(("", " ", "Done.", "I cannot.")))])
 
 
 def _tools_or_dummy(request: Request) -> tuple[ToolSpec, ...]:
     return request.tools or (ToolSpec(name="nothing"),)
 
 
-def _call_unknown_tool(chance: random.Random, request: Request) -> ToolCall:
-    name = chance.choice(_tools_or_dummy(request)).name
-    wrong = chance.choice((name.upper(), f"{name}_", f"functions.{name}", "multi_tool_use.parallel", "x"))
+def _call_unknown_tool(rng: random.Random, request: Request) -> ToolCall:
+    name = rng.choice(_tools_or_dummy(request)).name
+    wrong = rng.choice((name.upper(), f"{name}_", f"functions.{name}", "multi_tool_use.parallel", "x"))
     return ToolCall(id="", name=wrong, arguments="{}")
 
 
-def _call_with_nonsense(chance: random.Random, request: Request) -> ToolCall:
+def _call_with_nonsense(rng: random.Random, request: Request) -> ToolCall:
     return ToolCall(
-        id="", name=chance.choice(_tools_or_dummy(request)).name, arguments=chance.choice(NONSENSE_ARGUMENTS)
+        id="", name=rng.choice(_tools_or_dummy(request)).name, arguments=rng.choice(NONSENSE_ARGUMENTS)
     )
 
 
-def _call_properly(chance: random.Random, request: Request) -> ToolCall:
-    tool = chance.choice(_tools_or_dummy(request))
+def _call_properly(rng: random.Random, request: Request) -> ToolCall:
+    tool = rng.choice(_tools_or_dummy(request))
     return ToolCall(id="", name=tool.name, arguments=fill_schema(tool.parameters, "", ""))
 
 
 def _last_input(request: Request) -> str:
-    """What was last said to the model, by a person or a tool."""
+    """Return the last user text or tool result."""
     for message in reversed(request.messages):
         if message.role != "assistant":
             return message.text or "\n".join(result.text for result in message.results)
@@ -185,7 +185,7 @@ def _last_input(request: Request) -> str:
 
 
 def _describe_question(request: Request) -> object:
-    """What a question is about: who says what, which tools there are; no ids, no provider's marks."""
+    """Describe a request for comparison: roles, contents and tool names, without ids or provider data."""
     return {
         "system": "\n".join(text.text for text in request.system),
         "tools": [tool.name for tool in request.tools],
@@ -198,7 +198,7 @@ def _describe_question(request: Request) -> object:
 
 
 def _merge_roles(messages: Sequence[Message]) -> list[Message]:
-    """Wires differ in whether results stand alone; neighbours of one role are one."""
+    """Merge neighbouring messages of one role, because wires differ in how they group tool results."""
     merged: list[Message] = []
     for message in messages:
         role = "user" if message.role == "tool" else message.role
@@ -228,9 +228,6 @@ def _parse_or_keep(arguments: str) -> object:
         return arguments
 
 
-# A mind made of a recording: what was really asked and answered, read off a file by the codecs.
-
-
 def load_recorded_responder(path: Path) -> RecordedResponder:
     return RecordedResponder([_decode_exchange(exchanged, path) for exchanged in read_exchanges(path)])
 
@@ -239,11 +236,11 @@ def _decode_exchange(exchanged: RecordedExchange, path: Path) -> tuple[Request, 
     if not exchanged.family:
         raise MisuseError(f"a recording in {path} does not say which wire family it is of")
     codec = load_codec(exchanged.family)
-    asked = HttpRequest(
+    http_request = HttpRequest(
         path=exchanged.path, body=exchanged.body, headers=exchanged.headers, method=exchanged.method
     )
     try:
-        request = codec.decode_request(asked)
+        request = codec.decode_request(http_request)
     except ProviderError as error:
         raise MisuseError(f"a request in {path} cannot be read: {error}") from None
     answer = exchanged.answer

@@ -1,8 +1,8 @@
-"""A conversation in few words, as the simulator tells it.
+"""Summarizes a conversation as text, deterministically.
 
-The words tell who said what, each thing by its beginning: all that people said, of the rest the oldest and
-the newest.  What an earlier summary said comes first, and before it where the script is that is being played
-(place.py).  The same conversation always gives the same words.
+The summary lists the start of each message: all user messages, and the oldest and newest of the others. An
+earlier summary comes first, preceded by the position of the script being played (`script_position.py`). The
+same conversation always gives the same text.
 """
 
 import re
@@ -18,7 +18,7 @@ from .script_position import POSITION, find_position
 
 LEAD = "Summary of the conversation so far, by a simulated model."
 WORDS_SHOWN = 100
-"""Characters of each thing that was said."""
+"""Characters shown of each message."""
 EARLIER_SHOWN = 1_000
 USER_PREFIX = "user: "
 FIRST_SHOWN, LAST_SHOWN = 4, 12
@@ -32,30 +32,30 @@ SUMMARY_REQUEST = re.compile(
     """,
     re.DOTALL,
 )
-"""A request for the conversation in few words, as an order; that both words are said is none."""
+"""Matches an instruction to summarize the conversation, not a mere mention of both words."""
 
 
 def summarize_conversation(request: Request) -> str:
-    told = [line for message in request.messages for line in _summary_lines(message)]
-    middle = told[FIRST_SHOWN : max(FIRST_SHOWN, len(told) - LAST_SHOWN)]
-    said = [line for line in middle if line.startswith(USER_PREFIX)]
-    more = [f"({len(middle) - len(said)} more)"] if len(middle) > len(said) else []
-    last = told[max(FIRST_SHOWN, len(told) - LAST_SHOWN) :]
-    return "\n".join((LEAD, *_position_line(request), *told[:FIRST_SHOWN], *said, *more, *last))
+    lines = [line for message in request.messages for line in _summary_lines(message)]
+    middle = lines[FIRST_SHOWN : max(FIRST_SHOWN, len(lines) - LAST_SHOWN)]
+    user_lines = [line for line in middle if line.startswith(USER_PREFIX)]
+    more = [f"({len(middle) - len(user_lines)} more)"] if len(middle) > len(user_lines) else []
+    last = lines[max(FIRST_SHOWN, len(lines) - LAST_SHOWN) :]
+    return "\n".join((LEAD, *_position_line(request), *lines[:FIRST_SHOWN], *user_lines, *more, *last))
 
 
 def summarize_if_asked(request: Request) -> str:
-    """The same, when the last message asks for it; empty when it asks for something else."""
+    """Return a summary if the last message asks for one, otherwise ""."""
     if not request.messages or not SUMMARY_REQUEST.search(read_conversation(request).prompt):
         return ""
     return summarize_conversation(replace(request, messages=request.messages[:-1]))
 
 
 def _position_line(request: Request) -> Iterator[str]:
-    """Where the script that is being played is."""
-    scene = read_conversation(request)
-    place = find_position(scene.prompt, scene.reply_count, request.messages)
-    yield from () if place is None else (str(place),)
+    """Yield the position of the script being played, if any."""
+    facts = read_conversation(request)
+    position = find_position(facts.prompt, facts.reply_count, request.messages)
+    yield from () if position is None else (str(position),)
 
 
 def _summary_lines(message: Message) -> Iterator[str]:

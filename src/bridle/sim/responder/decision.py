@@ -1,9 +1,8 @@
-"""What a brain decides: a reply, how it is delivered, and what goes wrong before it is.
+"""The decision of a responder: a reply, how it is delivered, and the failures that come first.
 
-A provider that fails for ever is of no use in a test, so troubles are used up: each
-attempt at the same point of a conversation meets the next one, and when all are used up
-the reply is delivered.  After that they start over, so that the next conversation of the
-same kind meets them too.  Pauses are no troubles: they belong to every delivery.
+Each attempt at the same point of a conversation receives the next failure. When all are used up, the reply is
+delivered and the failures start over, so that the next conversation receives them too. Pauses are not
+failures: they belong to every delivery.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,7 @@ from bridle.values.usage import Usage
 
 
 class CutAfter(Value, tag="cut_after"):
-    """The reply is begun and the connection breaks after this many bytes of it."""
+    """The connection breaks after this many bytes of the reply."""
 
     bytes: int
 
@@ -28,13 +27,13 @@ class ResponderDecision(Value):
     reply: Reply
     failures: tuple[SimulatedFailure, ...] = ()
     silence_seconds: float = 0.0
-    """Before the first byte."""
+    """Silence before the first byte."""
     stall_seconds: float = 0.0
-    """In the middle of a stream."""
+    """Silence in the middle of a stream."""
     pace_seconds: float = 0.0
-    """Between two pieces of a stream."""
+    """Silence between two chunks of a stream."""
     usage: Usage | None = None
-    """What the provider says it counted; None when it counts."""
+    """Usage that the provider reports; None if the simulator counts it."""
 
 
 Responder = Callable[[Request], Reply | Failure | ResponderDecision]

@@ -1,8 +1,8 @@
-"""How a scripted reply ends: the provider's own word for a stop, or ours, and what is cut off.
+"""Ends a scripted reply with a stop reason, and cuts off its last part.
 
-Which stop a provider's word stands for is asked of its codec, by speaking the word and
-hearing what is made of it; so no table of words is kept twice, and a word that nobody
-knows yet can be spoken too.
+A stop reason may be one of ours or the provider's own word. The codec shows which stop a provider's word
+means: each candidate reply is encoded and decoded. So no table of words exists twice, and unknown words can
+be used too.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ OWN_STOPS = {stop.value: stop for stop in Stop}
 
 
 def end_reply_with(codec: Codec, request: Request, reply: Reply, word: str) -> Reply:
-    """The reply with this word for its end."""
+    """Return the reply with this stop reason."""
     if word in OWN_STOPS:
         return replace(reply, stop=OWN_STOPS[word], stop_detail="")
     for candidate in _candidate_replies(reply, word):
@@ -29,7 +29,7 @@ def end_reply_with(codec: Codec, request: Request, reply: Reply, word: str) -> R
 
 
 def halve_last_part(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """The last call with half of its arguments; without a call, half of the last words."""
+    """Cut the arguments of the last call in half, or the last text if there is no call."""
     for kind in (ToolCall, Text):
         for at in range(len(parts) - 1, -1, -1):
             part = parts[at]
@@ -45,7 +45,7 @@ def halve_last_part(parts: tuple[Part, ...]) -> tuple[Part, ...]:
 
 
 def _candidate_replies(reply: Reply, word: str) -> Iterator[Reply]:
-    # A word that nobody knows means nothing known; and a refusal turns words into something else.
+    # OTHER comes first because an unknown word decodes to it; REFUSED last because it changes the text.
     order = sorted(Stop, key=lambda stop: (stop is not Stop.OTHER, stop is Stop.REFUSED))
     for detail in (word, f"incomplete: {word}"):
         for stop in order:
@@ -53,11 +53,11 @@ def _candidate_replies(reply: Reply, word: str) -> Iterator[Reply]:
 
 
 def _decode_stop_detail(codec: Codec, request: Request, reply: Reply) -> str:
-    spoken = find_family(codec.family).encode_reply(reply, stream=False)
-    decoder = codec.new_decoder(request, spoken.status, dict(spoken.headers))
+    encoded = find_family(codec.family).encode_reply(reply, stream=False)
+    decoder = codec.new_decoder(request, encoded.status, dict(encoded.headers))
     try:
-        for frame in spoken.frames:
+        for frame in encoded.frames:
             decoder.feed(frame)
         return decoder.close().stop_detail
     except ProviderError:
-        return ""  # a word under which this reply is none at all on this wire
+        return ""  # the wire does not allow this reply to end with that word

@@ -1,12 +1,12 @@
-"""The mind behind the simulator: a function from a request to a reply.
+"""The default responder: a function from a request to a reply.
 
-A script in the prompt is played as it stands.  Otherwise the skills are asked in
-turn, and when none has a move the brain says plainly what it is and what it can do.
-How the reply has to look is settled last: a forced call, an answer in a given shape.
+A script in the prompt is played exactly. Otherwise the skills are tried in order, and if none applies the
+responder introduces itself. Last, the reply is made to fit the request: a forced call, or an answer that
+follows a schema.
 
-Whatever it says of its own accord it marks as simulated, so that nobody mistakes it
-for a model.  Scripted replies and answers in a shape are exempt: they must be exact.
-Thoughts come unsigned: whoever speaks for the provider seals the reply.
+Text of the responder's own is marked as simulated, so that it is not mistaken for a real model's. Scripted
+replies and structured answers are exempt, because they must be exact. Reasoning is unsigned: the family signs
+the reply.
 """
 
 import re
@@ -40,7 +40,7 @@ SKILLS: tuple[Skill, ...] = (
 )
 SIMULATED_NOTE = "(simulated model)"
 FINAL_ANSWER_TOOL = re.compile(r"final[ _-]?(?:answer|result|output|response)")
-"""Said of a tool that takes the answer itself."""
+"""Matches a tool that takes the final answer as its arguments."""
 THINKING_OFF = ("", "disabled", "none", "off")
 INTRODUCTION = (
     "I am a simulated model: no real one was asked. I can do sums, compare the weather of cities and look"
@@ -50,18 +50,18 @@ INTRODUCTION = (
 
 
 def respond(request: Request) -> ResponderDecision:
-    """What the simulator does by default: a script is played with all its troubles, else it thinks."""
-    scene = read_conversation(request)
-    script = parse_script(scene.prompt)
+    """Play the script in the prompt with all its failures, or compose a reply if there is none."""
+    facts = read_conversation(request)
+    script = parse_script(facts.prompt)
     if script is None:
-        told = summarize_if_asked(request)
-        parts: list[Part] = [Text(text=told)] if told else _choose_parts(request, scene)
+        summary = summarize_if_asked(request)
+        parts: list[Part] = [Text(text=summary)] if summary else _choose_parts(request, facts)
         return ResponderDecision(reply=compose_reply(request, parts))
-    if script.mistakes or scene.reply_count >= len(script.replies):
+    if script.mistakes or facts.reply_count >= len(script.replies):
         return ResponderDecision(
-            reply=compose_reply(request, [Text(text=_explain_unplayable(script, scene))])
+            reply=compose_reply(request, [Text(text=_explain_unplayable(script, facts))])
         )
-    return play_reply(request, script.replies[scene.reply_count])
+    return play_reply(request, script.replies[facts.reply_count])
 
 
 def reply_to(request: Request) -> Reply:
@@ -69,7 +69,7 @@ def reply_to(request: Request) -> Reply:
 
 
 def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
-    """One reply of a script, as it is said and delivered."""
+    """Return one scripted reply with its failures and pauses."""
     parts: list[Part] = []
     if scripted.reasoning:
         parts.append(Reasoning(text=scripted.reasoning))
@@ -91,34 +91,36 @@ def play_reply(request: Request, scripted: ScriptReply) -> ResponderDecision:
 
 
 def compose_reply(request: Request, parts: list[Part]) -> Reply:
-    """A reply of these parts, with ids that this point of this conversation alone has."""
-    mark = _hash_messages(request)
+    """Make a reply of these parts, with ids that are unique to this point of this conversation."""
+    digest = _hash_messages(request)
     prefix = find_family(request.model.endpoint.family).endpoints.call_prefix
-    placed = tuple(_with_call_id(part, f"{prefix}sim{mark[:16]}_{index}") for index, part in enumerate(parts))
-    called = any(isinstance(part, ToolCall) for part in placed)
+    parts_with_ids = tuple(
+        _with_call_id(part, f"{prefix}sim{digest[:16]}_{index}") for index, part in enumerate(parts)
+    )
+    has_calls = any(isinstance(part, ToolCall) for part in parts_with_ids)
     endpoint = request.model.endpoint
     return Reply(
-        parts=placed,
-        stop=Stop.TOOLS if called else Stop.DONE,
+        parts=parts_with_ids,
+        stop=Stop.TOOLS if has_calls else Stop.DONE,
         origin=Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id),
-        id=find_family(endpoint.family).endpoints.reply_id(mark),
+        id=find_family(endpoint.family).endpoints.reply_id(digest),
     )
 
 
-def _explain_unplayable(script: ReplyScript, scene: ConversationFacts) -> str:
-    """What is said when there is nothing to play."""
+def _explain_unplayable(script: ReplyScript, facts: ConversationFacts) -> str:
+    """Return the text of the reply for a faulty or finished script."""
     if script.mistakes:
         return explain_mistakes(script.mistakes)
-    brought = [
+    results = [
         f"{item.name} {'failed with' if item.is_error else 'brought'} {item.text}"
-        for item in scene.last_exchanges
+        for item in facts.last_exchanges
     ]
-    told = f" Last results: {'; '.join(brought)}." if brought else ""
-    return f"The script is at its end.{told} {SIMULATED_NOTE}"
+    last_results = f" Last results: {'; '.join(results)}." if results else ""
+    return f"The script is at its end.{last_results} {SIMULATED_NOTE}"
 
 
-def _choose_parts(request: Request, scene: ConversationFacts) -> list[Part]:
-    move = _fit_to_request(request, scene, _choose_move(scene))
+def _choose_parts(request: Request, facts: ConversationFacts) -> list[Part]:
+    move = _fit_to_request(request, facts, _choose_move(facts))
     parts: list[Part] = _make_reasoning(request, move)
     if isinstance(move, TextMove):
         return [*parts, Text(text=move.text)]
@@ -126,44 +128,44 @@ def _choose_parts(request: Request, scene: ConversationFacts) -> list[Part]:
     return [*parts, *(_make_tool_call(item) for item in calls)]
 
 
-def _choose_move(scene: ConversationFacts) -> ResponderMove:
-    moves = (skill(scene) for skill in SKILLS)
+def _choose_move(facts: ConversationFacts) -> ResponderMove:
+    moves = (skill(facts) for skill in SKILLS)
     return next((move for move in moves if move is not None), TextMove(text=INTRODUCTION))
 
 
-def _fit_to_request(request: Request, scene: ConversationFacts, move: ResponderMove) -> ResponderMove:
-    """The move as this request allows it: words become a call or an object where one is wanted."""
-    tool = _required_tool(request, scene, move)
+def _fit_to_request(request: Request, facts: ConversationFacts, move: ResponderMove) -> ResponderMove:
+    """Fit the move to the request: text becomes a call or a JSON object where one is required."""
+    tool = _required_tool(request, facts, move)
     if tool is not None:
         arguments = msgspec.json.decode(
-            fill_schema(tool.parameters, scene.history, _answer_text(move)), type=dict[str, object]
+            fill_schema(tool.parameters, facts.history, _answer_text(move)), type=dict[str, object]
         )
         return (CallMove(name=tool.name, arguments=arguments),)
     if not isinstance(move, TextMove):
         return move
     if request.output is not None:
-        return TextMove(text=fill_schema(request.output.parameters, scene.history, _answer_text(move)))
+        return TextMove(text=fill_schema(request.output.parameters, facts.history, _answer_text(move)))
     return move if "simulated model" in move.text else TextMove(text=f"{move.text} {SIMULATED_NOTE}")
 
 
 def _answer_text(move: ResponderMove) -> str:
-    """What the move says about the matter; an introduction says nothing about it."""
+    """Return the text of the move, or "" for the introduction."""
     return move.text if isinstance(move, TextMove) and move.text != INTRODUCTION else ""
 
 
-def _required_tool(request: Request, scene: ConversationFacts, move: ResponderMove) -> ToolSpec | None:
-    """The tool that must be called instead of what the brain would do."""
+def _required_tool(request: Request, facts: ConversationFacts, move: ResponderMove) -> ToolSpec | None:
+    """Return the tool that must be called instead of making this move."""
     choice = request.tool_choice
     if choice.mode == "tool":
-        made = isinstance(move, tuple) and all(item.name == choice.name for item in move)
-        return None if made else scene.tool(choice.name)
+        is_called = isinstance(move, tuple) and all(item.name == choice.name for item in move)
+        return None if is_called else facts.tool(choice.name)
     if not isinstance(move, TextMove):
         return None
     final = next(
-        (tool for tool in scene.tools if FINAL_ANSWER_TOOL.search(f"{tool.name} {tool.description}".lower())),
+        (tool for tool in facts.tools if FINAL_ANSWER_TOOL.search(f"{tool.name} {tool.description}".lower())),
         None,
     )
-    return final or (scene.tools[0] if choice.mode == "any" and scene.tools else None)
+    return final or (facts.tools[0] if choice.mode == "any" and facts.tools else None)
 
 
 def _make_tool_call(item: CallMove) -> ToolCall:
@@ -171,29 +173,31 @@ def _make_tool_call(item: CallMove) -> ToolCall:
 
 
 def _make_reasoning(request: Request, move: ResponderMove) -> list[Part]:
-    """A model that is asked to think, or always does, shows that it did."""
+    """Add reasoning if the request enables it or the model always reasons."""
     thinking = request.thinking
     modes = request.model.abilities.thinking
-    asked = thinking is not None and (thinking.mode not in THINKING_OFF or thinking.budget_tokens is not None)
-    always = bool(modes) and not any(mode in THINKING_OFF for mode in modes)
-    if (not asked and not always) or _has_reasoned(request):
+    is_enabled = thinking is not None and (
+        thinking.mode not in THINKING_OFF or thinking.budget_tokens is not None
+    )
+    is_always_on = bool(modes) and not any(mode in THINKING_OFF for mode in modes)
+    if (not is_enabled and not is_always_on) or _has_reasoned(request):
         return []
     if isinstance(move, TextMove):
-        words = "I have what I need to answer."
+        text = "I have what I need to answer."
     else:
-        words = f"I need {' and '.join(dict.fromkeys(item.name for item in move))} for this."
-    return [Reasoning(text=words)]
+        text = f"I need {' and '.join(dict.fromkeys(item.name for item in move))} for this."
+    return [Reasoning(text=text)]
 
 
 def _has_reasoned(request: Request) -> bool:
-    """With an allowance for thinking, a tool loop is one turn, and the thought stands at its head."""
+    """True if this tool loop already has its reasoning: with a thinking allowance it is one turn."""
     mode = request.model.abilities.allowance_mode
-    allowed = bool(mode) and request.thinking is not None and request.thinking.mode == mode
-    return allowed and bool(request.messages) and request.messages[-1].role == "tool"
+    has_allowance = bool(mode) and request.thinking is not None and request.thinking.mode == mode
+    return has_allowance and bool(request.messages) and request.messages[-1].role == "tool"
 
 
 def _hash_messages(request: Request) -> str:
-    """What tells this point of this conversation from every other, so that ids never repeat within one."""
+    """Digest of this point of the conversation, so that ids do not repeat within it."""
     return sha256(msgspec.json.encode(request.messages)).hexdigest()
 
 

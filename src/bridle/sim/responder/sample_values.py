@@ -1,8 +1,13 @@
-"""Bounds that a description states because the wire cannot carry them as keywords.
+"""Makes values that fit a JSON schema, filled from the conversation where possible.
 
-Clients move what a strict dialect refuses into the description: in words ("at least 2; at most 10") or as
-the list of keywords that vendors' own helpers append (`{minimum: 2, maximum: 10}`).  A model reads both,
-so the simulated one does too.
+Used for structured output, forced calls, and the parameters of unknown tools. The first value is built from
+whatever the conversation offers for each property name; if it does not satisfy the schema, the smallest value
+that should is built instead. A pattern that no sample matches, or a contradiction in the schema, gives an
+invalid value, as a real model might.
+
+Clients move bounds that a strict dialect refuses into the description: as a sentence ("at least 2; at most
+10") or as the list of keywords that vendors' own helpers append (`{minimum: 2, maximum: 10}`). A model reads
+both, so they are applied here too.
 """
 
 import re
@@ -35,11 +40,11 @@ _BOUNDS_BY_TYPE["number"] = _BOUNDS_BY_TYPE["integer"]
 
 
 def add_described_bounds(schema: dict[str, object]) -> dict[str, object]:
-    """The schema with the bounds of its descriptions as keywords, at every place of it."""
+    """Return the schema with the bounds stated in its descriptions as keywords, at every level."""
     inner = {name: _add_bounds_inside(value) for name, value in schema.items()}
     for keyword, number in _parse_bounds(schema.get("description"), schema.get("type")).items():
         given = schema.get(keyword)
-        # The wire carries a lower bound up to its own limit; the description then states the whole.
+        # The wire may carry a smaller lower bound than the one in the description; the larger one counts.
         inner[keyword] = max(number, given) if isinstance(given, int | float) else number
     return inner
 
@@ -52,8 +57,8 @@ def _add_bounds_inside(value: object) -> object:
 
 def _parse_bounds(description: object, kind: object) -> Mapping[str, float]:
     kinds = [str(each) for each in kind if each != "null"] if isinstance(kind, list) else [str(kind)]
-    taken = set().union(*(_BOUNDS_BY_TYPE.get(each, set()) for each in kinds))
-    if not isinstance(description, str) or not taken:
+    applicable = set().union(*(_BOUNDS_BY_TYPE.get(each, set()) for each in kinds))
+    if not isinstance(description, str) or not applicable:
         return {}
     found = {
         keyword: match.group(1)
@@ -64,24 +69,14 @@ def _parse_bounds(description: object, kind: object) -> Mapping[str, float]:
     return {
         keyword: float(number) if "." in number else int(number)
         for keyword, number in found.items()
-        if keyword in taken
+        if keyword in applicable
     }
 
 
-# Values that fit a JSON schema, filled from what was said as far as it goes.
-#
-# Used where a model must answer in a shape: structured output, a forced call, the
-# parameters of a tool nobody explained.  First a value is built with whatever the
-# conversation offers for each name; if that does not satisfy the schema, the smallest
-# value that should is built instead.  A pattern that no value here matches, or a
-# contradiction in the schema, gives an instance that is wrong, which is what a real
-# model might give as well.
-
-
 DEPTH_MAX = 4
-"""A schema may refer to itself; below this only what is required is built, and optional branches end."""
+"""Depth limit for optional content: below it only required properties are built, and recursion ends."""
 DEPTH_END = 10
-"""A shape that demands itself has no instance; it is cut here."""
+"""Depth at which a schema that requires itself is cut off, because it has no finite instance."""
 FILLER = "simulated"
 FORMAT_SAMPLES = {
     "date": "2026-01-01",
@@ -111,7 +106,7 @@ PATTERN_SAMPLES = (
     "a_b",
     "a-b",
 )
-"""Values to try where a pattern is asked for, before those of `FORMATS`."""
+"""Values to try for a pattern, before those of `FORMAT_SAMPLES`."""
 ANSWER_NAMES = re.compile(
     r"answer|summary|text|result|message|reason|description|explanation|comment|conclusion"
 )
@@ -125,7 +120,7 @@ Schema = Mapping[str, object]
 
 
 def fill_schema(schema: str, about: str = "", answer: str = "") -> str:
-    """JSON that fits the schema, from what the conversation is about and what was answered."""
+    """Return JSON that fits the schema, using facts from the conversation and the answer."""
     root = add_described_bounds(msgspec.json.decode(schema, type=dict[str, object]))
     value = _ValueBuilder(root, _KnownFacts(about, answer)).build(root)
     if not _is_valid(root, value):
@@ -137,11 +132,11 @@ def _is_valid(schema: Schema, value: object) -> bool:
     try:
         return jsonschema_rs.is_valid(dict(schema), value)
     except (ValueError, jsonschema_rs.ReferencingError):
-        return False  # not a schema at all: nothing fits it
+        return False  # not a valid schema, so no value fits
 
 
 class _KnownFacts:
-    """What was said, asked for by the name of a property.  Each number and proper name is given out once."""
+    """Facts found in the conversation, by property name. Each number and proper name is used once."""
 
     def __init__(self, about: str, answer: str) -> None:
         self.about = about
@@ -154,24 +149,27 @@ class _KnownFacts:
     def find_fact(self, name: str, kind: str) -> object:
         if name in self.known:
             return self.known[name]
-        spoken = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
-        wanted = re.escape(spoken).replace(r"\ ", "[ _-]")
-        told = next(
+        spaced_name = re.sub(r"[_-]|(?<=[a-z])(?=[A-Z])", " ", name).lower()
+        name_pattern = re.escape(spaced_name).replace(r"\ ", "[ _-]")
+        stated = next(
             filter(
                 None,
-                (re.search(p.format(wanted), self.text, re.IGNORECASE) for p in (QUOTED_VALUE, STATED_VALUE)),
+                (
+                    re.search(p.format(name_pattern), self.text, re.IGNORECASE)
+                    for p in (QUOTED_VALUE, STATED_VALUE)
+                ),
             ),
             None,
         )
-        if told:
-            return _convert_text(kind, told.group(1).strip(" .\"'`"))
+        if stated:
+            return _convert_text(kind, stated.group(1).strip(" .\"'`"))
         if kind in ("integer", "number"):
             return self._next_number(whole=kind == "integer")
         if kind != "string":
             return None
-        if ANSWER_NAMES.search(spoken):
+        if ANSWER_NAMES.search(spaced_name):
             return self.answer or None
-        return self.names.pop(0) if PROPER_NAME_FIELDS.search(spoken) and self.names else None
+        return self.names.pop(0) if PROPER_NAME_FIELDS.search(spaced_name) and self.names else None
 
     def _next_number(self, *, whole: bool) -> object:
         for index, number in enumerate(self.numbers):
@@ -222,7 +220,7 @@ class _ValueBuilder:
                 return _make_string(schema, fact if isinstance(fact, str) else "")
 
     def _resolve_schema(self, schema: Schema, depth: int) -> Schema:
-        """The schema with references followed, parts joined and a branch chosen."""
+        """Follow references, merge `allOf` and choose a branch."""
         for _ in range(DEPTH_MAX):
             if isinstance(schema.get("$ref"), str):
                 schema = {**self._follow_reference(str(schema["$ref"])), **_drop_keys(schema, "$ref")}
@@ -244,27 +242,27 @@ class _ValueBuilder:
         if isinstance(fact, Mapping):
             return fact
         properties = schema.get("properties")
-        named = properties if isinstance(properties, Mapping) else {}
+        known_properties = properties if isinstance(properties, Mapping) else {}
         required = [str(name) for name in _as_list(schema.get("required"))]
         if self.facts and "required" not in schema and depth < DEPTH_MAX:
-            required = list(named)  # nothing has to be there, so whatever can be told is
-        built = {name: self.build(named.get(name, {}), name, depth + 1) for name in required}
+            required = list(known_properties)  # nothing is required, so everything known is included
+        built = {name: self.build(known_properties.get(name, {}), name, depth + 1) for name in required}
         if self.facts and depth < DEPTH_MAX:
-            built |= {name: self.facts.known[name] for name in named if name in self.facts.known}
-        least = schema.get("minProperties")
-        for number in range(int(least) if isinstance(least, int) else 0):
-            if len(built) < int(str(least)):
+            built |= {name: self.facts.known[name] for name in known_properties if name in self.facts.known}
+        properties_min = schema.get("minProperties")
+        for number in range(int(properties_min) if isinstance(properties_min, int) else 0):
+            if len(built) < int(str(properties_min)):
                 built[f"key{number + 1}"] = self.build(schema.get("additionalProperties"), "", depth + 1)
         return built
 
     def _build_array(self, schema: Schema, fact: object, name: str, depth: int) -> object:
         if isinstance(fact, list):
             return fact
-        least, most = schema.get("minItems"), schema.get("maxItems")
+        items_min, items_max = schema.get("minItems"), schema.get("maxItems")
         wanted = max(
-            int(least) if isinstance(least, int) else 0, 1 if self.facts and depth < DEPTH_MAX else 0
+            int(items_min) if isinstance(items_min, int) else 0, 1 if self.facts and depth < DEPTH_MAX else 0
         )
-        count = min(wanted, int(most)) if isinstance(most, int) else wanted
+        count = min(wanted, int(items_max)) if isinstance(items_max, int) else wanted
         first = [self.build(item, name, depth + 1) for item in _as_list(schema.get("prefixItems"))]
         rest = [self.build(schema.get("items", {}), name, depth + 1) for _ in range(count - len(first))]
         return _make_distinct(first + rest) if schema.get("uniqueItems") else first + rest
@@ -280,7 +278,7 @@ def _schema_type(schema: Schema) -> str:
 
 
 def _choose_branch(branches: Sequence[Schema], depth: int) -> Schema:
-    """The first real option, or deep inside a recursion the one that ends it."""
+    """Choose the first option that is not null, or null when the recursion must end."""
     ending = [branch for branch in branches if branch.get("type") == "null"]
     real = [branch for branch in branches if branch.get("type") != "null"]
     return (ending if depth >= DEPTH_MAX and ending else real or ending)[0]
@@ -303,16 +301,16 @@ def _merge_schemas(schemas: Sequence[Schema]) -> Schema:
 def _make_number(schema: Schema, *, whole: bool) -> float:
     value: float = 0
     step = 1 if whole else 0.5
-    lowest, above = schema.get("minimum"), schema.get("exclusiveMinimum")
-    highest, below = schema.get("maximum"), schema.get("exclusiveMaximum")
-    if isinstance(lowest, int | float):
-        value = max(value, lowest) if value < lowest else value
-    if isinstance(above, int | float) and value <= above:
-        value = above + step
-    if isinstance(highest, int | float) and value > highest:
-        value = highest
-    if isinstance(below, int | float) and value >= below:
-        value = below - step
+    minimum, exclusive_minimum = schema.get("minimum"), schema.get("exclusiveMinimum")
+    maximum, exclusive_maximum = schema.get("maximum"), schema.get("exclusiveMaximum")
+    if isinstance(minimum, int | float):
+        value = max(value, minimum) if value < minimum else value
+    if isinstance(exclusive_minimum, int | float) and value <= exclusive_minimum:
+        value = exclusive_minimum + step
+    if isinstance(maximum, int | float) and value > maximum:
+        value = maximum
+    if isinstance(exclusive_maximum, int | float) and value >= exclusive_maximum:
+        value = exclusive_maximum - step
     multiple = schema.get("multipleOf")
     if isinstance(multiple, int | float) and multiple:
         value = -(-value // multiple) * multiple
@@ -320,43 +318,43 @@ def _make_number(schema: Schema, *, whole: bool) -> float:
 
 
 def _make_string(schema: Schema, fact: str) -> str:
-    words = _match_pattern(
+    text = _match_pattern(
         schema.get("pattern"), fact or FORMAT_SAMPLES.get(str(schema.get("format")), FILLER)
     )
-    least, most = schema.get("minLength"), schema.get("maxLength")
-    if isinstance(least, int):
-        words = words.ljust(least, ".")
-    return words[:most] if isinstance(most, int) else words
+    length_min, length_max = schema.get("minLength"), schema.get("maxLength")
+    if isinstance(length_min, int):
+        text = text.ljust(length_min, ".")
+    return text[:length_max] if isinstance(length_max, int) else text
 
 
-def _match_pattern(pattern: object, words: str) -> str:
-    """The words, or where they do not match the pattern, the first sample that does."""
+def _match_pattern(pattern: object, text: str) -> str:
+    """Return the text, or the first sample that matches the pattern if the text does not."""
     if not isinstance(pattern, str):
-        return words
+        return text
     try:
-        wanted = re.compile(pattern)
+        regex = re.compile(pattern)
     except re.error:
-        return words
+        return text
     return next(
-        (sample for sample in (words, *PATTERN_SAMPLES, *FORMAT_SAMPLES.values()) if wanted.search(sample)),
-        words,
+        (sample for sample in (text, *PATTERN_SAMPLES, *FORMAT_SAMPLES.values()) if regex.search(sample)),
+        text,
     )
 
 
 def _make_distinct(items: list[object]) -> list[object]:
-    apart: list[object] = []
+    distinct: list[object] = []
     for index, item in enumerate(items):
         if isinstance(item, str) and index:
-            apart.append(f"{item} {index}")
+            distinct.append(f"{item} {index}")
         elif isinstance(item, int | float) and not isinstance(item, bool):
-            apart.append(item + index)
+            distinct.append(item + index)
         else:
-            apart.append(item)
-    return apart
+            distinct.append(item)
+    return distinct
 
 
 def _convert_text(kind: str, text: str) -> object:
-    """What was said as the type that was asked for, or nothing."""
+    """Convert a text to the requested type, or return None."""
     if kind in ("integer", "number"):
         number = NUMBER.search(text)
         return _parse_number(number.group()) if number else None
@@ -370,14 +368,14 @@ def _parse_number(text: str) -> float:
 
 
 def _find_json_objects(text: str) -> dict[str, object]:
-    """Everything known from JSON objects that stand on lines of their own; what came later wins."""
+    """Collect the members of JSON objects that stand on lines of their own; later ones win."""
     known: dict[str, object] = {}
     for line in [text, *text.splitlines()]:
         if line.strip().startswith("{"):
             try:
                 known |= msgspec.json.decode(line, type=dict[str, object])
             except msgspec.DecodeError:
-                continue  # words in braces are not an object; nothing is known from them
+                continue  # braces without JSON
     return known
 
 

@@ -1,19 +1,17 @@
-"""Replies scripted from inside the prompt.
+"""Reads a script of replies from a prompt.
 
-A prompt with a line that starts with `!` is a script, and the reply is exactly what
-the script says.  This works from any client in any language, because all it needs
-is a prompt.  `DIRECTIVES` below says what each one means.
+A prompt with a line that starts with `!` is a script, and the replies are exactly what the script says. This
+works from any client in any language, because it only needs a prompt. `DIRECTIVES` below describes each
+directive.
 
-Lines without `!` are for human readers.  A line that begins a picture in Markdown
-(`![`) is not a directive.  Within a reply, reasoning comes first and calls last,
-wherever the script has them: that is how models speak, and providers refuse to be
-told otherwise.
+Lines without `!` are comments. A Markdown image (`![`) is not a directive. Within a reply, reasoning comes
+first and calls last, wherever they stand in the script, because providers require that order.
 
-What goes wrong (`!error`, `!cut`) goes wrong once each, in the order of the script, one
-for each attempt at that reply; then the reply is given.  An error that says the request
-itself is wrong (a 4xx nobody should try again) is given every time.
+Each failure (`!error`, `!cut`) happens once, in the order of the script, one for each attempt at that reply;
+then the reply is delivered. An error that says the request itself is wrong (a 4xx that must not be retried)
+repeats every time.
 
-A script with a mistake in it is not played at all; the mistakes are the answer.
+A script with a mistake is not played; the reply lists the mistakes.
 """
 
 import re
@@ -33,42 +31,42 @@ STOP_WORD = re.compile(r"\w+")
 REPEATS_MAX = 10_000
 SECONDS_MAX = 86_400.0
 DIRECTIVES = {
-    "say": ("!say TEXT", "words; several in a row are lines of one text"),
-    "think": ("!think TEXT", "reasoning, with its proof where the provider gives one"),
+    "say": ("!say TEXT", "text; several in a row are lines of one text"),
+    "think": ("!think TEXT", "reasoning, signed where the provider signs it"),
     "call": (
         "!call NAME {json}",
         "a call; several in one reply are parallel; the arguments are one JSON object, or nothing",
     ),
-    "then": ("!then", "what follows is the next reply, given when the results came back"),
-    "repeat": ("!repeat N", "this reply is given N times in a row before the next one"),
+    "then": ("!then", "starts the next reply, given after the tool results"),
+    "repeat": ("!repeat N", "gives this reply N times in a row before the next one"),
     "stop": (
         "!stop REASON",
-        "why the reply ends: the provider's own word, or one of ours (done, length, refused, …)",
+        "stop reason: the provider's own word, or one of ours (done, length, refused, …)",
     ),
     "truncate": (
         "!truncate",
-        "the last call's arguments (or the words) are cut in half, as when there is no more room",
+        "cuts the last call's arguments (or the text) in half, as at the output limit",
     ),
     "error": (
         "!error STATUS [SECONDS]",
-        "the first attempt fails with this status, and asks to wait so long; several fail one attempt each",
+        "one attempt fails with this status and this Retry-After; several fail one attempt each",
     ),
     "cut": (
         "!cut BYTES",
-        "the connection breaks after so many bytes of the reply; like an error, for one attempt",
+        "the connection breaks after this many bytes of the reply, for one attempt",
     ),
     "stall": (
         "!stall SECONDS",
-        "silence: at the head of a reply before its first byte, further down in the middle of its stream",
+        "silence: at the start of a reply before its first byte, later in the middle of its stream",
     ),
-    "pace": ("!pace MS", "so many milliseconds between two pieces of the stream"),
+    "pace": ("!pace MS", "milliseconds between two chunks of the stream"),
 }
 
 
 class ScriptCall(Value):
     name: str
     arguments: str
-    """JSON text as it stands in the script."""
+    """JSON text exactly as in the script."""
 
 
 class ScriptReply(Value):
@@ -89,7 +87,7 @@ class ReplyScript(Value):
 
 
 def parse_script(prompt: str) -> ReplyScript | None:
-    """The script in a prompt; None when there is not one directive in it."""
+    """Parse the script in a prompt; None if it contains no directive."""
     lines = [(number, line.rstrip("\r")) for number, line in enumerate(prompt.split("\n"), start=1)]
     directives = [
         (number, line, DIRECTIVE_LINE.fullmatch(line)) for number, line in lines if line.startswith("!")
@@ -104,12 +102,12 @@ def parse_script(prompt: str) -> ReplyScript | None:
         mistake = _add_directive(word, rest, replies)
         if mistake:
             mistakes.append(f"line {number}, `{line.strip()}`: {mistake}")
-    told = tuple(reply for draft in replies for reply in (draft.build_reply(),) * draft.repeats)
-    return ReplyScript(replies=told, mistakes=tuple(mistakes))
+    scripted = tuple(reply for draft in replies for reply in (draft.build_reply(),) * draft.repeats)
+    return ReplyScript(replies=scripted, mistakes=tuple(mistakes))
 
 
 def directive_lines(prompt: str) -> tuple[str, ...]:
-    """The directives in a prompt, as they stand there."""
+    """List the directives in a prompt, unchanged."""
     lines = (line.rstrip("\r") for line in prompt.split("\n"))
     return tuple(line for line in lines if line.startswith("!") and DIRECTIVE_LINE.fullmatch(line))
 
@@ -121,7 +119,7 @@ def explain_mistakes(mistakes: tuple[str, ...]) -> str:
 
 
 def make_failure(status: int, retry_after_seconds: float | None = None) -> Failure:
-    """A failure with this status, as nobody's fault in particular."""
+    """Make a generic failure with this status."""
     return Failure(
         kind=kind_of_status(status),
         message=f"Simulated failure with status {status}.",
@@ -160,7 +158,7 @@ class _ReplyDraft:
 
 
 def _add_directive(word: str, rest: str, replies: list[_ReplyDraft]) -> str:
-    """Add one directive to the script, or say what is wrong with it."""
+    """Add one directive to the script, or return the mistake in it."""
     draft = replies[-1]
     match word:
         case "say":
@@ -189,10 +187,10 @@ def _add_directive(word: str, rest: str, replies: list[_ReplyDraft]) -> str:
     return ""
 
 
-def _add_number_directive(word: str, given: list[str], draft: _ReplyDraft) -> str:
-    """A directive that takes numbers."""
-    numbers = [number for number in map(_parse_number, given) if number is not None]
-    if len(numbers) != len(given) or not 1 <= len(numbers) <= (2 if word == "error" else 1):
+def _add_number_directive(word: str, arguments: list[str], draft: _ReplyDraft) -> str:
+    """Add a directive that takes numbers, or return the mistake in it."""
+    numbers = [number for number in map(_parse_number, arguments) if number is not None]
+    if len(numbers) != len(arguments) or not 1 <= len(numbers) <= (2 if word == "error" else 1):
         return f"write it as `{DIRECTIVES[word][0]}`"
     first, *more = numbers
     match word:

@@ -1,15 +1,15 @@
-"""Replies written down in a file, as steps for a scripted mind.
+"""Reads the steps of a scripted responder from a file.
 
-A script is a list.  Each step is words to say, directives (text with lines that start with
-`!`), or an object whose members are the directives by name, and perhaps what it expects:
+A script is a list. Each step is a text to reply with, directives (text with lines that start with `!`), or an
+object whose members are directives by name, with an optional `expect`:
 
     ["Hello.",
      "!call add {\\"a\\": 1, \\"b\\": 2}",
      {"expect": "3", "say": "It is three.", "stop": "done"}]
 
-JSON and TOML files hold the list under `replies` or, where that is possible, alone; a Python
-file has it as `REPLIES`; YAML is read when the yaml package is there; any other file is
-directives as they would stand in a prompt.
+JSON and TOML files hold the list under `replies` or, where possible, at the top level; a Python file defines
+it as `REPLIES`; YAML is read if the yaml package is installed; any other file contains directives as in a
+prompt.
 """
 
 import json
@@ -38,7 +38,7 @@ def read_script(path: Path) -> tuple[ScriptStep, ...]:
 
 
 def parse_steps(given: object) -> tuple[ScriptStep, ...]:
-    """Steps from a list of them; raises `MisuseError` with every mistake named."""
+    """Parse a list of steps. Raises `MisuseError` for the first mistake."""
     if isinstance(given, Mapping):
         given = given.get("replies")
     if not isinstance(given, Iterable) or isinstance(given, str | bytes):
@@ -65,7 +65,7 @@ def _load_file(path: Path) -> object:
 
 
 def _run_program(path: Path) -> object:
-    """What a program calls `REPLIES`; a generator is run to its end here."""
+    """Run a Python file and return its `REPLIES`; a generator is exhausted here."""
     try:
         found = runpy.run_path(str(path))
         if "REPLIES" not in found:
@@ -76,7 +76,7 @@ def _run_program(path: Path) -> object:
         raise
     except SystemExit as error:
         raise MisuseError(f"the script {path} cannot be run: it exits with {error.code!r}") from None
-    except Exception as error:  # whatever somebody's own program raises is a mistake in that program
+    except Exception as error:  # a user's program may raise anything
         raise MisuseError(f"the script {path} cannot be run: {type(error).__name__}: {error}") from error
 
 
@@ -95,10 +95,10 @@ def _parse_step(number: int, given: object) -> Iterable[ScriptStep]:
             given if any(line.startswith("!") for line in given.split("\n")) else _prefix_lines("say", given)
         )
     else:
-        raise MisuseError(f"step {number} of the script is neither words nor an object: {given!r}")
+        raise MisuseError(f"step {number} of the script must be a string or an object, not {given!r}")
     script = parse_script(text)
     if script is None:
-        raise MisuseError(f"step {number} of the script says nothing")
+        raise MisuseError(f"step {number} of the script is empty")
     if script.mistakes:
         raise MisuseError(f"step {number} of the script: {script.mistakes[0]}")
     first, *more = script.replies
@@ -122,7 +122,7 @@ def _directive_lines(name: str, value: object) -> Iterable[str]:
 
 
 def _join_arguments(value: object) -> str:
-    """`[429, 2]` and `"429 2"` and `429` are all arguments of a directive."""
+    """Accept `[429, 2]`, `"429 2"` and `429` as the arguments of a directive."""
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

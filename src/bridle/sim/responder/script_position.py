@@ -1,9 +1,9 @@
-"""Where in a script a conversation is, when the replies that told it are gone.
+"""Finds the position in a script after compaction has removed earlier replies.
 
-A script is played by counting the replies since its prompt.  Whoever makes the conversation shorter takes
-them away, so the simulator's own summaries say where it was: in which script, after how many replies, and
-which was the last.  Some of the newest replies may stand behind the summary all the same, and the prompt may
-stand among older ones by then; both are known again by their names.
+A script is played by counting the replies since its prompt. Compaction removes replies, so the simulator's
+own summaries state the position: the script, the number of replies given, and the last of them. Some of the
+newest replies may still follow the summary, and the prompt may stand among older ones; both are recognized by
+their hashes.
 """
 
 import re
@@ -31,12 +31,12 @@ class ScriptPosition(Value):
 
 
 def find_position(prompt: str, given: int, messages: Sequence[Message]) -> ScriptPosition | None:
-    """Where the script of a prompt is after so many replies; None when there is no script in it."""
+    """Return the position in the prompt's script after `given` replies; None without a script."""
     lines = directive_lines(prompt)
-    last = next((_hash_message(message) for message in reversed(messages) if is_reply(message)), "none")
+    last_reply = next((_hash_message(message) for message in reversed(messages) if is_reply(message)), "none")
     return (
         ScriptPosition(
-            script_hash=_hash_lines(lines), lines=len(lines), replies_given=given, last_reply_hash=last
+            script_hash=_hash_lines(lines), lines=len(lines), replies_given=given, last_reply_hash=last_reply
         )
         if lines
         else None
@@ -44,7 +44,7 @@ def find_position(prompt: str, given: int, messages: Sequence[Message]) -> Scrip
 
 
 def read_position(messages: Iterable[Message]) -> ScriptPosition | None:
-    """The newest place that a summary in these messages tells."""
+    """Return the newest position that a summary in these messages states."""
     texts = (part.text for message in messages for part in message.parts if isinstance(part, Text | Opaque))
     found = [match for text in texts for match in POSITION.findall(text or "")]
     if not found:
@@ -55,36 +55,41 @@ def read_position(messages: Iterable[Message]) -> ScriptPosition | None:
     )
 
 
-def remaining_script(place: ScriptPosition, prompt: str) -> tuple[str, bool]:
-    """What of a prompt is still to be played, and whether it is the script of that name, begun already.
+def remaining_script(position: ScriptPosition, prompt: str) -> tuple[str, bool]:
+    """Return the part of a prompt that is still to be played, and if it is the begun script itself.
 
-    Older scripts may stand before it, and newer ones behind it, where a wire makes one message of many: then
-    these are played, and it is over.  Nothing when it is not there.
+    A wire may join several messages into one, with older scripts before this one and newer ones after it.
+    Then the newer ones are played, and this one is over. Returns "" if the prompt does not contain the
+    script.
     """
     lines = directive_lines(prompt)
-    for end in range(len(lines), place.lines - 1, -1):
-        script = lines[end - place.lines : end]
-        if _hash_lines(script) == place.script_hash:
+    for end in range(len(lines), position.lines - 1, -1):
+        script = lines[end - position.lines : end]
+        if _hash_lines(script) == position.script_hash:
             newer = lines[end:]
             return "\n".join(newer or script), not newer
     return "", False
 
 
-def messages_since(place: ScriptPosition, messages: Sequence[Message]) -> Sequence[Message]:
-    """What came after the reply that was the last one, if it is still there."""
-    names = [_hash_message(message) if is_reply(message) else "" for message in messages]
-    return messages[names.index(place.last_reply_hash) + 1 :] if place.last_reply_hash in names else messages
+def messages_since(position: ScriptPosition, messages: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages after the last reply given, if that reply is still there."""
+    hashes = [_hash_message(message) if is_reply(message) else "" for message in messages]
+    return (
+        messages[hashes.index(position.last_reply_hash) + 1 :]
+        if position.last_reply_hash in hashes
+        else messages
+    )
 
 
 def is_reply(message: Message) -> bool:
-    """Whether the model spoke; what its provider put in place of a conversation is no reply."""
+    """True for a reply of the model, but not for items the provider put in place of a conversation."""
     return message.role == "assistant" and not all(isinstance(part, Opaque) for part in message.parts)
 
 
 def _hash_message(message: Message) -> str:
-    told = [part.text for part in message.parts if isinstance(part, Text)]
-    told += [f"{call.wire_id or call.id} {call.name}" for call in message.calls]
-    return _hash_lines(told)
+    lines = [part.text for part in message.parts if isinstance(part, Text)]
+    lines += [f"{call.wire_id or call.id} {call.name}" for call in message.calls]
+    return _hash_lines(lines)
 
 
 def _hash_lines(lines: Iterable[str]) -> str:

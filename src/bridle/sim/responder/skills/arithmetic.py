@@ -1,8 +1,7 @@
-"""Arithmetic: with a calculator, with tools for single operations, or by itself.
+"""Arithmetic with a calculator tool, with tools for single operations, or without tools.
 
-With tools that add or multiply two numbers a sum is taken apart: every operation
-whose two numbers are known is called, all such at once, and their results are the
-numbers of the next ones.
+With tools that add or multiply two numbers, an expression is split up: every operation whose two operands are
+known is called, in parallel, and the results are the operands of the next calls.
 """
 
 import re
@@ -41,35 +40,37 @@ OPERATOR_TOOLS: tuple[tuple[Operator, re.Pattern[str]], ...] = (
 )
 
 
-def try_arithmetic(scene: ConversationFacts) -> ResponderMove | None:
-    found = find_expression(scene.prompt)
+def try_arithmetic(facts: ConversationFacts) -> ResponderMove | None:
+    found = find_expression(facts.prompt)
     if found is None:
         return None
     written, tree = found
-    calculator = _find_calculator(scene)
+    calculator = _find_calculator(facts)
     if calculator is not None:
-        return _ask_calculator(scene, calculator, written)
-    tools = _find_operator_tools(scene)
+        return _ask_calculator(facts, calculator, written)
+    tools = _find_operator_tools(facts)
     if tools:
-        return _OperationSteps(scene, tools).next_move(written, tree)
+        return _OperationSteps(facts, tools).next_move(written, tree)
     return _compute_answer(written, tree)
 
 
-def _find_calculator(scene: ConversationFacts) -> tuple[ToolSpec, str] | None:
-    for tool in scene.tools:
-        taking = find_text_parameter(tool)
-        if taking and (matches_purpose(tool, CALCULATOR_TOOL) or CALCULATOR_TOOL.search(taking.name.lower())):
-            return tool, taking.name
+def _find_calculator(facts: ConversationFacts) -> tuple[ToolSpec, str] | None:
+    for tool in facts.tools:
+        parameter = find_text_parameter(tool)
+        if parameter and (
+            matches_purpose(tool, CALCULATOR_TOOL) or CALCULATOR_TOOL.search(parameter.name.lower())
+        ):
+            return tool, parameter.name
     return None
 
 
 def _ask_calculator(
-    scene: ConversationFacts, calculator: tuple[ToolSpec, str], written: str
+    facts: ConversationFacts, calculator: tuple[ToolSpec, str], written: str
 ) -> ResponderMove:
     tool, parameter = calculator
-    done = scene.exchanges_with(tool)
+    done = facts.exchanges_with(tool)
     if not done:
-        return (make_call(tool, {parameter: written}, scene.prompt),)
+        return (make_call(tool, {parameter: written}, facts.prompt),)
     last = done[-1]
     if last.is_error:
         return TextMove(text=f"I could not work out {written}: {tool.name} failed: {last.text}")
@@ -84,9 +85,9 @@ def _compute_answer(written: str, tree: Expression) -> ResponderMove:
     return TextMove(text=f"{written} = {format_number(value)}, worked out without a tool.")
 
 
-def _find_operator_tools(scene: ConversationFacts) -> dict[Operator, ToolSpec]:
+def _find_operator_tools(facts: ConversationFacts) -> dict[Operator, ToolSpec]:
     tools: dict[Operator, ToolSpec] = {}
-    for tool in scene.tools:
+    for tool in facts.tools:
         numeric = [item for item in list_parameters(tool) if item.type in ("integer", "number")]
         if len(numeric) == 2:
             for operator, name in OPERATOR_TOOLS:
@@ -96,13 +97,13 @@ def _find_operator_tools(scene: ConversationFacts) -> dict[Operator, ToolSpec]:
 
 
 class _OperationSteps:
-    """One look at a sum: what is known of it, what to call next, what went wrong."""
+    """One pass over an expression: collects known values, the next calls and the first problem."""
 
-    def __init__(self, scene: ConversationFacts, tools: dict[Operator, ToolSpec]) -> None:
+    def __init__(self, facts: ConversationFacts, tools: dict[Operator, ToolSpec]) -> None:
         self.tools = tools
-        self.prompt = scene.prompt
+        self.prompt = facts.prompt
         self.exchanges = {
-            _call_key(exchange.name, exchange.arguments): exchange for exchange in scene.exchanges
+            _call_key(exchange.name, exchange.arguments): exchange for exchange in facts.exchanges
         }
         self.calls: dict[str, CallMove] = {}
         self.problem = ""
@@ -122,7 +123,7 @@ class _OperationSteps:
         )
 
     def _evaluate(self, tree: Expression) -> Fraction | None:
-        """What this part comes to; None while a call for it is still to be made."""
+        """Return the value of this subtree; None while a call for it is pending."""
         if isinstance(tree, NumberNode):
             return tree.value
         left, right = self._evaluate(tree.left), self._evaluate(tree.right)
@@ -141,13 +142,13 @@ class _OperationSteps:
     def _read_result(self, exchange: ToolExchange) -> Fraction | None:
         value = None if exchange.is_error else parse_number(_number_in_result(exchange))
         if value is None:
-            went = "failed" if exchange.is_error else "brought no number"
-            self.problem = self.problem or f"{exchange.name} {went}: {exchange.text}"
+            outcome = "failed" if exchange.is_error else "brought no number"
+            self.problem = self.problem or f"{exchange.name} {outcome}: {exchange.text}"
         return value
 
 
 def _name_operands(tool: ToolSpec, left: Fraction, right: Fraction) -> dict[str, object] | None:
-    """The two numbers by the tool's names for them; None when it does not take such numbers."""
+    """Name the two operands as the tool does; None if it does not accept such numbers."""
     numeric = [item for item in list_parameters(tool) if item.type in ("integer", "number")]
     operands: dict[str, object] = {}
     for item, value in zip(numeric, (left, right), strict=True):
@@ -165,7 +166,7 @@ def _call_key(name: str, arguments: object) -> str:
 
 
 def _number_in_result(exchange: ToolExchange) -> str:
-    """The number in a result, also out of an object that holds only one."""
+    """Return the number in a result, also from an object with a single number."""
     if exchange.text.startswith("{"):
         try:
             known = msgspec.json.decode(exchange.text, type=dict[str, object])

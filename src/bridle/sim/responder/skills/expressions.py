@@ -1,7 +1,7 @@
-"""Sums: found in words, read into a tree, and worked out exactly.
+"""Finds arithmetic expressions in text, parses them and evaluates them exactly.
 
-Numbers are fractions, so nothing is lost on the way.  Only plain arithmetic is
-understood; nothing in a prompt is ever evaluated as code.
+Numbers are fractions, so no precision is lost. Only plain arithmetic is supported; nothing in a prompt is
+ever evaluated as code.
 """
 
 import re
@@ -14,7 +14,7 @@ from bridle.values.base import Value
 Operator = Literal["+", "-", "*", "/", "**"]
 OPERATORS = {"+": add, "-": sub, "*": mul, "/": truediv}
 POWER_MAX = 10_000
-"""Base times exponent: beyond it a power is a way to stop the machine, not a question."""
+"""Limit on base times exponent, because larger powers could exhaust the machine."""
 
 OPERATOR_WORDS = (
     (re.compile(r"(?<=\d),(?=\d{3}\b)"), ""),
@@ -28,7 +28,7 @@ OPERATOR_WORDS = (
 EXPRESSION = re.compile(r"[-(\s]*\d[\d\s.+*/()-]*")
 TOKEN = re.compile(r"\s*(\d+(?:\.\d+)?|\.\d+|\*\*|[-+*/()])")
 RANGE = re.compile(r"\d+(?:[-/]\d+)+")
-"""A date, a range or a share rather than a sum, unless somebody asks for it."""
+"""A date, a range or a ratio; treated as an expression only if the prompt asks for a calculation."""
 CALCULATION_REQUEST = re.compile(
     r"\b(?:what is|what's|how much|calculate|compute|evaluate|work out|solve)\b", re.IGNORECASE
 )
@@ -48,7 +48,7 @@ Expression = NumberNode | OperationNode
 
 
 def find_expression(prompt: str) -> tuple[str, OperationNode] | None:
-    """The longest sum in a prompt, as written with signs and as a tree."""
+    """Find the longest expression in a prompt, and return its text and its tree."""
     text = prompt
     for pattern, sign in OPERATOR_WORDS:
         text = pattern.sub(sign, text)
@@ -64,7 +64,7 @@ def find_expression(prompt: str) -> tuple[str, OperationNode] | None:
 
 
 def parse_expression(text: str) -> Expression | None:
-    """The tree of a sum; None when it is not one."""
+    """Parse an expression; None if the text is not one."""
     tokens = TOKEN.findall(text)
     if "".join(tokens) != re.sub(r"\s+", "", text):
         return None
@@ -74,7 +74,7 @@ def parse_expression(text: str) -> Expression | None:
 
 
 def evaluate_expression(tree: Expression) -> Fraction:
-    """Raises `ArithmeticError` where there is no answer."""
+    """Evaluate an expression exactly. Raises `ArithmeticError` if it has no value."""
     if isinstance(tree, NumberNode):
         return tree.value
     return apply_operator(tree.operator, evaluate_expression(tree.left), evaluate_expression(tree.right))
@@ -96,7 +96,7 @@ def format_number(value: Fraction) -> str:
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The number a text consists of, give or take spaces and a final stop."""
+    """Parse a text that is a number, with optional spaces and a final full stop."""
     match = re.fullmatch(r"\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?)\s*\.?\s*", text)
     return Fraction(match.group(1)) if match else None
 
@@ -106,7 +106,7 @@ def _is_meant_as_sum(prompt: str, written: str) -> bool:
 
 
 class _ExpressionParser:
-    """Reads by precedence: sums of products of powers of numbers and brackets."""
+    """Recursive descent parser: sums of products of powers of numbers and brackets."""
 
     def __init__(self, tokens: list[str]) -> None:
         self.tokens = tokens

@@ -1,8 +1,7 @@
-"""Looking something up in files: search for a word, read the file it is in, quote the line.
+"""Looks something up in files: searches for a word, reads the file, quotes the line.
 
-The word to search for is guessed from the question: what stands in quotation marks,
-then names, then the longest words.  When a search brings nothing the next word is
-tried, a few times; then the answer is that nothing was found.
+The search word is guessed from the question: quoted text first, then names, then the longest words. If a
+search finds nothing, the next word is tried, up to a limit.
 """
 
 import re
@@ -45,57 +44,57 @@ class ToolParameter(Value):
     parameter: str
 
 
-def try_file_lookup(scene: ConversationFacts) -> ResponderMove | None:
-    search = _find_tool(scene, SEARCH_TOOL, QUERY_PARAMETER)
-    read = _find_tool(scene, READ_TOOL, PATH_PARAMETER)
-    if not LOOKUP_REQUEST.search(scene.prompt) or (search is None and read is None):
+def try_file_lookup(facts: ConversationFacts) -> ResponderMove | None:
+    search = _find_tool(facts, SEARCH_TOOL, QUERY_PARAMETER)
+    read = _find_tool(facts, READ_TOOL, PATH_PARAMETER)
+    if not LOOKUP_REQUEST.search(facts.prompt) or (search is None and read is None):
         return None
-    errors = [item for item in scene.exchanges if item.is_error]
+    errors = [item for item in facts.exchanges if item.is_error]
     if errors:
         return TextMove(text=f"I could not look that up: {errors[-1].name} failed: {errors[-1].text}")
-    opened = scene.exchanges_with(read.tool) if read else ()
+    opened = facts.exchanges_with(read.tool) if read else ()
     if opened:
         return _quote_line(
-            scene, opened[-1], str(opened[-1].arguments.get(read.parameter, "")) if read else ""
+            facts, opened[-1], str(opened[-1].arguments.get(read.parameter, "")) if read else ""
         )
-    named = FILE_NAME.search(scene.prompt)
+    named = FILE_NAME.search(facts.prompt)
     if read and named:
-        return (make_call(read.tool, {read.parameter: named.group()}, scene.prompt),)
-    return _search_files(scene, search, read) if search else None
+        return (make_call(read.tool, {read.parameter: named.group()}, facts.prompt),)
+    return _search_files(facts, search, read) if search else None
 
 
 def _find_tool(
-    scene: ConversationFacts, purpose: re.Pattern[str], named: re.Pattern[str]
+    facts: ConversationFacts, purpose: re.Pattern[str], named: re.Pattern[str]
 ) -> ToolParameter | None:
-    fitting = [tool for tool in scene.tools if purpose.search(tool.name.lower())]
-    fitting += [tool for tool in scene.tools if matches_purpose(tool, purpose) and tool not in fitting]
-    for tool in fitting:
-        taking = find_text_parameter(tool, named)
-        if taking:
-            return ToolParameter(tool=tool, parameter=taking.name)
+    candidates = [tool for tool in facts.tools if purpose.search(tool.name.lower())]
+    candidates += [tool for tool in facts.tools if matches_purpose(tool, purpose) and tool not in candidates]
+    for tool in candidates:
+        parameter = find_text_parameter(tool, named)
+        if parameter:
+            return ToolParameter(tool=tool, parameter=parameter.name)
     return None
 
 
 def _search_files(
-    scene: ConversationFacts, search: ToolParameter, read: ToolParameter | None
+    facts: ConversationFacts, search: ToolParameter, read: ToolParameter | None
 ) -> ResponderMove:
-    words = find_keywords(scene.prompt)
+    words = find_keywords(facts.prompt)
     if not words:
         return TextMove(text="Tell me which word to look for, best in quotation marks.")
-    done = scene.exchanges_with(search.tool)
+    done = facts.exchanges_with(search.tool)
     if done and not NO_MATCH.search(done[-1].text):
         where = FILE_NAME.search(done[-1].text)
         if read and where:
-            return (make_call(read.tool, {read.parameter: where.group()}, scene.prompt),)
-        return _quote_line(scene, done[-1], "")
+            return (make_call(read.tool, {read.parameter: where.group()}, facts.prompt),)
+        return _quote_line(facts, done[-1], "")
     if len(done) < min(len(words), TRIES_MAX):
-        return (make_call(search.tool, {search.parameter: words[len(done)]}, scene.prompt),)
+        return (make_call(search.tool, {search.parameter: words[len(done)]}, facts.prompt),)
     tried = ", ".join(f'"{word}"' for word in words[: len(done)])
     return TextMove(text=f"I found nothing about that; I searched for {tried}.")
 
 
 def find_keywords(prompt: str) -> Sequence[str]:
-    """What to search for, best guess first."""
+    """List search words, best guess first."""
     return tuple(dict.fromkeys(_guess_keywords(prompt)))
 
 
@@ -108,9 +107,9 @@ def _guess_keywords(prompt: str) -> Iterator[str]:
     yield from (word.rstrip("s") for word in words if word.endswith("s") and len(word) > 4)
 
 
-def _quote_line(scene: ConversationFacts, source: ToolExchange, path: str) -> TextMove:
-    """The line that has most of the words of the question."""
-    words = [word.lower().rstrip("s") for word in find_keywords(scene.prompt)]
+def _quote_line(facts: ConversationFacts, source: ToolExchange, path: str) -> TextMove:
+    """Quote the line that contains most words of the question."""
+    words = [word.lower().rstrip("s") for word in find_keywords(facts.prompt)]
     lines = [line.strip() for line in source.text.splitlines() if line.strip()]
     if not lines:
         return TextMove(text=f"{path or 'What I found'} is empty.")

@@ -1,7 +1,6 @@
-"""A tool somebody asks for by its name: called once, and what came of it is told.
+"""Calls a tool that the prompt asks for by name, once, and reports the result.
 
-This is how a tool nobody taught the brain about can be tried, and how an answer
-that has to come as a call gets made when the model is told to make it.
+It lets a user try any tool, and produces the call when an answer must be given as one.
 """
 
 import re
@@ -15,13 +14,13 @@ TOOL_REQUEST = (
 )
 
 
-def try_named_tool(scene: ConversationFacts) -> ResponderMove | None:
-    for tool in scene.tools:
-        if not re.search(TOOL_REQUEST.format(re.escape(tool.name)), scene.prompt, re.IGNORECASE):
+def try_named_tool(facts: ConversationFacts) -> ResponderMove | None:
+    for tool in facts.tools:
+        if not re.search(TOOL_REQUEST.format(re.escape(tool.name)), facts.prompt, re.IGNORECASE):
             continue
-        done = scene.exchanges_with(tool)
+        done = facts.exchanges_with(tool)
         if not done:
-            return (make_call(tool, {}, scene.history),)
+            return (make_call(tool, {}, facts.history),)
         last = done[-1]
         return TextMove(text=f"{tool.name} {'failed' if last.is_error else 'returned'}: {last.text}")
     return None

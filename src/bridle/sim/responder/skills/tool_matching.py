@@ -1,4 +1,4 @@
-"""Finding a tool for a purpose by its name, its description and its parameters."""
+"""Finds a tool for a purpose by its name, description and parameters."""
 
 import re
 from collections.abc import Mapping
@@ -40,12 +40,12 @@ def list_parameters(tool: ToolSpec) -> tuple[ToolParameterSpec, ...]:
     )
 
 
-def matches_purpose(tool: ToolSpec, of: re.Pattern[str]) -> bool:
-    return bool(of.search(tool.name.lower()) or of.search(tool.description.lower()))
+def matches_purpose(tool: ToolSpec, purpose: re.Pattern[str]) -> bool:
+    return bool(purpose.search(tool.name.lower()) or purpose.search(tool.description.lower()))
 
 
 def find_text_parameter(tool: ToolSpec, named: re.Pattern[str] | None = None) -> ToolParameterSpec | None:
-    """The parameter that takes the words: by its name, or because it is the only one that must be given."""
+    """Find the parameter for text by its name, or because it is the only required one."""
     texts = [item for item in list_parameters(tool) if item.type == "string"]
     fitting = [item for item in texts if named is not None and named.search(item.name.lower())]
     if fitting:
@@ -57,6 +57,6 @@ def find_text_parameter(tool: ToolSpec, named: re.Pattern[str] | None = None) ->
 
 
 def make_call(tool: ToolSpec, arguments: Mapping[str, object], about: str = "") -> CallMove:
-    """A call with these arguments; whatever else the tool requires is filled in."""
+    """Make a call with these arguments; other required ones are filled in."""
     rest = msgspec.json.decode(fill_schema(tool.parameters, about), type=dict[str, object])
     return CallMove(name=tool.name, arguments={**rest, **arguments})

@@ -1,7 +1,7 @@
-"""The weather of one city, or of several compared.
+"""Reports the weather of one city, or compares several.
 
-All cities are asked for in one reply, as parallel calls.  When everything has come
-back the temperatures found in the results are compared, whatever else they say.
+All cities are requested in one reply, as parallel calls. When all results are there, the temperatures found
+in them are compared.
 """
 
 import re
@@ -58,23 +58,23 @@ class TemperatureReading(Value):
         return f"{self.value:g} °{self.unit or 'C'}" if self.unit else f"{self.value:g} degrees"
 
 
-def try_weather(scene: ConversationFacts) -> ResponderMove | None:
+def try_weather(facts: ConversationFacts) -> ResponderMove | None:
     tool = next(
-        (tool for tool in scene.tools if matches_purpose(tool, WEATHER_TOOL) and _find_place_parameter(tool)),
+        (tool for tool in facts.tools if matches_purpose(tool, WEATHER_TOOL) and _find_place_parameter(tool)),
         None,
     )
-    if tool is None or not WEATHER_REQUEST.search(scene.prompt):
+    if tool is None or not WEATHER_REQUEST.search(facts.prompt):
         return None
     place = _find_place_parameter(tool)
     assert place is not None
-    cities = find_cities(scene.prompt, place.options)
+    cities = find_cities(facts.prompt, place.options)
     if not cities:
         return None
-    done = {str(item.arguments.get(place.name, "")): item for item in scene.exchanges_with(tool)}
+    done = {str(item.arguments.get(place.name, "")): item for item in facts.exchanges_with(tool)}
     missing = [city for city in cities if city not in done]
     if missing and not any(item.is_error for item in done.values()):
-        return tuple(make_call(tool, {place.name: city}, scene.prompt) for city in missing)
-    return TextMove(text=_compare_cities(scene.prompt, done))
+        return tuple(make_call(tool, {place.name: city}, facts.prompt) for city in missing)
+    return TextMove(text=_compare_cities(facts.prompt, done))
 
 
 def _find_place_parameter(tool: ToolSpec) -> ToolParameterSpec | None:
@@ -87,7 +87,7 @@ def _find_place_parameter(tool: ToolSpec) -> ToolParameterSpec | None:
 
 
 def find_cities(prompt: str, options: Sequence[str] = ()) -> tuple[str, ...]:
-    """The places somebody asks about: those on offer, else proper names, else whatever is listed."""
+    """Find the cities in a prompt: listed options, else proper names, else the items of a list."""
     if options:
         found = [
             option for option in options if re.search(rf"\b{re.escape(option)}\b", prompt, re.IGNORECASE)
@@ -105,7 +105,7 @@ def find_cities(prompt: str, options: Sequence[str] = ()) -> tuple[str, ...]:
 
 
 def _strip_non_place_words(phrase: str) -> str:
-    """The phrase without the words around a place; nothing when no place is left."""
+    """Strip words that are not part of a place name from both ends; "" if nothing remains."""
     words = [word.strip(".,?!:'") for word in phrase.split()]
     while words and words[0].lower() in NON_PLACE_WORDS:
         words.pop(0)
@@ -121,8 +121,8 @@ def _compare_cities(prompt: str, done: dict[str, ToolExchange]) -> str:
     good = {city: item for city, item in done.items() if not item.is_error}
     readings = [reading for city, item in good.items() if (reading := _parse_reading(city, item.text))]
     if len(readings) < 2 or len(readings) < len(good):
-        told = [f"{city}: {item.text}" for city, item in good.items()]
-        return "\n".join([*told, *failed])
+        lines = [f"{city}: {item.text}" for city, item in good.items()]
+        return "\n".join([*lines, *failed])
     return " ".join([_rank_readings(readings, coldest=bool(COLD_WORDS.search(prompt))), *failed])
 
 
@@ -141,7 +141,7 @@ def _parse_reading(city: str, text: str) -> TemperatureReading | None:
 
 
 def _parse_json_reading(city: str, text: str) -> TemperatureReading | None:
-    """A temperature by name, in a result that is an object."""
+    """Read a temperature by its property name, from a result that is a JSON object."""
     try:
         known = msgspec.json.decode(text, type=dict[str, object])
     except msgspec.DecodeError:
