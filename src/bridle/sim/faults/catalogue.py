@@ -1,13 +1,13 @@
-"""What can be made to go wrong, as a table, and when it does.
+"""The faults that can be injected, and the plan that decides which answer gets which fault.
 
-A fault is planned by its name.  `stall-midway` happens once, to the next answer it can
-happen to; several happen in the order they were planned, one an answer.  `stall-midway=0.1`
-happens to every tenth answer or so: which ones follows from the seed and the conversation,
-not from who came first, so that the same seed gives the same trouble to runs in parallel.
-A number may be given: `reset:120` breaks the connection after 120 bytes.
+A fault is planned by its name. `stall-midway` happens once, to the next answer it can happen to; several
+happen in the order they were planned, one per answer. `stall-midway=0.1` happens to about every tenth answer:
+which ones depends on the seed and the conversation, not on the order of arrival, so that the same seed gives
+the same faults to parallel runs. A fault may take a number: `reset:120` breaks the connection after 120
+bytes.
 
-A fault that can never happen (there is no such thing on that wire) stays planned, and
-whoever planned it is told at the end.
+A fault that cannot happen (its wire has no such thing) stays planned, and `Simulator.check_finished` reports
+it.
 """
 
 import random
@@ -31,23 +31,23 @@ class SimulatedFault(Value):
     description: str
     inject: FaultAction
     is_harmless: bool = False
-    """Whether the answer still means the same: clients must not even notice."""
+    """True if the answer still means the same, so that clients must not be affected."""
 
 
 class PlannedFault(Value):
     fault: SimulatedFault
     argument: float | None = None
     probability: float | None = None
-    """How likely it is each time; None for once."""
+    """Probability for each answer; None for exactly once."""
 
 
 class FaultPlan:
-    """Which answer meets which fault."""
+    """Assigns planned faults to answers."""
 
     def __init__(self, planned: Iterable[PlannedFault | str], seed: int) -> None:
-        every = [each if isinstance(each, PlannedFault) else _parse_fault(each) for each in planned]
-        self._one_time = [each for each in every if each.probability is None]
-        self._recurring = [each for each in every if each.probability is not None]
+        parsed = [each if isinstance(each, PlannedFault) else _parse_fault(each) for each in planned]
+        self._one_time = [each for each in parsed if each.probability is None]
+        self._recurring = [each for each in parsed if each.probability is not None]
         self._seed = seed
 
     def __bool__(self) -> bool:
@@ -57,18 +57,16 @@ class FaultPlan:
     def remaining(self) -> tuple[str, ...]:
         return tuple(each.fault.name for each in self._one_time)
 
-    def inject_next(self, incident: FaultTarget, point: str) -> tuple[str, ResponseTimeline] | None:
-        """What goes wrong with this answer; `point` tells it from every other."""
-        chance = random.Random(f"{self._seed} {point}")
+    def inject_next(self, target: FaultTarget, point: str) -> tuple[str, ResponseTimeline] | None:
+        """Inject the next fault that applies to this answer. `point` seeds the random draws."""
+        rng = random.Random(f"{self._seed} {point}")
         for planned in self._recurring:
-            if chance.random() < (planned.probability or 0.0) and (
-                happened := _inject(planned, incident, chance)
-            ):
-                return planned.fault.name, happened
+            if rng.random() < (planned.probability or 0.0) and (timeline := _inject(planned, target, rng)):
+                return planned.fault.name, timeline
         for at, planned in enumerate(self._one_time):
-            if happened := _inject(planned, incident, chance):
+            if timeline := _inject(planned, target, rng):
                 del self._one_time[at]
-                return planned.fault.name, happened
+                return planned.fault.name, timeline
         return None
 
 
@@ -81,20 +79,20 @@ def _parse_fault(text: str) -> PlannedFault:
     name = found["name"] if found else ""
     if found is None or name not in FAULTS:
         raise MisuseError(
-            f"there is no fault {text!r}; `bridle sim faults` lists them: NAME[:NUMBER][=CHANCE]"
+            f"unknown fault {text!r}; write NAME[:NUMBER][=CHANCE], with a name from `bridle sim faults`"
         )
-    chance = float(found["chance"]) if found["chance"] else None
-    if chance is not None and not 0 <= chance <= 1:
-        raise MisuseError(f"the chance of a fault is from 0 to 1, not {chance:g} ({text!r})")
+    probability = float(found["chance"]) if found["chance"] else None
+    if probability is not None and not 0 <= probability <= 1:
+        raise MisuseError(f"the probability of a fault must be from 0 to 1, not {probability:g} ({text!r})")
     return PlannedFault(
         fault=FAULTS[name],
         argument=float(found["argument"]) if found["argument"] else None,
-        probability=chance,
+        probability=probability,
     )
 
 
-def _inject(planned: PlannedFault, incident: FaultTarget, chance: random.Random) -> ResponseTimeline | None:
-    return planned.fault.inject(replace(incident, random_source=chance, argument=planned.argument))
+def _inject(planned: PlannedFault, target: FaultTarget, rng: random.Random) -> ResponseTimeline | None:
+    return planned.fault.inject(replace(target, random_source=rng, argument=planned.argument))
 
 
 _STATUS_MESSAGES = {
@@ -107,7 +105,7 @@ _STATUS_FAULTS = tuple(
     SimulatedFault(
         name=f"error-{status}{'-wait' if wait else ''}",
         description=f"HTTP {status}"
-        + (", asking to wait (1 s, or `:SECONDS`)" if wait else ", no word on when to retry"),
+        + (" with Retry-After (1 s, or `:SECONDS`)" if wait else " without Retry-After"),
         inject=fail_with_status(status, words, wait=wait),
     )
     for status, words in _STATUS_MESSAGES.items()
@@ -117,32 +115,32 @@ _ALL_FAULTS = (
     *_STATUS_FAULTS,
     SimulatedFault(
         name="error-500-final",
-        description="HTTP 500 and the word that trying again is of no use",
+        description="HTTP 500, telling the client not to retry",
         inject=fail_with_status(500, _STATUS_MESSAGES[500], final=True),
     ),
     SimulatedFault(
         name="error-429-date",
-        description="HTTP 429, asking to wait until a date (in 1 s, or `:SECONDS`)",
+        description="HTTP 429 with a date as Retry-After (in 1 s, or `:SECONDS`)",
         inject=fail_until_date(429, _STATUS_MESSAGES[429]),
     ),
     SimulatedFault(
         name="quota",
-        description="nothing is left to spend; trying again is of no use",
+        description="the account is out of credit; a retry is useless",
         inject=actions.exceed_quota,
     ),
     SimulatedFault(
         name="overloaded-in-stream",
-        description="HTTP 200, half of the stream, and then an error in it",
+        description="HTTP 200, half of the stream, then an error in it",
         inject=actions.report_overload_in_stream,
     ),
     SimulatedFault(
         name="overflow-in-stream",
-        description="HTTP 200, and then in the stream that the prompt was too long",
+        description="HTTP 200, then an error in the stream: the prompt is too long",
         inject=actions.report_overflow_in_stream,
     ),
     SimulatedFault(
         name="reset",
-        description="the connection is reset after `:BYTES` of the answer, or anywhere",
+        description="the connection is reset after `:BYTES` of the answer, or at a random byte",
         inject=actions.reset_connection,
     ),
     SimulatedFault(
@@ -162,52 +160,52 @@ _ALL_FAULTS = (
     ),
     SimulatedFault(
         name="truncated-json",
-        description="the connection ends well, the JSON in it does not",
+        description="the connection closes properly, but the JSON is cut short",
         inject=actions.truncate_json,
     ),
     SimulatedFault(
         name="missing-end",
-        description="the stream ends well, without the event that ends a reply",
+        description="the stream closes properly, without the event that ends a reply",
         inject=actions.drop_end_event,
     ),
     SimulatedFault(
         name="out-of-room",
-        description="the last call's arguments break off for want of room",
+        description="the last call's arguments are cut off at the output limit",
         inject=actions.cut_off_arguments,
     ),
     SimulatedFault(
         name="malformed-call",
-        description="a call's arguments are no JSON, or the provider says that they were not",
+        description="a call's arguments are not JSON, or the provider reports that they were not",
         inject=actions.garble_arguments,
     ),
     SimulatedFault(name="empty-call", description="a call without a name", inject=actions.blank_call_name),
     SimulatedFault(
         name="duplicate-call",
-        description="the last call comes twice, id and all",
+        description="the last call comes twice, with the same id",
         inject=actions.duplicate_last_call,
     ),
     SimulatedFault(
         name="wrong-finish",
-        description="calls under the word for a plain end, or a plain end under the word for calls",
+        description="calls with the stop reason of a plain end, or the reverse",
         inject=actions.swap_stop_reason,
     ),
     SimulatedFault(
-        name="empty-reply", description="a good reply with nothing in it", inject=actions.send_empty_reply
+        name="empty-reply", description="a successful reply without content", inject=actions.send_empty_reply
     ),
-    SimulatedFault(name="refusal", description="the model will not", inject=actions.refuse_answer),
+    SimulatedFault(name="refusal", description="the model refuses to answer", inject=actions.refuse_answer),
     SimulatedFault(
         name="paused",
-        description="the provider breaks off and wants to be called again (where it does that)",
+        description="the provider pauses and must be called again (on wires that have this)",
         inject=actions.pause_reply,
     ),
     SimulatedFault(
         name="continuation",
-        description="the reply goes on behind a token (where there are such)",
+        description="the rest of the reply needs a continuation token (on wires that have one)",
         inject=actions.continue_with_token,
     ),
     SimulatedFault(
         name="comments-only",
-        description="a stream of nothing but comments",
+        description="a stream of comments only",
         inject=actions.send_only_comments,
     ),
     SimulatedFault(
@@ -221,7 +219,7 @@ _ALL_FAULTS = (
     ),
     SimulatedFault(
         name="unknown-event",
-        description="an event that nobody has heard of",
+        description="an event of an unknown type",
         inject=actions.insert_unknown_event,
         is_harmless=True,
     ),
