@@ -1,11 +1,11 @@
-"""What a provider says about its cache beside the counts: hits and misses, and why something was missed.
+"""Cache reports: the hits, misses and reasons that a provider adds to its answers beside the counts.
 
-A codec speaks replies in words every provider has.  These words only some have, and
-nobody needs them to understand a reply, so they are put into an answer after it was
-spoken.  A family says where they go (`telling_<family>.py`); here is what is true.
+A codec encodes the fields that every provider has. These fields exist only in some families and are not
+needed to decode a reply, so they are added to an encoded answer. A family defines where they go
+(`cache_report.py` in its folder); this module computes the values.
 
-To say why a prompt was missed, the prompt of an earlier answer has to be remembered: the
-names of its blocks are, for the newest answers, under the answer's id.
+To explain a miss, the prompt of an earlier answer is needed: the hashes of its blocks are kept for the newest
+answers, under the answer's id.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,16 +18,16 @@ from bridle.values.usage import Usage
 from .prompt_cache import PromptLayout
 
 REMEMBERED_MAX = 1_000
-"""Answers whose prompt can be compared with; older ones are as if they had never been."""
+"""Number of answers whose prompts are kept for comparison; older ones count as unknown."""
 DATA = b"data: "
 Message = dict[str, object]
 
 
 class PromptDifference(Value):
-    """The first thing that is different from an earlier prompt, and what that costs."""
+    """The first difference from an earlier prompt, and the tokens it costs."""
 
     what: str
-    """`model`, a setting, a section; `unknown` when the earlier answer is; empty when nothing is."""
+    """`model`, a setting or a section; `unknown` if the earlier answer is not known; empty if equal."""
     tokens: int = 0
 
 
@@ -35,18 +35,18 @@ class CacheReport(Value):
     usage: Usage
     cache_mode: str
     difference: PromptDifference | None = None
-    """None when nobody asked."""
+    """None if the request does not ask for it."""
     summary_usage: Usage | None = None
-    """What it took to shorten the conversation first; None when that was not done."""
+    """Usage of an automatic compaction before the answer; None if there was none."""
 
 
 class CacheReporter(Value):
-    """How a family tells it."""
+    """The part of a family that adds cache reports to its answers."""
 
     add_report: Callable[[Message, CacheReport], Message | None]
-    """A message of the answer with what there is to say in it; None when it is not said there."""
+    """Adds the report to a message of the answer; None if that message carries none."""
     find_compared_reply: Callable[[Mapping[str, object]], str] = lambda body: ""
-    """From the body: the id of the answer whose prompt this one is to be compared with."""
+    """Returns the id of the answer whose prompt the request wants to be compared with."""
 
 
 class PromptFingerprint(Value):
@@ -58,7 +58,7 @@ class PromptFingerprint(Value):
 
 
 class PromptHistory:
-    """The prompts of earlier answers."""
+    """Fingerprints of the prompts of earlier answers."""
 
     def __init__(self) -> None:
         self._prompts: dict[tuple[str, str], PromptFingerprint] = {}
@@ -83,44 +83,48 @@ def _fingerprint_prompt(layout: PromptLayout) -> PromptFingerprint:
     return PromptFingerprint(
         model=layout.model,
         settings=layout.prompt.settings,
-        prefix_hashes=tuple(place.hash for place in layout.prefix_points),
+        prefix_hashes=tuple(point.hash for point in layout.prefix_points),
         sections=tuple(block.section for block in layout.blocks),
-        prefix_tokens=tuple(place.tokens for place in layout.prefix_points),
+        prefix_tokens=tuple(point.tokens for point in layout.prefix_points),
     )
 
 
 def _find_difference(earlier: PromptFingerprint, now: PromptFingerprint) -> PromptDifference:
-    whole = earlier.prefix_tokens[-1] if earlier.prefix_tokens else 0
+    total_tokens = earlier.prefix_tokens[-1] if earlier.prefix_tokens else 0
     for name in (*earlier.settings, *now.settings):
         if earlier.settings.get(name) != now.settings.get(name):
-            return PromptDifference(what=name, tokens=whole)
-    same = 0
+            return PromptDifference(what=name, tokens=total_tokens)
+    equal_blocks = 0
     for one, other in zip(earlier.prefix_hashes, now.prefix_hashes, strict=False):
         if one != other:
             break
-        same += 1
-    if same == len(earlier.prefix_hashes):
+        equal_blocks += 1
+    if equal_blocks == len(earlier.prefix_hashes):
         return PromptDifference(what="")
-    section = now.sections[same] if same < len(now.sections) else earlier.sections[same]
-    first = min(earlier.sections[same], section, key=("tools", "system", "messages").index)
-    return PromptDifference(what=first, tokens=whole - (earlier.prefix_tokens[same - 1] if same else 0))
+    section = (
+        now.sections[equal_blocks] if equal_blocks < len(now.sections) else earlier.sections[equal_blocks]
+    )
+    first = min(earlier.sections[equal_blocks], section, key=("tools", "system", "messages").index)
+    return PromptDifference(
+        what=first, tokens=total_tokens - (earlier.prefix_tokens[equal_blocks - 1] if equal_blocks else 0)
+    )
 
 
 def add_cache_report(
-    frames: tuple[bytes, ...], teller: CacheReporter, told: CacheReport
+    frames: tuple[bytes, ...], reporter: CacheReporter, report: CacheReport
 ) -> tuple[bytes, ...]:
-    """The frames of an answer with what there is to tell in them.  Mostly there is nothing."""
-    if told.difference is None and told.summary_usage is None and told.cache_mode != "hits":
+    """Add the cache report to the frames of an answer, if there is anything to report."""
+    if report.difference is None and report.summary_usage is None and report.cache_mode != "hits":
         return frames
-    return tuple(_add_report_to_frame(frame, teller, told) for frame in frames)
+    return tuple(_add_report_to_frame(frame, reporter, report) for frame in frames)
 
 
-def _add_report_to_frame(frame: bytes, teller: CacheReporter, told: CacheReport) -> bytes:
+def _add_report_to_frame(frame: bytes, reporter: CacheReporter, report: CacheReport) -> bytes:
     before, data, rest = frame.partition(DATA)
     text = rest if data else frame
     if not text.lstrip().startswith(b"{"):
         return frame
-    message = teller.add_report(msgspec.json.decode(text, type=Message), told)
+    message = reporter.add_report(msgspec.json.decode(text, type=Message), report)
     if message is None:
         return frame
     wire = msgspec.json.encode(message)

@@ -1,21 +1,19 @@
-"""The prompt cache of a simulated provider: what of a prompt was there before, and what is kept of it.
+"""The simulated prompt cache: finds the cached prefix of a prompt and stores new ones.
 
-A prompt is a chain of blocks (prompt.py).  Each block has a name made of everything up
-to and including it, so a change anywhere gives all later blocks other names, and a
-setting that spoils a section gives the section another name from its start.  The cache
-knows names and until when they are kept; it never holds a text.
+A prompt is a chain of blocks (`prompt_layout.py`). Each block has a hash of everything up to and including
+it, so a change anywhere changes the hashes of all later blocks, and a setting that invalidates a section
+changes its hashes from the start. The cache maps hashes to expiry times; it never holds a text.
 
-How a provider keeps prompts is one of three ways, and the model's abilities say which:
+The model's abilities select one of three cache modes:
 
-    marks    where the request marked a block; a mark looks back over a few positions
-    points   where the request says, and at the end of the newest thing said to the model
-    prefix   everywhere, every so many tokens (at block ends when no step is known);
-             `hits` is the same, told in other words
+    marks    at blocks marked by the request; a mark looks back over a few positions
+    points   at blocks marked by the request, and at the end of the newest input
+    prefix   everywhere, at a fixed step in tokens (at block ends if no step is known);
+             `hits` is the same, reported in other fields
 
-Reading keeps alive what was read, and so does asking to keep what is kept already.  It
-is kept for as long as was asked when it was written.  What ends before the model's
-minimum is never kept, so short prompts leave no trace here.  Time is given; the life of
-an entry starts when its request does.
+Reading an entry or writing it again renews it, for the lifetime it was written with. Prefixes shorter than
+the model's minimum are never stored. The caller supplies the time; the lifetime of an entry starts with its
+request.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -29,23 +27,23 @@ from .prompt_layout import SECTIONS, PromptBlock, PromptText
 from .token_estimate import TOKEN_PATTERN
 
 ENTRIES_MAX = 500_000
-"""Some tens of megabytes.  What was not used for longest is forgotten first."""
+"""Some tens of megabytes. The least recently used entries are dropped first."""
 STEPS_REMEMBERED_MAX = 20_000
 LOOKBACK_POSITIONS = 20
-"""How far a mark looks back, itself included."""
+"""Number of positions that a mark looks back over, itself included."""
 WRITES_MAX = 4
-"""How many places one request can have kept."""
+"""Number of points that one request can store."""
 POINTS_FIRST, POINTS_LATEST, ENDS_LATEST = 2, 50, 20
-"""Which explicit points, and how many earlier ends, are looked up."""
+"""Numbers of explicit points and of earlier ends that are looked up."""
 LONG_SECONDS = 3_600
-"""What is kept this long is billed apart."""
+"""Entries with at least this lifetime are billed separately."""
 DURATION_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 PrefixHash = bytes
 
 
 class PrefixPoint(Value):
-    """Somewhere a prompt can be cut: what it is called up to there, and how long it is."""
+    """A point where a prompt can be split: the hash and length of the prefix up to there."""
 
     hash: PrefixHash
     tokens: int
@@ -57,14 +55,14 @@ class CacheEntry(Value):
 
 
 class CachePlan(Value):
-    """What one request wants of the cache."""
+    """The lookups and writes of one request."""
 
     searches: tuple[tuple[PrefixPoint, ...], ...]
-    """Each is gone through until something is found."""
+    """Each search stops at the first hit."""
     writes: tuple[tuple[PrefixPoint, float], ...]
-    """Where to keep, in the order of the prompt, and for how many seconds."""
+    """Points to store, in prompt order, with their lifetimes in seconds."""
     is_free: bool = False
-    """Whether keeping costs nothing.  Then nobody is told, and each request keeps it as long as it says."""
+    """True if writing is free. Then it is not reported, and every request sets its own lifetime."""
 
 
 class SimulatedPromptCache:
@@ -73,33 +71,33 @@ class SimulatedPromptCache:
         self._steps = StepPoints()
 
     def charge_prompt(self, layout: "PromptLayout", now: float) -> Usage:
-        """What the prompt costs, and what it wrote is there from now on."""
+        """Return the usage of the prompt, and store what it writes."""
         usage = self.measure_usage(layout, now)
         self.write_entries(layout, now)
         return usage
 
     def measure_usage(self, layout: "PromptLayout", now: float) -> Usage:
-        """What the prompt costs: fresh, read and written tokens.  Nothing is kept by asking."""
-        total, wish = layout.prompt.tokens, self._make_plan(layout)
-        found = (self._find_hit(search, now) for search in wish.searches)
-        read = max((place.tokens for place in found if place), default=0)
-        if wish.is_free:
+        """Return the uncached, read and written tokens of the prompt. Stores nothing."""
+        total, plan = layout.prompt.tokens, self._make_plan(layout)
+        found = (self._find_hit(search, now) for search in plan.searches)
+        read = max((point.tokens for point in found if point), default=0)
+        if plan.is_free:
             return Usage(input=total - read, cache_read=read)
         end, long = read, 0
-        for place, seconds in wish.writes:
-            new = max(0, place.tokens - end)
+        for point, seconds in plan.writes:
+            new = max(0, point.tokens - end)
             end += new
             long += new if seconds >= LONG_SECONDS else 0
         return Usage(input=total - end, cache_read=read, cache_write=end - read, cache_write_1h=long)
 
     def write_entries(self, layout: "PromptLayout", now: float) -> None:
-        """What was read is kept on, what was to be written is kept."""
-        wish = self._make_plan(layout)
-        for search in wish.searches if not wish.is_free else ():
-            if place := self._find_hit(search, now):
-                self._write_entry(place.hash, self._entries[place.hash].lifetime_seconds, now)
-        for place, seconds in wish.writes:
-            self._write_entry(place.hash, seconds, now, extend=wish.is_free)
+        """Renew the entries that were read, and store the new ones."""
+        plan = self._make_plan(layout)
+        for search in plan.searches if not plan.is_free else ():
+            if point := self._find_hit(search, now):
+                self._write_entry(point.hash, self._entries[point.hash].lifetime_seconds, now)
+        for point, seconds in plan.writes:
+            self._write_entry(point.hash, seconds, now, extend=plan.is_free)
         self._evict_entries(now)
 
     def _make_plan(self, layout: "PromptLayout") -> CachePlan:
@@ -109,37 +107,37 @@ class SimulatedPromptCache:
         return plan(layout, self._steps)
 
     def _find_hit(self, search: Sequence[PrefixPoint], now: float) -> PrefixPoint | None:
-        for place in search:
-            kept = self._entries.get(place.hash)
-            if kept is not None and kept.expires_at > now:
-                return place
+        for point in search:
+            entry = self._entries.get(point.hash)
+            if entry is not None and entry.expires_at > now:
+                return point
         return None
 
     def _write_entry(self, name: PrefixHash, seconds: float, now: float, *, extend: bool = False) -> None:
-        """What is kept already is kept on for as long as its writer paid for, or was told for nothing."""
-        kept = self._entries.pop(name, None)
-        until = now + seconds
-        if kept is not None and kept.expires_at > now:
-            seconds = seconds if extend else kept.lifetime_seconds
-            until = max(kept.expires_at, now + seconds)
-        self._entries[name] = CacheEntry(expires_at=until, lifetime_seconds=seconds)
+        """Renew an entry for the lifetime of its writer, or for the new lifetime if writing is free."""
+        entry = self._entries.pop(name, None)
+        expires_at = now + seconds
+        if entry is not None and entry.expires_at > now:
+            seconds = seconds if extend else entry.lifetime_seconds
+            expires_at = max(entry.expires_at, now + seconds)
+        self._entries[name] = CacheEntry(expires_at=expires_at, lifetime_seconds=seconds)
 
     def _evict_entries(self, now: float) -> None:
         if len(self._entries) > ENTRIES_MAX:
-            alive = [(name, kept) for name, kept in self._entries.items() if kept.expires_at > now]
+            alive = [(name, entry) for name, entry in self._entries.items() if entry.expires_at > now]
             self._entries = dict(alive[-ENTRIES_MAX // 2 :])
 
 
 class PromptLayout:
-    """A prompt with a name and a length after every block."""
+    """A prompt with a hash and a length after every block."""
 
     def __init__(self, prompt: PromptText, account: str, abilities: Abilities, model: str = "") -> None:
-        """Nobody reads another account's cache, and no model another's."""
+        """Compute the hashes. They include the account and the model, which never share entries."""
         self.prompt, self.account, self.abilities, self.model = prompt, account, abilities, model
         self.blocks = prompt.blocks
         self.prefix_points: list[PrefixPoint] = []
         self.block_origins: list[PrefixHash] = []
-        """By block: the name of everything before its text."""
+        """For each block, the hash of everything before its text."""
         name, tokens, section = _hash_parts(account.encode(), model.encode()), 0, -1
         for block in self.blocks:
             while section < SECTIONS.index(block.section):
@@ -153,11 +151,11 @@ class PromptLayout:
             tokens += block.tokens
             self.prefix_points.append(PrefixPoint(hash=name, tokens=tokens))
 
-    def is_cacheable(self, place: PrefixPoint) -> bool:
-        return place.tokens >= max(1, self.abilities.cache_minimum_tokens)
+    def is_cacheable(self, point: PrefixPoint) -> bool:
+        return point.tokens >= max(1, self.abilities.cache_minimum_tokens)
 
     def make_plan(self, searches: Sequence[Sequence[int]], writes: Sequence[tuple[int, float]]) -> CachePlan:
-        """From numbers of blocks to places, without those that are too short to be kept."""
+        """Convert block numbers to points, without those too short to be stored."""
         return CachePlan(
             searches=tuple(
                 tuple(
@@ -198,24 +196,28 @@ def _plan_by_points(layout: PromptLayout, _: "StepPoints") -> CachePlan:
         if prompt.allows_implicit_cache
         else []
     )
-    own = {end: parse_duration(prompt.retention) or layout.abilities.cache_seconds for end in ends[-1:]}
-    stated = {
+    implicit = {end: parse_duration(prompt.retention) or layout.abilities.cache_seconds for end in ends[-1:]}
+    explicit_writes = {
         number: parse_duration(blocks[number].breakpoint_ttl)
-        for number in explicit[-(WRITES_MAX - len(own)) :]
+        for number in explicit[-(WRITES_MAX - len(implicit)) :]
     }
     looked_up = {*explicit[:POINTS_FIRST], *explicit[-POINTS_LATEST:], *ends[-(ENDS_LATEST + 1) :]}
-    return layout.make_plan([sorted(looked_up, reverse=True)], sorted({**own, **stated}.items()))
+    return layout.make_plan(
+        [sorted(looked_up, reverse=True)], sorted({**implicit, **explicit_writes}.items())
+    )
 
 
 def _plan_by_prefix(layout: PromptLayout, steps: "StepPoints") -> CachePlan:
     abilities = layout.abilities
     seconds = parse_duration(layout.prompt.retention) or abilities.cache_seconds
-    places = layout.prefix_points
+    points = layout.prefix_points
     if abilities.cache_step_tokens:
-        places = steps.points_of(layout)
-    kept = [place for place in places if layout.is_cacheable(place)]
+        points = steps.points_of(layout)
+    cacheable = [point for point in points if layout.is_cacheable(point)]
     return CachePlan(
-        searches=(tuple(reversed(kept)),), writes=tuple((place, seconds) for place in kept), is_free=True
+        searches=(tuple(reversed(cacheable)),),
+        writes=tuple((point, seconds) for point in cacheable),
+        is_free=True,
     )
 
 
@@ -228,10 +230,10 @@ CACHE_PLANNERS: Mapping[str, Callable[[PromptLayout, "StepPoints"], CachePlan]] 
 
 
 class StepPoints:
-    """Places every so many tokens, wherever blocks end.
+    """Points at a fixed step in tokens, independent of block ends.
 
-    A place inside a block is named by what of its text comes before it.  Blocks that were
-    cut before are remembered by name, so a prompt that grew is cut only where it grew.
+    A point inside a block is hashed from the text before it. Blocks that were split before are remembered by
+    hash, so only the new part of a longer prompt is split.
     """
 
     def __init__(self) -> None:
@@ -259,26 +261,26 @@ def _cut_block(
     block: PromptBlock, origin: PrefixHash, begin: int, end: int, step: int
 ) -> Iterator[PrefixPoint]:
     ends = [piece.end() for piece in TOKEN_PATTERN.finditer(block.text)]
-    name, done = blake2b(origin, digest_size=16), 0
+    digest, done = blake2b(origin, digest_size=16), 0
     for tokens in range((begin // step + 1) * step, end + 1, step):
         inside = tokens - begin - block.overhead_tokens
         upto = ends[inside - 1] if inside > 0 else 0
-        # Word by word: to name every place from the start takes minutes for a long text.
-        name.update(block.text[done:upto].encode("utf-8", "surrogatepass"))
+        # The hash is updated in steps: hashing every prefix from the start takes minutes for a long text.
+        digest.update(block.text[done:upto].encode("utf-8", "surrogatepass"))
         done = upto
-        yield PrefixPoint(hash=name.copy().digest(), tokens=tokens)
+        yield PrefixPoint(hash=digest.copy().digest(), tokens=tokens)
 
 
 def _hash_parts(*parts: bytes) -> PrefixHash:
-    """One name for parts in order; their lengths go in, so that no two orders of parts look alike."""
-    name = blake2b(digest_size=16)
+    """Hash parts in order, with their lengths, so that different splits give different hashes."""
+    digest = blake2b(digest_size=16)
     for part in parts:
-        name.update(len(part).to_bytes(8, "big"))
-        name.update(part)
-    return name.digest()
+        digest.update(len(part).to_bytes(8, "big"))
+        digest.update(part)
+    return digest.digest()
 
 
 def parse_duration(duration: str) -> float:
-    """`5m` in seconds; nought for what is no duration."""
+    """Convert `5m` to seconds; 0 for anything that is not a duration."""
     number, unit = duration[:-1], duration[-1:]
     return float(number) * DURATION_UNITS[unit] if number.isdigit() and unit in DURATION_UNITS else 0.0

@@ -1,16 +1,12 @@
-"""A prompt as its provider lays it out: blocks in the order they are read, each with its tokens.
+"""A prompt as its provider lays it out: blocks in reading order, each with its tokens.
 
-One reading serves everything that depends on what a prompt *is*: how long it is (usage,
-limits, counting for free) and how much of it was there before (the cache).  So the three
-can never disagree.  The reading is the family's, in its own file (`prompt_<family>.py`),
-from the body as it arrived; here is only what all of them share.
+Usage, length limits, token counting and the cache all use the same layout, so they cannot disagree. Each
+family lays out the body as it arrived (`prompt.py` in its folder); this module holds what they share.
 
-A block's tokens are its `lead` (what has no text of its own: the words around a message,
-a picture) followed by the pieces of its text.  Two blocks are the same when kind, key
-and text are; where a mark stands never makes a block another one.
+The tokens of a block are its overhead (content without text: message framing, an image) followed by the
+tokens of its text. Two blocks are equal if kind, key and text are; cache marks do not count.
 
-Nothing here may fail on a body of the wrong shape: what cannot be read is not there, and
-the family's rules say why it should have been.
+Nothing here may fail on a malformed body: unreadable parts are skipped, and the family's rules report them.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -42,45 +38,42 @@ class PromptBlock(Value):
     section: Section
     kind: str
     key: str = ""
-    """Whatever else makes it this block: who speaks, an id, a picture's digest."""
+    """Everything else that identifies the block: the role, an id, the digest of an image."""
     text: str = ""
     overhead_tokens: int = 0
     tokens: int = 0
-    """All of its tokens; counted when the block is given its place."""
+    """All of its tokens, set by `place_blocks`."""
     breakpoint_ttl: str = ""
-    """How long the provider is asked to keep the prompt up to here (`5m`); empty when it is not."""
+    """Requested lifetime of the prefix up to here (`5m`); empty if not requested."""
     position: int = 0
-    """Where the provider counts it; several blocks may share one position."""
+    """Number by which the provider counts it; several blocks may share one."""
     is_implicit_breakpoint: bool = False
-    """Whether the provider itself would keep the prompt up to here."""
+    """True if the provider would store the prefix up to here without being asked."""
 
 
 class PromptText(Value):
     blocks: tuple[PromptBlock, ...] = ()
     cache_salts: Mapping[str, str] = {}
-    """By section: settings that make this section, and those after it, another one."""
+    """By section: settings that change the hashes of this section and those after it."""
     settings: Mapping[str, str] = {}
-    """The same settings one by one, for those who want to know which of them changed."""
+    """The same settings one by one, to report which of them changed."""
     retention: str = ""
-    """How long the provider keeps what it keeps of its own accord, when the request says so."""
+    """Lifetime of prefixes that the provider stores without being asked, if the request sets one."""
     allows_implicit_cache: bool = True
-    """Whether the provider may keep anything of its own accord."""
+    """False if the provider may not store prefixes without being asked."""
 
     @property
     def tokens(self) -> int:
-        """All of it, with the few tokens in front of the answer that are nobody's block."""
+        """Tokens of all blocks, plus the few before the answer that belong to no block."""
         return TOKENS_PER_REQUEST + sum(block.tokens for block in self.blocks)
 
 
 class PromptReader(Value):
-    """What a family tells about its prompts."""
+    """The functions by which a family lays out its prompts."""
 
     lay_out: Callable[[Body, Abilities], PromptText]
     find_account: Callable[[Mapping[str, str]], str]
-    """Whose cache it is, from the headers (names in lower case): nobody reads another's."""
-
-
-# --- for the families ---------------------------------------------------------------------------
+    """Returns the owner of the cache, from the headers (names in lower case). Caches are not shared."""
 
 
 def as_mapping(value: object) -> Body:
@@ -96,7 +89,7 @@ def as_text(value: object) -> str:
 
 
 def to_json(value: object) -> str:
-    """JSON in the order it was written: a model reads names in the order they come."""
+    """Encode JSON in the given order, because a model reads names in that order."""
     return _JSON.encode(value).decode()
 
 
@@ -115,26 +108,28 @@ def tool_block(definition: object, *, key: str = "", mark: str = "") -> PromptBl
     )
 
 
-def call_block(who: str, name: object, arguments: object, *, mark: str = "", key: object = "") -> PromptBlock:
-    words = arguments if isinstance(arguments, str) else to_json(arguments)
-    text = f"{as_text(name)} {words}"
+def call_block(
+    role: str, name: object, arguments: object, *, mark: str = "", key: object = ""
+) -> PromptBlock:
+    arguments_text = arguments if isinstance(arguments, str) else to_json(arguments)
+    text = f"{as_text(name)} {arguments_text}"
     return PromptBlock(
         section="messages",
         kind="call",
-        key=f"{who} {key}",
+        key=f"{role} {key}",
         text=text,
         overhead_tokens=TOKENS_PER_CALL,
         breakpoint_ttl=mark,
     )
 
 
-def media_block(section: Section, kind: str, who: str, content: object, *, mark: str = "") -> PromptBlock:
-    lead = TOKENS_PER_IMAGE if kind == "image" else TOKENS_PER_FILE
+def media_block(section: Section, kind: str, role: str, content: object, *, mark: str = "") -> PromptBlock:
+    overhead = TOKENS_PER_IMAGE if kind == "image" else TOKENS_PER_FILE
     return PromptBlock(
         section=section,
         kind=kind,
-        key=f"{who} {hash_value(content)}",
-        overhead_tokens=lead,
+        key=f"{role} {hash_value(content)}",
+        overhead_tokens=overhead,
         breakpoint_ttl=mark,
     )
 
@@ -142,9 +137,9 @@ def media_block(section: Section, kind: str, who: str, content: object, *, mark:
 def place_blocks(
     messages: Iterable[Sequence[PromptBlock]], *, runs: Sequence[str] = ()
 ) -> tuple[PromptBlock, ...]:
-    """Messages in a row: each opened by its own few tokens, positions numbered.
+    """Lay out messages in order: add the tokens that open each message, and number the positions.
 
-    `runs` are kinds whose neighbours share a position.
+    Neighbouring blocks of the kinds in `runs` share a position.
     """
     blocks: list[PromptBlock] = []
     position = -1
@@ -152,11 +147,11 @@ def place_blocks(
         for number, block in enumerate(message):
             joins = bool(blocks) and block.kind in runs and blocks[-1].kind == block.kind
             position += not joins
-            lead = block.overhead_tokens + (
+            overhead = block.overhead_tokens + (
                 TOKENS_PER_MESSAGE if number == 0 and block.section == "messages" else 0
             )
-            tokens = lead + count_tokens_cached(block.text)
+            tokens = overhead + count_tokens_cached(block.text)
             blocks.append(
-                msgspec.structs.replace(block, position=position, overhead_tokens=lead, tokens=tokens)
+                msgspec.structs.replace(block, position=position, overhead_tokens=overhead, tokens=tokens)
             )
     return tuple(blocks)

@@ -1,18 +1,15 @@
-"""How many tokens a text is, by estimate.
+"""Estimates token counts.
 
-No tokenizer is shipped: they are large, they differ from model to model, and some
-are secret.  A text is cut into pieces the way tokenizers tend to (word stems, short
-runs of digits, single signs) and the pieces are counted.  The same text always
-counts the same.
+No tokenizer is shipped: tokenizers are large, differ from model to model, and some are secret. A text is
+split the way tokenizers tend to (word stems, short runs of digits, single signs) and the pieces are counted.
+The same text always gives the same count.
 
-Error, measured on recorded traffic: replies in plain words come out within 7 % of
-the provider's count half of the time and within 25 % nine times out of ten; calls
-within 17 % and 50 %.  Prompts come out too small, because providers add hidden
-words of their own: a few dozen tokens, several hundred once there are tools.  Good
-enough for budgets and limits, never for an invoice.
+Measured on recorded traffic, text replies are within 7 % of the provider's count half of the time and within
+25 % nine times out of ten; calls within 17 % and 50 %. Prompts are underestimated, because providers add
+hidden text: a few dozen tokens, or several hundred with tools. That is good enough for budgets and limits,
+but not for an invoice.
 
-A prompt is recounted at every step of a run, so texts are counted once: what was counted
-is remembered by its digest.
+A prompt is counted again at every step of a run, so the counts of long texts are cached by digest.
 """
 
 import re
@@ -53,9 +50,9 @@ TOKENS_PER_FILE = 3_000
 
 
 REMEMBERED_MAX = 50_000
-"""How many texts are remembered; a few megabytes."""
+"""Number of cached counts; a few megabytes."""
 SHORT_TEXT_LENGTH = 200
-"""A text this short is counted faster than it is remembered."""
+"""Texts up to this length are counted faster than looked up."""
 _known_counts: dict[bytes, int] = {}
 
 
@@ -64,33 +61,37 @@ def count_tokens(text: str) -> int:
 
 
 def count_tokens_cached(text: str) -> int:
-    """The same, for texts that come again and again."""
+    """Count tokens, with a cache for texts that repeat."""
     if len(text) <= SHORT_TEXT_LENGTH:
         return count_tokens(text)
-    name = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
-    known = _known_counts.get(name)
+    digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+    known = _known_counts.get(digest)
     if known is None:
         if len(_known_counts) >= REMEMBERED_MAX:
             _known_counts.clear()
-        known = _known_counts[name] = count_tokens(text)
+        known = _known_counts[digest] = count_tokens(text)
     return known
 
 
 def measure_reply(request: Request, reply: Reply, prompt: Usage | None = None) -> Reply:
-    """The reply as it would come: cut where the allowance or the window ends, with its usage on it.
+    """Return the reply as the provider would send it: cut at the output or context limit, with its usage.
 
-    `prompt` is what the provider made of the prompt; without it the request is counted.
+    `prompt` is the usage of the prompt as the provider counts it; without it the request is counted.
     """
     usage = prompt if prompt is not None else Usage(input=count_prompt_tokens(request))
     parts, stop, detail = reply.parts, reply.stop, reply.stop_detail
-    room, why = _output_allowance(request, usage.prompt)
+    allowance, stop_at_limit = _output_allowance(request, usage.prompt)
     if request.asks_native_summary:
-        # It is as long as what it says, in whatever form; half of it stands for nothing.
-        enough = room is None or reply.usage.output <= room
+        # A summary is measured by its text, in whatever form it is; half of one is useless.
+        enough = allowance is None or reply.usage.output <= allowance
         usage = replace(usage, output=reply.usage.output)
-        return replace(reply, usage=usage) if enough else replace(_empty_reply(reply, why), usage=usage)
-    if room is not None and _count_parts(parts) > room:
-        parts, stop, detail = _cut_parts(parts, room), why, ""
+        return (
+            replace(reply, usage=usage)
+            if enough
+            else replace(_empty_reply(reply, stop_at_limit), usage=usage)
+        )
+    if allowance is not None and _count_parts(parts) > allowance:
+        parts, stop, detail = _cut_parts(parts, allowance), stop_at_limit, ""
     reasoning = _count_parts(part for part in parts if isinstance(part, Reasoning))
     usage = replace(usage, output=_count_parts(parts), reasoning=reasoning)
     return replace(reply, parts=parts, stop=stop, stop_detail=detail, usage=usage)
@@ -101,15 +102,15 @@ def _empty_reply(reply: Reply, stop: Stop) -> Reply:
 
 
 def _output_allowance(request: Request, prompt: int) -> tuple[int | None, Stop]:
-    """How much may be said, and what it means when that ends.
+    """Return the number of output tokens allowed, and the stop reason if they run out.
 
-    A prompt that is longer than the window was refused already, unless nobody wanted it refused.
+    A prompt longer than the context window was refused before, unless the simulator is not strict.
     """
     window = request.model.abilities.context_tokens - prompt
-    asked = request.max_tokens
-    if window > 0 and (asked is None or window < asked):
+    requested = request.max_tokens
+    if window > 0 and (requested is None or window < requested):
         return window, Stop.CONTEXT
-    return asked, Stop.LENGTH
+    return requested, Stop.LENGTH
 
 
 def count_prompt_tokens(request: Request) -> int:
@@ -151,7 +152,8 @@ def _part_tokens(part: Part) -> int:
 
 
 def _cut_parts(parts: tuple[Part, ...], allowance: int) -> tuple[Part, ...]:
-    """What fits.  Words are cut; half a call or half a signed thought is of no use and is left out."""
+    """Keep the parts that fit. Text is cut; a call or a signed reasoning block that does not fit is
+    dropped."""
     kept: list[Part] = []
     for part in parts:
         size = _part_tokens(part)
