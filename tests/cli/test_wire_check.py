@@ -103,16 +103,16 @@ def test_a_path_that_is_not_there_is_named_before_anything_is_read(tmp_path, cap
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("{]", "no JSON"),
-        ("5", "no record but int"),
+        ("{]", "not JSON"),
+        ("5", "must be an object, not int"),
         ("{}", "'response'"),
         ('{"id": "x", "response": {"status": 200, "json": {}}}', "'provider'"),
-        ('{"id": "x", "provider": "anthropic", "response": null}', "not as the format has it"),
+        ('{"id": "x", "provider": "anthropic", "response": null}', "does not follow the format"),
         ('{"id": "x", "provider": "anthropic", "response": {"headers": {}, "json": {}}}', "'status'"),
         ('{"id": "x", "provider": "anthropic", "response": {"status": 200, "headers": {}}}', "'json'"),
         ('{"id": "x", "provider": 7, "response": {"status": 200, "json": {}}}', "provider is 7"),
         ('{"id": "x", "provider": "a", "request": {"json": {}}, "response": {"status": 200}}', "'path'"),
-        ("[" * 100_000, "no JSON"),
+        ("[" * 100_000, "not JSON"),
     ],
 )
 def test_a_broken_line_is_told_and_hides_nothing(tmp_path, capsys, line, what):
@@ -162,7 +162,7 @@ def test_events_that_cannot_be_framed_again_are_not_judged(tmp_path, capsys):
     }  # fmt: skip
     code, told = check(tmp_path, capsys, odd)
     assert code == 0
-    assert "cannot be put together again" in told["losses"][0]["tolerated"]
+    assert "cannot be encoded again" in told["losses"][0]["tolerated"]
 
 
 def test_ctrl_c_tells_what_was_counted(tmp_path, capsys, monkeypatch):

@@ -104,14 +104,14 @@ def cheerful(self, failure):
 @pytest.mark.parametrize(
     ("codec", "law"),
     [
-        (bent(encode_reply=loud), "decode\\(speak"),
+        (bent(encode_reply=loud), "decode\\(encode_reply"),
         (decoding(feed=sliced), "slices"),
         (decoding(feed=crashing), "only ProviderError"),
         (decoding(close=accepting), "half a reply"),
         (bent(encode=restless), "deterministic"),
         (bent(encode=changing_first), "begins as request k"),
         (bent(encode=same_digest), "digest"),
-        (bent(decode_request=forgetful), "read\\(encode"),
+        (bent(decode_request=forgetful), "decode_request\\(encode"),
         (bent(encode_failure=calm), "kind"),
         (bent(encode_failure=cheerful), "kind"),
     ],

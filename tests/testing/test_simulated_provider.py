@@ -60,7 +60,7 @@ def test_an_error_of_the_test_itself_is_not_hidden():
 
 
 def test_replies_and_a_brain_are_one_too_many():
-    with pytest.raises(MisuseError, match="a script is a brain too"):
+    with pytest.raises(MisuseError, match="give replies or a responder, not both"):
         ProviderSim("one", responder=echo_last_input)
 
 

@@ -1,12 +1,12 @@
-"""For testing what is built on Bridle: a check for every port, a scripted model, a clock that obeys.
+"""Test helpers for code built on Bridle: conformance checks, a scripted model, a fake clock.
 
-check_codec, check_store, check_tool    write an edge, run its check, and it fits
-scripted(reply, reply, …)               a model that says what it is told to
-FakeClock                               time that moves only when told to
-simulator(reply, …), provider_sim       a strict simulated provider, in process or over HTTP
-recording(path), replaying(path, …)     a real run, written down without secrets and played again
+    check_codec, check_store, check_tool    check an implementation of a port
+    scripted(reply, reply, …)               a model that gives these replies
+    FakeClock                               a clock that only moves when told to
+    simulator(reply, …), ProviderSim        a strict simulated provider, in process or over HTTP
+    recording(path), replaying(path, …)     a real run, recorded without secrets and replayed
 
-Each is loaded when it is first asked for: the simulator is a program of its own, and a check is needed once.
+Each name is imported on first use, because the simulator is large and most tests need one of them.
 """
 
 from importlib import import_module

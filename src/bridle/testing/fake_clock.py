@@ -1,21 +1,22 @@
-"""A clock for tests: it moves when it is told to, or when somebody sleeps on it, and never by itself.
+"""A clock for tests, which moves only when it is advanced or when a task sleeps on it.
 
-A sleeper does not wait: the clock jumps.  Those who sleep at the same time wake in the
-order of their alarms, each at the time its alarm was set for, so that a test of hours
-runs in no time and sees what it would have seen.
+Sleeping does not wait: the clock jumps. Concurrent sleepers wake in the order of their alarms, each at the
+time its alarm was set for, so a test of hours takes no time and sees the same order of events.
 """
 
 import asyncio
 
 LOOP_TURNS = 3
-"""How many turns of the loop a sleeper leaves to the others before the clock jumps to its alarm:
-whoever was just woken must be able to set a new alarm, and an earlier one goes first."""
+"""Event loop turns that a sleeper yields before the clock jumps to its alarm.
+
+A task that was just woken may set a new alarm, and an earlier alarm goes first.
+"""
 
 
 class FakeClock:
     def __init__(self, at: float = 1_800_000_000.0) -> None:
         self.slept: list[float] = []
-        """How long each sleep was asked to be, in the order of asking."""
+        """Requested length of each sleep, in order."""
         self._now, self._ahead = at, 0.0
         self._alarms: list[tuple[float, int]] = []
 
@@ -26,12 +27,12 @@ class FakeClock:
         return self._now
 
     def set_wall(self, seconds: float) -> None:
-        """Set the wall clock forward, or back when `seconds` is negative; no time passes."""
+        """Move the wall clock by `seconds`, which may be negative; no time passes."""
         self._ahead += seconds
 
     def advance(self, seconds: float) -> None:
         if seconds < 0:
-            raise ValueError(f"time does not run backwards: advance({seconds})")
+            raise ValueError(f"advance() needs a positive number of seconds, not {seconds}")
         self._now += seconds
 
     async def sleep(self, seconds: float) -> None:
@@ -39,10 +40,10 @@ class FakeClock:
         alarm = (self._now + max(0.0, seconds), len(self.slept))
         self._alarms.append(alarm)
         try:
-            first = 0
-            while first < LOOP_TURNS:
+            turns = 0
+            while turns < LOOP_TURNS:
                 await asyncio.sleep(0)
-                first = first + 1 if min(self._alarms) == alarm else 0
+                turns = turns + 1 if min(self._alarms) == alarm else 0
             self._now = max(self._now, alarm[0])
         finally:
             self._alarms.remove(alarm)

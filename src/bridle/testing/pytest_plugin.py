@@ -1,8 +1,10 @@
-"""The fixture `provider_sim`, for pytest.  Ask for it in your `conftest.py`:
+"""The pytest fixture `provider_sim`.
+
+Enable it in your `conftest.py`:
 
     pytest_plugins = ["bridle.testing.pytest_plugin"]
 
-Importing Bridle never imports this file, and so never pytest.
+Importing Bridle never imports this file, so pytest is optional.
 """
 
 from collections.abc import Iterator
@@ -14,9 +16,9 @@ from .simulated_provider import ProviderSim
 
 @pytest.fixture
 def provider_sim(request: pytest.FixtureRequest) -> Iterator[ProviderSim]:
-    """A strict simulated provider; what was refused unasked or left over fails the test at its end.
+    """A strict simulated provider. Unexpected refusals and unused replies or faults fail the test.
 
-    A test that means to be refused says so with `@pytest.mark.refusals`.
+    A test that expects refusals is marked with `@pytest.mark.refusals`.
     """
     expected = request.node.get_closest_marker("refusals") is not None
     with ProviderSim(refusals=expected) as provider:
@@ -24,4 +26,4 @@ def provider_sim(request: pytest.FixtureRequest) -> Iterator[ProviderSim]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "refusals: this test means a simulated provider to refuse something")
+    config.addinivalue_line("markers", "refusals: this test expects refusals from the simulated provider")

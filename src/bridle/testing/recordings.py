@@ -1,13 +1,13 @@
-"""Record a real run once, replay it for ever: offline, byte for byte, streams included.
+"""Records a real run once and replays it offline, byte for byte, streams included.
 
     with recording("run.jsonl") as recorded:
         await Agent(recorded("VENDOR:MODEL"), tools=[…]).run("…")
 
     await Agent(replaying("run.jsonl", "VENDOR:MODEL"), tools=[…]).run("…")
 
-Keys and whatever else only its owner may know never reach the file.  A request is known again
-by its path and its JSON; the same one asked twice gets its answers in the order they came.
-One that was never recorded is misuse, told with what differs from the nearest that was.
+Keys and other secrets are never written to the file. A request is matched by its path and its JSON; repeated
+requests get their answers in the recorded order. A request that was not recorded raises `MisuseError`, with
+the differences from the nearest one.
 """
 
 import os
@@ -41,19 +41,19 @@ FilePath = str | os.PathLike[str]
 def recording(
     path: FilePath, *, bytes_max: int = FILE_BYTES_MAX
 ) -> Iterator[Callable[[str | Model | ModelConnection], ModelConnection]]:
-    """A function that makes lines to models; everything that passes on them is written to the file."""
+    """Yield a function that connects to models and records every exchange in the file."""
     with closing(ExchangeFile(Path(path), bytes_max=bytes_max)) as file:
 
         def recorded(model: str | Model | ModelConnection) -> ModelConnection:
             found = find_model_by_name(model) if isinstance(model, str) else model
-            line = found if isinstance(found, ModelConnection) else connect_model(found)
-            transport = RecordingTransport(line.transport, file.write, line.model.endpoint.family)
+            connection = found if isinstance(found, ModelConnection) else connect_model(found)
+            transport = RecordingTransport(connection.transport, file.write, connection.model.endpoint.family)
             return ModelConnection(
-                model=line.model,
-                codec=line.codec,
+                model=connection.model,
+                codec=connection.codec,
                 transport=transport,
-                headers=line.headers,
-                sign_request=line.sign_request,
+                headers=connection.headers,
+                sign_request=connection.sign_request,
             )
 
         yield recorded
@@ -62,7 +62,7 @@ def recording(
 
 
 def replaying(path: FilePath, model: str | Model, *, slice_bytes: int | None = None) -> ModelConnection:
-    """A line to the model as it was when it was recorded; no key is needed, and nothing is sent."""
+    """Connect to the recorded model; no key is needed, and nothing is sent."""
     found = find_model_by_name(model) if isinstance(model, str) else model
     transport = ReplayTransport(read_exchanges(Path(path)), slice_bytes=slice_bytes)
     return ModelConnection(model=found, codec=load_codec(found.endpoint.family), transport=transport)
@@ -77,12 +77,12 @@ class ReplayTransport:
 
     @property
     def remaining(self) -> int:
-        """How many recorded answers nobody has asked for yet."""
+        """Number of recorded answers not used yet."""
         return len(self._exchanges) - len(self._used)
 
     def open(self, outgoing: OutgoingRequest) -> PlaybackExchange:
-        asked = scrub_exchange(outgoing, self._exchanges[0].answer) if self._exchanges else None
-        wanted = (asked.path.partition("?")[0], _parse_json(asked.body)) if asked else ("", None)
+        scrubbed = scrub_exchange(outgoing, self._exchanges[0].answer) if self._exchanges else None
+        wanted = (scrubbed.path.partition("?")[0], _parse_json(scrubbed.body)) if scrubbed else ("", None)
         for index, known in enumerate(self._known):
             if (
                 index not in self._used
@@ -99,7 +99,7 @@ class ReplayTransport:
     def _explain_miss(self, wanted: object) -> str:
         left = [index for index in range(len(self._known)) if index not in self._used]
         if not left:
-            return f"all {len(self._known)} recorded answers are used up; record the run anew"
+            return f"all {len(self._known)} recorded answers are used up; record the run again"
         found = {index: list(list_differences(self._known[index][1], wanted)) for index in left}
         nearest = min(left, key=lambda index: len(found[index]))
         shown = "; ".join(found[nearest][:DIFFERENCES_SHOWN])

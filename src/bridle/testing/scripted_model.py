@@ -1,15 +1,15 @@
-"""A model that says what it is told to, at a provider that checks what it is asked.
+"""A model that gives scripted replies through a strict simulated provider.
 
     agent = Agent(scripted("Let me see.", "It is 42."))
-    agent = Agent(scripted(calls(("add", {"a": 1, "b": 2})), "3"))
+    agent = Agent(scripted(call_reply(("add", {"a": 1, "b": 2})), "3"))
 
-The words are yours and everything else is a strict simulated provider: its wire, its rules, its seals, its
-cache and its counting of tokens.  A script that names no model is played by the one that
-`BRIDLE_SCRIPT_MODEL` names, so that a whole suite can be run against each wire in turn.
+Only the replies are scripted; the wire, the rules, the signatures, the cache and the token counts are those
+of the simulated provider. A script without a model uses the one named in `BRIDLE_SCRIPT_MODEL`, so a whole
+suite can run against each wire in turn.
 
-Which reply comes next is read off the request (how often the model has spoken in it),
-so the same script serves a run that is cut, resumed or replayed: there is no position
-to lose.  A reply may also be a `Failure`; failures are used up in order, once each.
+The next reply is derived from the request (from the number of model messages in it), so the same script
+serves a run that is cut, resumed or replayed: there is no position to lose. A reply may also be a `Failure`;
+each failure is used once, in order.
 """
 
 import os
@@ -35,11 +35,11 @@ from bridle.values.usage import Usage
 MODEL_VARIABLE = "BRIDLE_SCRIPT_MODEL"
 MODEL_DEFAULT = "sim:"
 NO_ORIGIN = Origin(family="", endpoint="", model="")
-"""Who says it is settled when it is said."""
+"""Placeholder: the origin is set when the reply is given."""
 
 
 class ScriptedReplies:
-    """The mind of a scripted line; `requests` holds what it was asked, as its provider read it."""
+    """The responder of a scripted connection; `requests` holds the requests as the provider decoded them."""
 
     def __init__(self, replies: Sequence[str | Reply | Failure], *, clock: Clock | None = None) -> None:
         self._replies = [
@@ -48,12 +48,12 @@ class ScriptedReplies:
             if not isinstance(reply, Failure)
         ]
         self._failures: dict[int, list[Failure]] = {}
-        said = 0
+        reply_count = 0
         for reply in replies:
             if isinstance(reply, Failure):
-                self._failures.setdefault(said, []).append(reply)
+                self._failures.setdefault(reply_count, []).append(reply)
             else:
-                said += 1
+                reply_count += 1
         self.requests: list[Request] = []
         self.simulator = Simulator(self._decide, clock=clock)
 
@@ -68,7 +68,7 @@ class ScriptedReplies:
 
 
 class ScriptedConnection(ModelConnection):
-    """A line with its script in reach."""
+    """A model connection that exposes its script."""
 
     script: ScriptedReplies
 
@@ -84,41 +84,47 @@ class ScriptedConnection(ModelConnection):
 def scripted(
     *replies: str | Reply | Failure, model: str | Model = "", abilities: Abilities | None = None
 ) -> ScriptedConnection:
-    """`model` is one the simulator plays (`sim:VENDOR/MODEL`); `abilities` are what we believe of it."""
-    named = model or os.environ.get(MODEL_VARIABLE) or MODEL_DEFAULT
-    found = find_model_by_name(named) if isinstance(named, str) else named
-    believed = found if abilities is None else replace(found, abilities=abilities)
-    return ScriptedConnection(ScriptedReplies(replies), believed)
+    """Connect to a scripted model.
+
+    `model` is one that the simulator serves (`sim:VENDOR/MODEL`); `abilities` replaces its abilities on our
+    side only.
+    """
+    name = model or os.environ.get(MODEL_VARIABLE) or MODEL_DEFAULT
+    found = find_model_by_name(name) if isinstance(name, str) else name
+    assumed = found if abilities is None else replace(found, abilities=abilities)
+    return ScriptedConnection(ScriptedReplies(replies), assumed)
 
 
 def text_reply(text: str, *calls: ToolCall, stop: Stop | None = None, usage: Usage | None = None) -> Reply:
-    """`usage` is what the provider says it counted; without it, it counts."""
-    words: tuple[Part, ...] = (Text(text=text),) if text else ()
+    """Make a reply with this text and these calls. `usage` replaces the provider's own count."""
+    text_parts: tuple[Part, ...] = (Text(text=text),) if text else ()
     return Reply(
-        parts=(*words, *calls),
+        parts=(*text_parts, *calls),
         stop=stop or (Stop.TOOLS if calls else Stop.DONE),
         origin=NO_ORIGIN,
         usage=usage or Usage(),
     )
 
 
-def call_reply(*wanted: tuple[str, dict[str, Json]], text: str = "") -> Reply:
-    """A reply that asks for tools."""
+def call_reply(*calls: tuple[str, dict[str, Json]], text: str = "") -> Reply:
+    """Make a reply that calls tools."""
     return text_reply(
         text,
         *(
             ToolCall(id="", name=name, arguments=msgspec.json.encode(arguments).decode())
-            for name, arguments in wanted
+            for name, arguments in calls
         ),
     )
 
 
 def _place_reply(request: Request, reply: Reply) -> ResponderDecision:
-    """The reply as it is said here and now; ids that the script does not name are this point's own."""
-    said = compose_reply(request, list(reply.parts))
+    """Place the reply at this point of the conversation; calls without ids get new ones."""
+    composed = compose_reply(request, list(reply.parts))
     parts = tuple(
         written if isinstance(written, ToolCall) and written.wire_id else placed
-        for written, placed in zip(reply.parts, said.parts, strict=True)
+        for written, placed in zip(reply.parts, composed.parts, strict=True)
     )
-    said = replace(said, parts=parts, stop=reply.stop, stop_detail=reply.stop_detail, id=reply.id or said.id)
-    return ResponderDecision(reply=said, usage=reply.usage if reply.usage != Usage() else None)
+    composed = replace(
+        composed, parts=parts, stop=reply.stop, stop_detail=reply.stop_detail, id=reply.id or composed.id
+    )
+    return ResponderDecision(reply=composed, usage=reply.usage if reply.usage != Usage() else None)

@@ -1,13 +1,13 @@
-"""A provider of one's own for a test: strict, scripted if wanted, in this process or on a port.
+"""A simulated provider for one test: strict, optionally scripted, in process or over HTTP.
 
     async with simulator("!call add {}", "It is 3.") as provider:
         result = await Agent(provider.model(), tools=[add]).run("1 + 2?")
 
-Leaving checks what a test would forget to check: that the script was played to its end, that
-planned faults happened, and that nothing was refused which the test did not ask to be.
+Leaving the context checks that the script was played to its end, that planned faults happened, and that the
+provider refused nothing unexpectedly.
 
-`provider.model(…)` is for agents of ours and opens no socket; `provider.url` is for any other
-client, and starts a server in a thread when it is first asked for.
+`provider.model(…)` is for Bridle agents and opens no socket; `provider.url` is for any other client, and
+starts a server thread on first use.
 """
 
 import asyncio
@@ -48,16 +48,18 @@ class ProviderSim:
         faults: Iterable[PlannedFault | str] = (),
         refusals: bool = False,
     ) -> None:
-        """`replies` are steps of a script; without any, `brain` answers or the rule-based mind.
+        """Set up the provider.
 
-        `refusals` says that the test means to be refused."""
+        `replies` are the steps of a script. Without them `responder` answers, or the rule-based responder.
+        `refusals` allows the provider to refuse requests.
+        """
         if replies and responder is not None:
             raise MisuseError("give replies or a responder, not both")
         self.exchanges: list[RecordedExchange] = []
-        """Everything that was asked and answered, without secrets."""
-        mind = responder or (ScriptedResponder(parse_steps(replies)) if replies else respond)
+        """All exchanges so far, without secrets."""
+        chosen_responder = responder or (ScriptedResponder(parse_steps(replies)) if replies else respond)
         self.simulator = Simulator(
-            mind,
+            chosen_responder,
             clock=clock,
             seed=seed,
             strict=strict,
@@ -69,15 +71,15 @@ class ProviderSim:
         self._server: _ServerThread | None = None
 
     def script(self, *replies: object) -> None:
-        """Give it these replies from now on."""
+        """Use these replies from now on."""
         self.simulator.responder = ScriptedResponder(parse_steps(replies))
 
     def fail(self, *faults: PlannedFault | str) -> None:
-        """Let these go wrong from now on, in this order."""
+        """Inject these faults from now on, in this order."""
         self.simulator.plan_faults(faults)
 
     def model(self, model: str | Model = "sim:") -> ModelConnection:
-        """A model of this provider for an agent, such as `sim:FAMILY/MODEL`."""
+        """Connect to a model of this provider, such as `sim:FAMILY/MODEL`."""
         located = find_model_by_name(model) if isinstance(model, str) else model
         return ModelConnection(
             model=located,
@@ -87,14 +89,14 @@ class ProviderSim:
 
     @property
     def url(self) -> str:
-        """Where it answers over HTTP."""
+        """Base URL of the provider over HTTP."""
         if self._server is None:
             self._server = _ServerThread(self.simulator)
         return self._server.url
 
     @property
     def environ(self) -> dict[str, str]:
-        """What to set so that other clients find it."""
+        """Environment variables that point other clients to this provider."""
         return client_environment(self.url)
 
     @property
@@ -107,16 +109,16 @@ class ProviderSim:
             self._server = None
 
     def check(self) -> None:
-        """Raises `AssertionError` when something is left over or was refused unasked."""
+        """Raise `AssertionError` if replies or faults are unused or a request was refused unexpectedly."""
         try:
             self.simulator.check_finished()
         except MisuseError as error:
             raise AssertionError(str(error)) from None
         if self.refusals and not self._refusals:
-            told = "; ".join(
+            refused = "; ".join(
                 f"{each.family} {each.rule or 'request'}: {each.message}" for each in self.refusals
             )
-            raise AssertionError(f"the provider refused what was sent: {told}")
+            raise AssertionError(f"the provider refused requests: {refused}")
 
     def __enter__(self) -> Self:
         return self
@@ -154,7 +156,7 @@ async def simulator(
 
 
 class _ServerThread:
-    """The simulator on a port, in a thread with a loop of its own: clients that block can use it too."""
+    """Serves the simulator in a thread with its own event loop, so that blocking clients can use it too."""
 
     def __init__(self, served: Simulator) -> None:
         self._loop = asyncio.new_event_loop()

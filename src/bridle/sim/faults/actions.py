@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from bridle.ports.codec import Codec, HttpReply, ServerCodec
 from bridle.ports.transport import ConnectionCut, ResponseTimeline, SilentPause
 from bridle.providers.wire.eventstream import encode_frame
+from bridle.sim.delivery import as_timeline
 from bridle.sim.families import find_family, list_rules
 from bridle.sim.responder.reply_ending import halve_last_part
 from bridle.values.base import Value
@@ -33,7 +34,6 @@ WAIT_SECONDS = 1.0
 PAUSED_FILE = Path(__file__).with_name("paused.toml")
 COMMENT = b": still here\n\n"
 CONTINUATION = Opaque(kind="continuation", native='{"continuationToken":"c2ltdWxhdGVk"}')
-TimelineSteps = tuple[bytes | SilentPause | ConnectionCut, ...]
 
 
 class FaultTarget(Value):
@@ -68,8 +68,7 @@ class FaultTarget(Value):
         return ResponseTimeline(status=200, headers=headers, steps=steps, delay_seconds=delay_seconds)
 
     def encode_reply(self, reply: Reply) -> ResponseTimeline:
-        encoded = self.server.encode_reply(reply, stream=self.is_streamed)
-        return ResponseTimeline(status=encoded.status, headers=encoded.headers, steps=encoded.frames)
+        return as_timeline(self.server.encode_reply(reply, stream=self.is_streamed))
 
     def decode_again(self, reply: Reply) -> Reply | None:
         """Encode a reply and decode it again, as a client would read it."""
@@ -325,8 +324,7 @@ def _count_frames_before_end(target: FaultTarget) -> int:
 
 
 def _encode_failure(target: FaultTarget, failure: Failure) -> ResponseTimeline:
-    encoded = target.server.encode_failure(failure)
-    return ResponseTimeline(status=encoded.status, headers=encoded.headers, steps=encoded.frames)
+    return as_timeline(target.server.encode_failure(failure))
 
 
 def _encode_failure_in_stream(target: FaultTarget, failure: Failure) -> bytes:

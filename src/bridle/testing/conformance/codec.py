@@ -1,14 +1,14 @@
-"""Does a codec obey the laws?  Write one, run this, and it fits.
+"""Conformance check for codecs.
 
-    check_codec(CODEC)                      # AssertionError says which law was broken, and by what
+    check_codec(CODEC)                      # AssertionError names the law that is broken, and by what
 
-Every law has a function below.  The samples (`codec_samples`) say only what every family can say; give
-`replies` and `requests` of your own to have them put to the same laws.
+Every law has a function below. The samples (`codec_samples`) contain only what every family can carry; pass
+`replies` and `requests` to check more.
 
-`read(encode(r)) == r` holds up to what no wire carries, which is listed in `LOST` and left out by
-`essence`.  A family that loses more says so by a function of its own, given as `forget`.
+`decode_request(encode(r)) == r` holds except for what no wire carries, listed in `NOT_CARRIED` and removed by
+`normalize_request`. A family that loses more passes its own function as `forget`.
 
-Nothing here knows a family, and nothing depends on how fast a codec is.
+Nothing here depends on a family or on the speed of a codec.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,11 +27,11 @@ from bridle.values.result import TextDelta
 from .codec_samples import SAMPLE_FAILURES, normalize_request, request_for, sample_replies, sample_requests
 
 NOT_CARRIED = (
-    "what a model can do, costs and where it answers: only its name is sent",
-    "ids, parents, times, origins, counts and stops of messages; ids of calls are given anew",
-    "blank texts, messages that say nothing, and which of several neighbouring messages said what",
-    "how a tool may be run: effect, deadline, what to do in doubt",
-    "which kind of error a result is; name and description of an output shape",
+    "abilities, prices and endpoint of a model: only its name is sent",
+    "ids, parents, times, origins, counts and stops of messages; calls get new ids",
+    "blank texts, empty messages, and the boundaries between neighbouring messages of one role",
+    "how a tool may be run: effect, deadline, behaviour in doubt",
+    "the kind of error of a result; name and description of an output schema",
     "the spelling of JSON that keeps its value",
 )
 SIZES = (1, 2, 3, 5, 16, 61, 1024)
@@ -49,21 +49,21 @@ def check_codec(
     requests: Sequence[Request] = (),
     forget: Normalizer | None = None,
 ) -> None:
-    """Raises `AssertionError` naming the first law the codec breaks.
+    """Raise `AssertionError` naming the first law that the codec breaks.
 
-    `server` encodes what the codec must decode; without it, the simulated family of the codec's name does.
+    `server` encodes what the codec must decode; by default it is the simulated family of the same name.
     """
     server = server or find_family(codec.family)
-    told = [*sample_replies(codec.family), *replies]
-    asked = [*sample_requests(codec.family), *requests]
-    for reply in told:
+    all_replies = [*sample_replies(codec.family), *replies]
+    all_requests = [*sample_requests(codec.family), *requests]
+    for reply in all_replies:
         for stream in (False, True):
-            spoken = server.encode_reply(reply, stream=stream)
-            check_replies_round_trip(codec, reply, spoken)
-            check_slicing(codec, reply, spoken, stream=stream)
-            check_cut_replies(codec, reply, spoken)
-            check_garbled_bytes(codec, reply, spoken)
-    for request in asked:
+            encoded = server.encode_reply(reply, stream=stream)
+            check_replies_round_trip(codec, reply, encoded)
+            check_slicing(codec, reply, encoded, stream=stream)
+            check_cut_replies(codec, reply, encoded)
+            check_garbled_bytes(codec, reply, encoded)
+    for request in all_requests:
         check_deterministic_encoding(codec, request)
         check_stable_prefix(codec, request)
         check_requests_round_trip(codec, request, forget or (lambda same: same))
@@ -71,87 +71,90 @@ def check_codec(
         check_failures_round_trip(codec, server, failure)
 
 
-def check_replies_round_trip(codec: Codec, reply: Reply, spoken: HttpReply) -> None:
-    heard = decode_slices(codec, reply, spoken, list(spoken.frames))
-    if not isinstance(heard, Reply):
-        raise AssertionError(f"decode(speak(x)) == x: it failed with {heard}\nsaid: {reply}")
+def check_replies_round_trip(codec: Codec, reply: Reply, encoded: HttpReply) -> None:
+    decoded = decode_slices(codec, reply, encoded, list(encoded.frames))
+    if not isinstance(decoded, Reply):
+        raise AssertionError(f"decode(encode_reply(x)) == x: it failed with {decoded}\nreply: {reply}")
     expected = replace(
         reply,
-        id=reply.id or heard.id,
-        stop_detail=reply.stop_detail or heard.stop_detail,
+        id=reply.id or decoded.id,
+        stop_detail=reply.stop_detail or decoded.stop_detail,
     )
-    _expect_equal("decode(speak(x)) == x", expected, heard)
+    _expect_equal("decode(encode_reply(x)) == x", expected, decoded)
 
 
-def check_slicing(codec: Codec, reply: Reply, spoken: HttpReply, *, stream: bool) -> None:
-    body = b"".join(spoken.frames)
-    whole = decode_slices(codec, reply, spoken, [body])
+def check_slicing(codec: Codec, reply: Reply, encoded: HttpReply, *, stream: bool) -> None:
+    body = b"".join(encoded.frames)
+    whole = decode_slices(codec, reply, encoded, [body])
     random = Random(SEED)
     ways = [[body[at : at + size] for at in range(0, len(body), size)] for size in SIZES]
     for _ in range(5):
         places = sorted(random.sample(range(len(body)), min(12, len(body))))
         ways.append([body[start:end] for start, end in pairwise([0, *places, len(body)])])
     for slices in ways:
-        said: list[str] = []
+        texts: list[str] = []
         _expect_equal(
-            "any slices give the same reply", whole, decode_slices(codec, reply, spoken, slices, said)
+            "any slices give the same reply", whole, decode_slices(codec, reply, encoded, slices, texts)
         )
         if stream and isinstance(whole, Reply):
-            _expect_equal("the deltas say what the reply says", whole.text, "".join(said))
+            _expect_equal("the deltas add up to the text of the reply", whole.text, "".join(texts))
 
 
-def check_cut_replies(codec: Codec, reply: Reply, spoken: HttpReply) -> None:
-    """A cut reply may count only when nothing of it is missing, such as a last line break.
+def check_cut_replies(codec: Codec, reply: Reply, encoded: HttpReply) -> None:
+    """Accept a cut reply only if nothing of it is missing, such as a last line break.
 
-    Counts that come after the end of an answer may be missing, if the reply says that they are.
+    Counts that come after the end of an answer may be missing, if the reply says so.
     """
-    body = b"".join(spoken.frames)
-    whole = decode_slices(codec, reply, spoken, [body])
+    body = b"".join(encoded.frames)
+    whole = decode_slices(codec, reply, encoded, [body])
     for cut in range(len(body)):
-        heard = decode_slices(codec, reply, spoken, [body[:cut]])
-        if isinstance(heard, Reply) and isinstance(whole, Reply) and heard.usage.incomplete:
-            heard = replace(heard, usage=whole.usage)
-        if isinstance(heard, Reply) and heard != whole:
-            raise AssertionError(f"half a reply is never a reply: cut after {cut} bytes it gave {heard}")
+        decoded = decode_slices(codec, reply, encoded, [body[:cut]])
+        if isinstance(decoded, Reply) and isinstance(whole, Reply) and decoded.usage.incomplete:
+            decoded = replace(decoded, usage=whole.usage)
+        if isinstance(decoded, Reply) and decoded != whole:
+            raise AssertionError(f"half a reply is never a reply: cut after {cut} bytes it gave {decoded}")
 
 
-def check_garbled_bytes(codec: Codec, reply: Reply, spoken: HttpReply) -> None:
-    """Bytes changed, lost, doubled or made up: a reply or a `ProviderError`, never anything else."""
-    body, random = b"".join(spoken.frames), Random(SEED)
+def check_garbled_bytes(codec: Codec, reply: Reply, encoded: HttpReply) -> None:
+    """Feed changed, lost, doubled or random bytes: the result is a reply or a `ProviderError`, nothing
+    else."""
+    body, random = b"".join(encoded.frames), Random(SEED)
     for number in range(GARBLED_TRIES):
         damaged = random.randbytes(200) if number % 10 == 0 else _damage_bytes(body, random)
         status = 200 if number % 5 else random.choice((204, 302, 400, 429, 500, 503))
-        headers = spoken.headers if number % 3 else ()
+        headers = encoded.headers if number % 3 else ()
         decode_slices(codec, reply, HttpReply(status=status, headers=headers, frames=()), [damaged])
 
 
 def check_deterministic_encoding(codec: Codec, request: Request) -> None:
     first, again = codec.encode(request), codec.encode(request, codec.new_history())
     _expect_equal("encode is deterministic", first, again)
-    kept = codec.new_history()
+    history = codec.new_history()
     for count in range(len(request.messages) + 1):
-        grown = replace(request, messages=request.messages[:count], breakpoints=())
-        _expect_equal("kept messages are the messages", codec.encode(grown), codec.encode(grown, kept))
+        partial = replace(request, messages=request.messages[:count], breakpoints=())
+        _expect_equal(
+            "the encoded history does not change a request",
+            codec.encode(partial),
+            codec.encode(partial, history),
+        )
     joined = codec.new_history().join_messages(request.messages)
-    _expect_equal("a kept line can be joined again", joined, kept.join_messages(request.messages))
+    _expect_equal("an encoded history can be joined again", joined, history.join_messages(request.messages))
     shorter = request.messages[1:]
     _expect_equal(
-        "another line is written anew",
+        "other messages are encoded again",
         codec.new_history().join_messages(shorter),
-        kept.join_messages(shorter),
+        history.join_messages(shorter),
     )
     delivered = codec.encode(replace(request, stream=not request.stream))
-    _expect_equal(
-        "the digest is of what is asked, not of how it is delivered", first.digest, delivered.digest
-    )
+    _expect_equal("the digest does not depend on the delivery", first.digest, delivered.digest)
     other = codec.encode(replace(request, max_tokens=(request.max_tokens or 1_000) + 1))
     if other.digest == first.digest or not first.digest:
-        raise AssertionError("the digest tells requests apart: two of them have the same")
+        raise AssertionError("the digest identifies a request: two requests have the same one")
 
 
 def check_stable_prefix(codec: Codec, request: Request) -> None:
-    """Up to its last message, each request is the beginning of the next, whatever else changes."""
-    kept = codec.new_history()
+    """Check that each request, up to its last message, is a prefix of the next."""
+    history = codec.new_history()
     turns = [
         count
         for count in range(1, len(request.messages) + 1)
@@ -161,10 +164,10 @@ def check_stable_prefix(codec: Codec, request: Request) -> None:
     for turn, count in enumerate(turns):
         messages = request.messages[:count]
         changed = replace(request, messages=messages, breakpoints=(), max_tokens=1_000 + turn)
-        body = codec.encode(changed, kept).body
-        joined, _ = kept.join_messages(messages)
+        body = codec.encode(changed, history).body
+        joined, _ = history.join_messages(messages)
         if joined not in body:
-            raise AssertionError("the kept bytes are the bytes that are sent: they are not in the body")
+            raise AssertionError("the encoded history is part of the body: its bytes are not in it")
         if not body.startswith(before):
             raise AssertionError(
                 f"request k+1 begins as request k: the first {len(before)} bytes changed with message {count}"
@@ -173,35 +176,37 @@ def check_stable_prefix(codec: Codec, request: Request) -> None:
 
 
 def check_requests_round_trip(codec: Codec, request: Request, forget: Normalizer) -> None:
-    heard = codec.decode_request(codec.encode(request))
+    decoded = codec.decode_request(codec.encode(request))
     _expect_equal(
-        "read(encode(r)) == r", normalize_request(forget(request)), normalize_request(forget(heard))
+        "decode_request(encode(r)) == r",
+        normalize_request(forget(request)),
+        normalize_request(forget(decoded)),
     )
 
 
 def check_failures_round_trip(codec: Codec, server: ServerCodec, failure: Failure) -> None:
-    spoken = server.encode_failure(failure)
-    heard = decode_slices(codec, sample_replies(codec.family)[0], spoken, list(spoken.frames))
-    if not isinstance(heard, Failure):
-        raise AssertionError(f"a failure is never a reply: {failure} became {heard}")
-    _expect_equal("a failure keeps its kind", failure.kind, heard.kind)
-    _expect_equal("a failure keeps its status", spoken.status, heard.status)
-    _expect_equal("a failure keeps the wait", failure.retry_after_seconds, heard.retry_after_seconds)
-    if failure.message not in heard.message:
-        raise AssertionError(f"a failure keeps its words: {failure.message!r} became {heard.message!r}")
+    encoded = server.encode_failure(failure)
+    decoded = decode_slices(codec, sample_replies(codec.family)[0], encoded, list(encoded.frames))
+    if not isinstance(decoded, Failure):
+        raise AssertionError(f"a failure is never a reply: {failure} became {decoded}")
+    _expect_equal("a failure keeps its kind", failure.kind, decoded.kind)
+    _expect_equal("a failure keeps its status", encoded.status, decoded.status)
+    _expect_equal("a failure keeps the wait", failure.retry_after_seconds, decoded.retry_after_seconds)
+    if failure.message not in decoded.message:
+        raise AssertionError(f"a failure keeps its message: {failure.message!r} became {decoded.message!r}")
 
 
 def decode_slices(
-    codec: Codec, reply: Reply, spoken: HttpReply, slices: Sequence[bytes], said: list[str] | None = None
+    codec: Codec, reply: Reply, encoded: HttpReply, slices: Sequence[bytes], texts: list[str] | None = None
 ) -> Reply | Failure:
-    """What the codec makes of these slices, as the answer to a question asked of the reply's model."""
-    headers = {name.lower(): value for name, value in spoken.headers}
-    decoder = codec.new_decoder(request_for(reply), spoken.status, headers)
+    """Decode these slices as the answer to a request to the reply's model."""
+    headers = {name.lower(): value for name, value in encoded.headers}
+    decoder = codec.new_decoder(request_for(reply), encoded.status, headers)
     try:
         for data in slices:
             for delta in decoder.feed(data):
-                if said is not None and isinstance(delta, TextDelta):
-                    said.append(delta.text)
+                if texts is not None and isinstance(delta, TextDelta):
+                    texts.append(delta.text)
         return decoder.close()
     except ProviderError as error:
         return error.failure

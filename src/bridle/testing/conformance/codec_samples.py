@@ -1,7 +1,7 @@
-"""What every wire family can say, to put a codec to its laws; and what of it no wire carries.
+"""Sample values that every wire family can carry, for the conformance check of codecs.
 
-The samples hold nothing of any one provider: no native members, no opaque parts.  Codecs with such
-things bring samples of their own.
+The samples contain nothing specific to a provider: no native members, no opaque parts. Codecs with such
+features bring their own samples. `normalize_request` removes what no wire carries.
 """
 
 import json
@@ -32,21 +32,21 @@ SAMPLE_FAILURES = (
 
 
 def sample_replies(family: str) -> list[Reply]:
-    """Replies as a decoder gives them: calls carry the provider's id and none of ours yet."""
+    """Make replies as a decoder returns them: calls have the provider's id and none of ours yet."""
     origin = Origin(family=family, endpoint=family, model=MODEL)
-    used = Usage(input=11, cache_read=7, output=13)
+    usage = Usage(input=11, cache_read=7, output=13)
 
     def reply(*parts: Part, stop: Stop = Stop.DONE) -> Reply:
-        return Reply(parts=parts, stop=stop, origin=origin, usage=used, id="reply_1")
+        return Reply(parts=parts, stop=stop, origin=origin, usage=usage, id="reply_1")
 
-    words = Text(text='It is  warmer in Tōkyō 🌡️ — "27 °C",\n\nnot 19.\t\\n  ')
+    text = Text(text='It is  warmer in Tōkyō 🌡️ — "27 °C",\n\nnot 19.\t\\n  ')
     tokyo = ToolCall(id="", name="get_weather", arguments='{"city": "Tōkyō"}', wire_id="call_1")
     york = ToolCall(
         id="", name="get_weather", arguments='{"city":"New \\"York\\"", "n": 1.50}', wire_id="call_2"
     )
     nothing = ToolCall(id="", name="now", arguments="{}", wire_id="call_3")
     return [
-        reply(words),
+        reply(text),
         reply(Text(text="Let me look."), tokyo, york, nothing, stop=Stop.TOOLS),
         reply(Text(text="x" * 300 + " and no end"), stop=Stop.LENGTH),
         reply(Text(text="I will not."), stop=Stop.REFUSED),
@@ -86,7 +86,7 @@ def sample_requests(family: str) -> list[Request]:
 
 
 def _sample_conversation(family: str) -> tuple[Message, ...]:
-    own = Origin(family=family, endpoint=family, model=MODEL)
+    origin_of_model = Origin(family=family, endpoint=family, model=MODEL)
     calls = (
         ToolCall(id="c2_0", name="get_weather", arguments='{"city": "Tōkyō"}', wire_id="call_1"),
         ToolCall(id="c2_1", name="now", arguments="{}", wire_id="call_2"),
@@ -96,29 +96,29 @@ def _sample_conversation(family: str) -> tuple[Message, ...]:
         ToolResult(call_id="c2_1", parts=(Text(text="no clock"),), outcome="timeout"),
     )
     picture = Media(kind="image", media_type="image/png", data=PIXEL_PNG)
-    said: list[tuple[Message, Origin | None]] = [
+    conversation: list[tuple[Message, Origin | None]] = [
         (Message(role="user", parts=(Text(text="Warm in Tōkyō? “Yes” or \\no\n"), picture)), None),
-        (Message(role="assistant", parts=(Text(text="Let me look."), *calls)), own),
+        (Message(role="assistant", parts=(Text(text="Let me look."), *calls)), origin_of_model),
         (Message(role="tool", parts=results), None),
-        (Message(role="assistant", parts=(Text(text="Yes."),)), own),
+        (Message(role="assistant", parts=(Text(text="Yes."),)), origin_of_model),
         (Message(role="user", parts=(Text(text="And now? 🌡️"),)), None),
-        (Message(role="assistant", parts=(replace(calls[1], id="c6_0", wire_id="call_2"),)), own),
+        (Message(role="assistant", parts=(replace(calls[1], id="c6_0", wire_id="call_2"),)), origin_of_model),
         (Message(role="tool", parts=(ToolResult(call_id="c6_0", parts=(Text(text="noon"),)),)), None),
     ]
     return tuple(
         replace(message, id=f"m{place + 1}", parent=f"m{place}" if place else "", origin=origin)
-        for place, (message, origin) in enumerate(said)
+        for place, (message, origin) in enumerate(conversation)
     )
 
 
 def request_for(reply: Reply) -> Request:
-    """A request that the reply could be the answer to."""
+    """Make a request that the reply could answer."""
     endpoint = Endpoint(name=reply.origin.endpoint, family=reply.origin.family)
     return Request(model=Model(id=reply.origin.model, endpoint=endpoint))
 
 
 def normalize_request(request: Request) -> Request:
-    """The request without what no wire carries."""
+    """Remove what no wire carries from a request."""
     messages: list[Message] = []
     numbers: dict[str, str] = {}
     for message in request.messages:

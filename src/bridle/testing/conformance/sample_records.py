@@ -1,7 +1,7 @@
-"""Lines of records to put into a store, and what to ask of it afterwards.
+"""Sample records to write to a store, and the assertions about what it returns.
 
-The events are real ones and the records properly sealed; only their words mean nothing.
-The questions raise `AssertionError` themselves: `assert` is left out by `python -O`.
+The events are real and the records properly sealed; only their texts are meaningless. The assertions raise
+`AssertionError` themselves, because `python -O` removes `assert`.
 """
 
 from collections.abc import Awaitable, Sequence
@@ -26,17 +26,17 @@ def make_tool_finish(call: str) -> ToolFinished:
 
 
 def make_records(*events: Event, prefix: Sequence[Record] = (), at: float = 0.0) -> list[Record]:
-    """Sealed records of these events, going on from the end of `prefix`, which is not repeated."""
-    line = list(prefix)
+    """Seal records of these events that continue `prefix`, which is not repeated."""
+    records = list(prefix)
     for event in events:
-        seq = len(line) + 1
-        line.append(seal_record(seq, at + seq / 7, event, line[-1].hash if line else GENESIS))
-    return line[len(prefix) :]
+        seq = len(records) + 1
+        records.append(seal_record(seq, at + seq / 7, event, records[-1].hash if records else GENESIS))
+    return records[len(prefix) :]
 
 
-def expect_true(kept: bool, otherwise: str) -> None:  # noqa: FBT001 - a claim
-    if not kept:
-        raise AssertionError(otherwise)
+def expect_true(condition: bool, message: str) -> None:  # noqa: FBT001 - a claim
+    if not condition:
+        raise AssertionError(message)
 
 
 def expect_same(found: Sequence[Record], expected: Sequence[Record], what: str) -> None:

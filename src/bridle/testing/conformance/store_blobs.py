@@ -1,4 +1,4 @@
-"""The promises of a store about blobs; `check_store` asks for them with all the others."""
+"""The blob checks of `check_store`."""
 
 import asyncio
 from contextlib import suppress
@@ -17,7 +17,7 @@ MANY_BLOBS = 20
 
 
 def make_blob_receipt(call: str, hash_: str) -> ToolFinished:
-    """A receipt that refers to a blob."""
+    """Make a receipt that refers to a blob."""
     return ToolFinished(
         result=ToolResult(call_id=call), stored_result=StoredResult(hash=hash_, character_count=1)
     )

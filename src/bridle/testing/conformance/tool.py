@@ -1,10 +1,10 @@
-"""Does it fit?  The check every tool must pass, whatever it is made of.
+"""Conformance check for tools.
 
     async def test_my_tool():
         await check_tool(MyTool(), good=[{"city": "Tokyo"}], bad=[{"cty": "Tokyo"}, {"city": 3}])
 
-Good arguments are run, so give ones that may be.  Bad arguments must be refused before
-anything runs; they are never given to the tool.
+The tool is run with the good arguments, so they must be safe to run. Bad arguments must be refused by the
+schema; the tool is never run with them.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ Arguments = Mapping[str, Json] | str
 
 
 async def check_tool(tool: Tool, *, good: Sequence[Arguments] = (), bad: Sequence[Arguments] = ()) -> None:
-    """AssertionError, with what to change, when the tool breaks its contract."""
+    """Raise `AssertionError`, with what to change, if the tool breaks its contract."""
     spec = tool.spec
     _check_spec(spec)
     for number, arguments in enumerate(good, start=1):

@@ -1,12 +1,11 @@
-"""Calls and results in a request's JSON that do not belong together, whatever the wire.
+"""Finds calls and results in a request's JSON that do not belong together, on any wire.
 
-Providers refuse a call without a result and a result without a call, so we answer the one and leave out
-the other.  To tell this from a loss, exactly these are set aside on both sides: results nobody asked for
-in the recorded request, and in ours the answers to calls that had none.  Everything else stays and is
-compared.
+Providers refuse a call without a result and a result without a call, so we add the former and drop the
+latter. To distinguish this from a loss, exactly these are removed on both sides before the comparison: orphan
+results in the recorded request, and in ours the results added for unanswered calls.
 
-Calls and results are known by their shape: each wire has one, and no two are alike.  Where they have no
-ids they go by their names; a result with neither belongs to some call, and nobody here can tell to which.
+Calls and results are recognized by their shape, which differs on every wire. Without ids they are paired by
+name; a result with neither belongs to some call that cannot be determined.
 """
 
 import json
@@ -22,7 +21,7 @@ _RESULT_ID_FIELDS = {
     "function_call_output": "call_id",
     "custom_tool_call_output": "call_id",
 }
-"""Objects with a type, and where they have the id."""
+"""Field that holds the id, by the type of the object."""
 _WRAPPED_KINDS: dict[str, tuple[Literal["call", "result"], tuple[str, ...]]] = {
     "toolUse": ("call", ("toolUseId",)),
     "toolResult": ("result", ("toolUseId",)),
@@ -39,61 +38,61 @@ _PLAIN_ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 class UnpairedCalls(NamedTuple):
     orphan_results: list[Any]
-    """Results of calls that nobody made, or that had one already."""
+    """Results without a call, or of a call that already has a result."""
     unanswered_calls: Counter[str]
     """Calls without a result, by id."""
 
 
 def find_unpaired(body: Any) -> UnpairedCalls:
-    waiting: Counter[str] = Counter()
-    strangers = []
-    for what, known, value in _list_calls_and_results(body):
-        if what == "call":
-            waiting[known] += 1
-        elif waiting[known] > 0:
-            waiting[known] -= 1
-        elif known:
-            strangers.append(value)
-    return UnpairedCalls(strangers, +waiting)
+    unanswered: Counter[str] = Counter()
+    orphans = []
+    for kind, call_id, value in _list_calls_and_results(body):
+        if kind == "call":
+            unanswered[call_id] += 1
+        elif unanswered[call_id] > 0:
+            unanswered[call_id] -= 1
+        elif call_id:
+            orphans.append(value)
+    return UnpairedCalls(orphans, +unanswered)
 
 
 def drop_unpaired(theirs: Any, ours: Any) -> tuple[Any, Any]:
-    """Both bodies without what does not belong together in theirs."""
-    strangers, waiting = find_unpaired(theirs)
+    """Drop orphan results from theirs, and from ours the results added for unanswered calls."""
+    orphans, unanswered = find_unpaired(theirs)
     if _has_stored_history(theirs):
-        strangers = []  # what answers no call here may answer one that the provider keeps
-    answers = _find_added_results(theirs, ours, waiting)
-    return _drop_objects(theirs, strangers), _drop_objects(ours, answers)
+        orphans = []  # an orphan result may answer a call that the provider stores
+    added = _find_added_results(theirs, ours, unanswered)
+    return _drop_objects(theirs, orphans), _drop_objects(ours, added)
 
 
 def renumber_calls(theirs: Any, ours: Any) -> tuple[Any, Any]:
-    """Both bodies with their calls numbered in order, when theirs has ids that cannot stay as they are."""
+    """Number the calls of both bodies in order, if theirs has ids that cannot be kept."""
     ids = Counter(
-        known
-        for what, known, value in _list_calls_and_results(theirs)
-        if what == "call" and _find_id_field(value)
+        call_id
+        for kind, call_id, value in _list_calls_and_results(theirs)
+        if kind == "call" and _find_id_field(value)
     )
-    odd = any(count > 1 or not _PLAIN_ID.fullmatch(known) for known, count in ids.items())
-    return (_number_calls(theirs), _number_calls(ours)) if odd else (theirs, ours)
+    must_renumber = any(count > 1 or not _PLAIN_ID.fullmatch(call_id) for call_id, count in ids.items())
+    return (_number_calls(theirs), _number_calls(ours)) if must_renumber else (theirs, ours)
 
 
 def _number_calls(body: Any) -> Any:
     body = deepcopy(body)
     waiting: dict[str, deque[str]] = defaultdict(deque)
-    for number, (what, known, value) in enumerate(list(_list_calls_and_results(body))):
+    for number, (kind, call_id, value) in enumerate(list(_list_calls_and_results(body))):
         if (place := _find_id_field(value)) is None:
             continue
         holder, name = place
-        if what == "call":
+        if kind == "call":
             holder[name] = f"call {number}"
-            waiting[known].append(holder[name])
-        elif waiting[known]:
-            holder[name] = waiting[known].popleft()
+            waiting[call_id].append(holder[name])
+        elif waiting[call_id]:
+            holder[name] = waiting[call_id].popleft()
     return body
 
 
 def _find_id_field(value: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
-    """Where a call or a result has the id it needs; None where it needs none."""
+    """Return the object and field that hold the id of a call or result; None if it needs none."""
     named, function = value.get("type"), value.get("function")
     if value.get("role") == "tool":
         return value, "tool_call_id"
@@ -106,7 +105,7 @@ def _find_id_field(value: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
 
 
 def _has_stored_history(body: Any) -> bool:
-    """Whether part of the conversation is with the provider and not in the body."""
+    """True if part of the conversation is stored by the provider."""
     if not isinstance(body, dict):
         return False
     items = body.get("input")
@@ -116,31 +115,31 @@ def _has_stored_history(body: Any) -> bool:
 
 
 def describe_unpaired(theirs: Any) -> str:
-    """What does not belong together, in words; empty when all does."""
-    strangers, waiting = find_unpaired(theirs)
+    """Describe what does not belong together; empty if everything does."""
+    orphans, unanswered = find_unpaired(theirs)
     ids = [
-        known
-        for what, known, value in _list_calls_and_results(theirs)
-        if any(value is each for each in strangers)
+        call_id
+        for kind, call_id, value in _list_calls_and_results(theirs)
+        if any(value is each for each in orphans)
     ]
-    words = [f"the result for {known!r} answers no call" for known in ids]
-    words += [f"the call {known!r} had no result" for known in waiting.elements()]
-    return "; ".join(words)
+    lines = [f"the result for {call_id!r} answers no call" for call_id in ids]
+    lines += [f"the call {call_id!r} had no result" for call_id in unanswered.elements()]
+    return "; ".join(lines)
 
 
-def _find_added_results(theirs: Any, ours: Any, waiting: Counter[str]) -> list[Any]:
-    """The results in ours of calls that had none: as many as were missing, and none that was there before."""
-    there = [value for what, _, value in _list_calls_and_results(theirs) if what == "result"]
-    left, answers = Counter(waiting), []
-    for what, known, value in _list_calls_and_results(ours):
-        if what == "result" and left[known] > 0 and value not in there:
-            left[known] -= 1
-            answers.append(value)
-    return answers
+def _find_added_results(theirs: Any, ours: Any, unanswered: Counter[str]) -> list[Any]:
+    """Find results in ours that were added for unanswered calls, no more than were missing."""
+    existing = [value for kind, _, value in _list_calls_and_results(theirs) if kind == "result"]
+    missing, added = Counter(unanswered), []
+    for kind, call_id, value in _list_calls_and_results(ours):
+        if kind == "result" and missing[call_id] > 0 and value not in existing:
+            missing[call_id] -= 1
+            added.append(value)
+    return added
 
 
 def _list_calls_and_results(value: Any) -> Iterator[tuple[str, str, Any]]:
-    """Calls and results in the order they stand: what it is, the id it goes by, and the object itself."""
+    """Yield calls and results in order: the kind, the id, and the object itself."""
     if isinstance(value, list):
         for each in value:
             yield from _list_calls_and_results(each)
@@ -174,9 +173,9 @@ def _read_id(value: dict[str, Any], place: str) -> str:
     return found if isinstance(found, str) else "" if found is None else json.dumps(found)
 
 
-def _drop_objects(value: Any, gone: list[Any]) -> Any:
+def _drop_objects(value: Any, dropped: list[Any]) -> Any:
     if isinstance(value, list):
-        return [_drop_objects(each, gone) for each in value if not any(each is other for other in gone)]
+        return [_drop_objects(each, dropped) for each in value if not any(each is other for other in dropped)]
     if isinstance(value, dict):
-        return {name: _drop_objects(each, gone) for name, each in value.items()}
+        return {name: _drop_objects(each, dropped) for name, each in value.items()}
     return value

@@ -1,14 +1,14 @@
-"""Recorded traffic, put to a codec.
+"""Checks a codec against recorded traffic.
 
-Three questions are asked of each recording, for any wire family:
+Each recording is checked in three ways, for any wire family:
 
-  - Does the reply decode, and to the same value however its bytes are sliced?  An error status must
-    give a failure with that status; a recording that was cut must give `cut`.
-  - Does the decoded reply say what somebody else reads in the same bytes?  That reading is deliberately
-    simple and shares nothing with the codecs (`plainly.py`).
-  - Does the request, read and written again, still mean the same (`restating.py`)?
+  - The reply decodes to the same value however its bytes are sliced. An error status gives a failure
+    with that status; a recording that was cut gives `cut`.
+  - The decoded reply agrees with a deliberately simple reference decoder, which shares no code with
+    the codecs (`reference_decoder.py`).
+  - The request, decoded and encoded again, still means the same (`request_roundtrip.py`).
 
-Every difference is listed by itself, with its reason where there is one.
+Every difference is listed separately, with its reason if there is one.
 """
 
 from collections.abc import Sequence
@@ -42,30 +42,33 @@ __all__ = [
 
 SLICES_DEFAULT = (1, 7, 61, 4096)
 BYTEWISE_MAX = 8_192
-"""Longer replies are not fed byte by byte: it shows nothing more, and takes long."""
+"""Longer replies are not fed byte by byte, because it takes long and shows nothing more."""
 RecordingOutcome = Literal["reply", "failure", "cut", "other", "broken", "foreign"]
-"""`other`: not an exchange of any codec's kind, such as counting tokens; `broken`: the recording cannot be
-read; `foreign`: of a wire family there is no codec for."""
+"""Result of decoding a recording.
+
+`other`: not an exchange that any codec handles, such as counting tokens; `broken`: the recording cannot be
+read; `foreign`: there is no codec for the wire family.
+"""
 _REFUSED_STATUSES = (400, 422)
 _PROVIDER_REFUSED = "the provider refused it as it was"
 _READ_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError, RecursionError)
 
 
 class RecordingVerdict(Value):
-    """What became of one recording; nothing is best."""
+    """The result of checking one recording; no differences is best."""
 
     id: str
     outcome: RecordingOutcome
     reply: tuple[WireDifference, ...] = ()
-    """What is wrong with the reply."""
+    """Differences found in the reply."""
     request: tuple[WireDifference, ...] = ()
-    """Where the request, written again, does not mean the same."""
+    """Places where the encoded request does not mean the same as the recorded one."""
     was_compared: bool = False
-    """Whether the reply was compared with a second reading of it."""
+    """True if the reply was compared with the reference decoder."""
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """What is wrong with the reply and cannot be explained."""
+        """Differences in the reply that have no explanation."""
         return tuple(found.description for found in self.reply if not found.reason)
 
     @property
@@ -74,15 +77,15 @@ class RecordingVerdict(Value):
 
     @property
     def reason(self) -> str:
-        """Why the request was changed; empty when some of it has no reason."""
+        """Reasons why the request was changed; empty if a part of it has none."""
         reasons = [found.reason for found in self.request]
         return "; ".join(dict.fromkeys(reasons)) if all(reasons) else ""
 
 
 def find_codec(recording: TrafficRecord) -> Codec | None:
-    """The codec an exchange belongs to: its family's, or that of the family whose path it was sent to.
+    """Return the codec of an exchange: its family's, or that of the family whose path it was sent to.
 
-    A path nobody knows leaves it with its family, and one of no known family with nobody.
+    An exchange with an unknown path stays with its family; one of an unknown family has no codec.
     """
     try:
         own = load_codec(recording.family)
@@ -102,23 +105,23 @@ def judge_recording(
     request = Request(
         model=Model(id=recording.model, endpoint=Endpoint(name=codec.family, family=codec.family))
     )
-    changed: tuple[WireDifference, ...] = ()
+    changes: tuple[WireDifference, ...] = ()
     if recording.request is not None:
         try:
             request = codec.decode_request(recording.request)
-            changed = tuple(find_request_differences(codec, recording.request, codec.encode(request)))
+            changes = tuple(find_request_differences(codec, recording.request, codec.encode(request)))
         except ProviderError as error:
             if error.failure.kind == "not_found":
                 return RecordingVerdict(id=recording.id, outcome="other")
-            # The provider refused it as well: then there is nothing to write again.
+            # The provider refused it too, so there is nothing to encode again.
             if recording.status < 300:
-                changed = (WireDifference(description=f"$: the request cannot be read: {error}"),)
+                changes = (WireDifference(description=f"$: the request cannot be read: {error}"),)
         except MisuseError as error:
-            changed = (WireDifference(description=f"$: the request cannot be written again: {error}"),)
+            changes = (WireDifference(description=f"$: the request cannot be written again: {error}"),)
     if recording.status in _REFUSED_STATUSES:
-        changed = tuple(replace(each, reason=each.reason or _PROVIDER_REFUSED) for each in changed)
+        changes = tuple(replace(each, reason=each.reason or _PROVIDER_REFUSED) for each in changes)
     whole = decode_recording(codec, request, recording)
-    wrong = [
+    slicing_problems = [
         WireDifference(description=f"fed {size} bytes at a time it gives something else")
         for size in slices
         if size > 1 or len(recording.body) <= BYTEWISE_MAX
@@ -126,18 +129,27 @@ def judge_recording(
     ]
     if isinstance(whole, Failure):
         answer, missed = _judge_failure(codec.family, recording, whole)
-        return RecordingVerdict(id=recording.id, outcome=answer, reply=(*wrong, *missed), request=changed)
-    compared, odd = _compare_with_reference(codec.family, recording, whole)
-    found = (*wrong, *odd)
+        return RecordingVerdict(
+            id=recording.id,
+            outcome=answer,
+            reply=(*slicing_problems, *missed),
+            request=changes,
+        )
+    compared, disagreements = _compare_with_reference(codec.family, recording, whole)
+    found = (*slicing_problems, *disagreements)
     return RecordingVerdict(
-        id=recording.id, outcome="reply", reply=found, request=changed, was_compared=compared
+        id=recording.id,
+        outcome="reply",
+        reply=found,
+        request=changes,
+        was_compared=compared,
     )
 
 
 def decode_recording(
     codec: Codec, request: Request, recording: TrafficRecord, size: int | None = None
 ) -> Reply | Failure:
-    """What the codec makes of a recorded reply, fed `size` bytes at a time."""
+    """Decode a recorded reply, fed `size` bytes at a time."""
     decoder = codec.new_decoder(request, recording.status, recording.headers)
     body, step = recording.body, size or len(recording.body) or 1
     try:
@@ -153,10 +165,10 @@ def _judge_failure(
 ) -> tuple[Literal["failure", "cut"], list[WireDifference]]:
     if CUT_TAG in recording.tags and failure.kind == "cut":
         return "cut", []
-    # Where the recorder found nothing of a reply either, there is none to be read.
-    unread = failure.kind in ("cut", "garbled") and bool(recording.tags or recording.stop)
-    unread = unread or _has_reference_reading(family, recording)
-    if (unread and recording.status < 300) or failure.status != recording.status:
+    # If the recorder found no part of a reply either, there is nothing to decode.
+    was_missed = failure.kind in ("cut", "garbled") and bool(recording.tags or recording.stop)
+    was_missed = was_missed or _has_reference_reading(family, recording)
+    if (was_missed and recording.status < 300) or failure.status != recording.status:
         return "failure", [WireDifference(description=f"HTTP {recording.status} became {failure}")]
     return "failure", []
 
@@ -167,14 +179,18 @@ def _compare_with_reference(
     if recording.status >= 300:
         return False, [WireDifference(description=f"HTTP {recording.status} became a reply")]
     try:
-        told = read_reply(family, recording.body)
+        reference = read_reply(family, recording.body)
     except _READ_ERRORS as error:
         return False, [
-            WireDifference(description=f"nobody else can read the reply: {type(error).__name__}: {error}")
+            WireDifference(
+                description=f"the reference decoder cannot read the reply: {type(error).__name__}: {error}"
+            )
         ]
-    if told is None:
-        return False, [WireDifference(description="nobody else finds a whole reply in these bytes")]
-    return True, list(find_disagreements(told, reply))
+    if reference is None:
+        return False, [
+            WireDifference(description="the reference decoder finds no whole reply in these bytes")
+        ]
+    return True, list(find_disagreements(reference, reply))
 
 
 def _has_reference_reading(family: str, recording: TrafficRecord) -> bool:
@@ -185,7 +201,7 @@ def _has_reference_reading(family: str, recording: TrafficRecord) -> bool:
 
 
 def _can_read(codec: Codec, recording: TrafficRecord, *, whole: bool = False) -> bool:
-    """Whether the request's path is one of this codec's; `whole`: and its body too."""
+    """True if the request's path belongs to this codec; with `whole`, its body must be readable too."""
     if recording.request is None:
         return False
     try:

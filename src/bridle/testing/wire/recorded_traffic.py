@@ -1,12 +1,12 @@
-"""Recorded exchanges, read from files that nobody here wrote.
+"""Reads recorded exchanges from files made by other tools.
 
-A recording is one exchange as it really happened: a request body, a status, headers, and the reply's
-bytes.  They come as JSON lines, gzipped or not; the format is described beside them.
+A recording is one real exchange: a request body, a status, headers, and the bytes of the reply. Recordings
+are JSON lines, optionally gzipped; their format is described next to them.
 
-Rule 1: one bad line must not hide the good ones.  A line that is no JSON, a record that lacks what every
-        record has, a file that ends in the middle: each is a recording too, which says what is broken.
-Rule 2: only bytes of a real exchange are judged.  What was written by hand, or put together again from
-        somebody's objects, shows shapes; it says why it is not judged.
+Rule 1: one bad line must not hide the good ones. A line that is not JSON, a record without a required field,
+a file that ends in the middle: each becomes a recording that states the error.
+Rule 2: only bytes of a real exchange are judged. Recordings that were written by hand, or rebuilt from parsed
+objects, state why they are not judged.
 """
 
 import gzip
@@ -22,9 +22,9 @@ from bridle.providers.wire.eventstream import encode_event
 from bridle.values.base import Value
 
 CUT_TAG = "truncated_stream"
-"""What recordings are tagged with whose recorder stopped listening early."""
+"""Tag of recordings whose recorder stopped reading early."""
 FAITHFUL_KINDS = ("raw", "parsed", "redacted")
-"""Recordings of these kinds mean what was on the wire, whatever else a recorder did to them."""
+"""Kinds of recordings that mean what was on the wire, whatever else the recorder did to them."""
 _UNREADABLE = (KeyError, TypeError, AttributeError, UnicodeError, ValueError, RecursionError)
 
 
@@ -39,11 +39,11 @@ class TrafficRecord(Value):
     family: str = ""
     host: str = ""
     stop: str = ""
-    """The provider's own word for the end of the reply, as the recorder noted it."""
+    """The provider's own stop reason, as the recorder noted it."""
     unreadable_reason: str = ""
-    """What keeps the recording itself from being read."""
+    """Reason why the recording itself cannot be read."""
     not_judged_reason: str = ""
-    """Why it is tried but not judged; empty when its bytes are those of a real exchange."""
+    """Reason why it is decoded but not judged; empty if its bytes are those of a real exchange."""
 
     @property
     def is_judged(self) -> bool:
@@ -51,7 +51,7 @@ class TrafficRecord(Value):
 
 
 def read_recordings(path: Path) -> Iterator[TrafficRecord]:
-    """Every recording in a file, broken ones too; raises `OSError` when the file cannot be opened."""
+    """Yield every recording in a file, broken ones too. Raises `OSError` if the file cannot be opened."""
     with _open_file(path) as lines:
         number = 0
         try:
@@ -70,17 +70,17 @@ def _parse_line(line: bytes, place: str) -> TrafficRecord:
     try:
         record = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return _broken_recording(place, f"the line is no JSON: {error}")
+        return _broken_recording(place, f"the line is not JSON: {error}")
     if not isinstance(record, dict):
-        return _broken_recording(place, f"the line is no record but {type(record).__name__}")
-    named = record.get("id")
-    known = named if isinstance(named, str) and named else place
+        return _broken_recording(place, f"the line must be an object, not {type(record).__name__}")
+    given_id = record.get("id")
+    record_id = given_id if isinstance(given_id, str) and given_id else place
     try:
-        return _parse_recording(record, known)
+        return _parse_recording(record, record_id)
     except KeyError as error:
-        return _broken_recording(known, f"it has no {error}")
+        return _broken_recording(record_id, f"it has no {error}")
     except _UNREADABLE as error:
-        return _broken_recording(known, f"it is not as the format has it: {error}")
+        return _broken_recording(record_id, f"it does not follow the format: {error}")
 
 
 def _broken_recording(place: str, what: str) -> TrafficRecord:
@@ -89,32 +89,35 @@ def _broken_recording(place: str, what: str) -> TrafficRecord:
     )
 
 
-def _parse_recording(record: dict[str, Any], known: str) -> TrafficRecord:
-    asked, answered = record.get("request"), record["response"]
-    status = answered["status"]
+def _parse_recording(record: dict[str, Any], record_id: str) -> TrafficRecord:
+    request_record, response = record.get("request"), record["response"]
+    status = response["status"]
     if isinstance(status, bool) or not isinstance(status, int):
         raise TypeError(f"the status is {status!r}")
     request = None
-    if asked is not None and isinstance(asked.get("json"), dict):
+    if request_record is not None and isinstance(request_record.get("json"), dict):
         request = HttpRequest(
-            path=_require_text(asked["path"], "path"),
-            body=json.dumps(asked["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
-            headers=tuple((str(name), str(value)) for name, value in (asked.get("headers") or {}).items()),
-            method=asked.get("method") or "POST",
+            path=_require_text(request_record["path"], "path"),
+            body=json.dumps(request_record["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"),
+            headers=tuple(
+                (str(name), str(value)) for name, value in (request_record.get("headers") or {}).items()
+            ),
+            method=request_record.get("method") or "POST",
         )
-    body, rebuilt = _rebuild_body(answered)
+    body, rebuilt_reason = _rebuild_body(response)
     return TrafficRecord(
-        id=known,
+        id=record_id,
         model=record.get("model") or "",
         request=request,
         status=status,
-        headers={str(name).lower(): str(value) for name, value in (answered.get("headers") or {}).items()},
+        headers={str(name).lower(): str(value) for name, value in (response.get("headers") or {}).items()},
         body=body,
         tags=tuple(map(str, record.get("features") or ())),
         family=_require_text(record["provider"], "provider").replace("-", "_"),
         host=record.get("endpoint_host_kind") or "",
         stop=str(record.get("stop") or ""),
-        not_judged_reason=rebuilt or _explain_not_judged(record.get("fidelity"), record.get("provenance")),
+        not_judged_reason=rebuilt_reason
+        or _explain_not_judged(record.get("fidelity"), record.get("provenance")),
     )
 
 
@@ -124,24 +127,24 @@ def _explain_not_judged(fidelity: object, provenance: object) -> str:
     return "" if provenance == "recorded" else f"not a recorded exchange ({provenance})"
 
 
-def _rebuild_body(answered: dict[str, Any]) -> tuple[bytes, str]:
-    """The reply's bytes, and why they are not quite those of the exchange."""
-    if "sse" in answered:
-        separator = answered.get("sse_sep") or "\n\n"
-        text: str = separator.join(answered["sse"])
-        whole = text if answered.get("sse_unterminated") else text + separator
+def _rebuild_body(response: dict[str, Any]) -> tuple[bytes, str]:
+    """Return the bytes of the reply, and the reason if they differ from those of the exchange."""
+    if "sse" in response:
+        separator = response.get("sse_sep") or "\n\n"
+        text: str = separator.join(response["sse"])
+        whole = text if response.get("sse_unterminated") else text + separator
         return whole.encode("utf-8", "surrogatepass"), ""
-    if answered.get("body_b64") is not None:
-        return b64decode(answered["body_b64"]), ""
-    if "eventstream" in answered:
-        return _frame_events(answered["eventstream"])
-    if "text" in answered:
-        return str(answered["text"]).encode("utf-8", "surrogatepass"), ""
-    return json.dumps(answered["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"), ""
+    if response.get("body_b64") is not None:
+        return b64decode(response["body_b64"]), ""
+    if "eventstream" in response:
+        return _frame_events(response["eventstream"])
+    if "text" in response:
+        return str(response["text"]).encode("utf-8", "surrogatepass"), ""
+    return json.dumps(response["json"], ensure_ascii=False).encode("utf-8", "surrogatepass"), ""
 
 
 def _frame_events(messages: list[Any]) -> tuple[bytes, str]:
-    """Events whose raw bytes were not kept, framed anew."""
+    """Encode events again whose raw bytes were not kept."""
     frames, unframed = list[bytes](), 0
     for message in messages:
         name, payload = message.get("event_type"), message.get("payload")
@@ -149,8 +152,8 @@ def _frame_events(messages: list[Any]) -> tuple[bytes, str]:
             frames.append(encode_event(name, json.dumps(payload).encode()))
         else:
             unframed += 1
-    why = f"its bytes were not kept, and {unframed} of its events cannot be put together again"
-    return b"".join(frames), why if unframed else ""
+    reason = f"its bytes were not kept, and {unframed} of its events cannot be encoded again"
+    return b"".join(frames), reason if unframed else ""
 
 
 def _require_text(value: object, name: str) -> str:

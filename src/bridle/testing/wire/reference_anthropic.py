@@ -1,8 +1,8 @@
-"""What a reply of Anthropic says, read plainly: see `plainly.py`.
+"""Reference decoder for Anthropic replies; see `reference_decoder.py`.
 
-Blocks in order, by their type.  Counts in a stream are totals so far.  When the provider compacted or
-fell back on the way, its top-level counts leave those calls out and `iterations` lists them all.
-Behind one other cloud each event is wrapped in `bytes`.
+Blocks are read in order, by their type. Counts in a stream are running totals. If the provider compacted or
+fell back to another model, its top-level counts omit those calls and `iterations` lists all of them. Behind
+Bedrock each event is wrapped in `bytes`.
 """
 
 import json
@@ -34,11 +34,11 @@ STOPS = {
 }
 _PIECES = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
 _UNANNOUNCED = ("text", "thinking")
-"""What some servers say without announcing it."""
+"""Blocks that some servers send without a start event."""
 
 
-def read_anthropic(said: Sequence[NamedDocument]) -> ReferenceReply | None:
-    events = [_unwrap_event(event) for _, event in said]
+def read_anthropic(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
+    events = [_unwrap_event(event) for _, event in documents]
     whole = next((event for event in events if _is_message(event)), None)
     message = whole or _legacy_completion(events[0]) or _assemble_events(events)
     ended = whole is not None or any(get_path(event, "type") == "message_stop" for event in events)
@@ -51,7 +51,7 @@ def read_anthropic(said: Sequence[NamedDocument]) -> ReferenceReply | None:
         reasoning=join_pieces(
             [as_text(block.get("thinking")) for block in blocks if block.get("type") == "thinking"]
         ),
-        # What a model asked for before another took its place is nobody's to run.
+        # Calls of a model that was replaced by another one must not be run.
         calls=tuple(
             (as_text(block.get("name")), arguments_text(block.get("partial_json") or block.get("input")))
             for block in blocks[switched:]
@@ -63,14 +63,14 @@ def read_anthropic(said: Sequence[NamedDocument]) -> ReferenceReply | None:
 
 
 def _is_message(event: Any) -> bool:
-    """Some servers do not say what it is, but only whose."""
+    """Accept a message without a type if it has the role and content of one: some servers omit the type."""
     named = get_path(event, "type")
     role = get_path(event, "role") if named is None else None
     return named == "message" or (role == "assistant" and isinstance(get_path(event, "content"), list))
 
 
 def _legacy_completion(event: Any) -> dict[str, Any] | None:
-    """The form replies had before there were messages."""
+    """Convert the reply form that preceded the Messages API."""
     if not isinstance(get_path(event, "completion"), str):
         return None
     return {**event, "content": [{"type": "text", "text": event["completion"]}]}

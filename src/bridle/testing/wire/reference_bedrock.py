@@ -1,7 +1,7 @@
-"""What a reply of Bedrock Converse says, read plainly: see `plainly.py`.
+"""Reference decoder for Bedrock Converse replies; see `reference_decoder.py`.
 
-A block is an object with one member that says its kind.  In a stream a block begins with its first
-piece, and the counts come after the end.  What the provider's own tools asked is no call of ours.
+A block is an object with one member that names its kind. In a stream a block begins with its first delta, and
+the counts come after the end. Calls of the provider's own tools are not calls to the client.
 """
 
 from collections.abc import Sequence
@@ -35,8 +35,8 @@ STOPS = {
 }
 
 
-def read_bedrock(said: Sequence[NamedDocument]) -> ReferenceReply | None:
-    whole = said[0][1] if said[0][0] == WHOLE_BODY else _assemble_events(said)
+def read_bedrock(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
+    whole = documents[0][1] if documents[0][0] == WHOLE_BODY else _assemble_events(documents)
     stop = as_text(get_path(whole, "stopReason"))
     if whole is None or not stop:
         return None
@@ -84,10 +84,10 @@ def _usage_exceptions(usage: object) -> dict[str, str]:
     return explain_uneven_total(counts.pop("total", 0), *counts.values())
 
 
-def _assemble_events(said: Sequence[NamedDocument]) -> dict[str, Any] | None:
+def _assemble_events(documents: Sequence[NamedDocument]) -> dict[str, Any] | None:
     blocks: dict[int, dict[str, Any]] = {}
     whole: dict[str, Any] = {"output": {"message": {}}}
-    for name, event in said:
+    for name, event in documents:
         block = blocks.setdefault(read_count(event, "contentBlockIndex"), {}) if "Block" in name else {}
         match name:
             case "contentBlockStart":

@@ -1,13 +1,12 @@
-"""A second opinion on what a recorded reply says, by somebody who has never seen a codec.
+"""Shared parts of the reference decoders, which read recorded replies without any codec.
 
-A codec that is only compared with itself can be wrong in the same way every time.  So each family's
-replies are also read here, as plainly as can be: the body is split into its JSON documents, and a
-`plainly_<family>.py` walks them with nothing but dictionaries and lists.  It is slow, knows one way of
-doing everything, streams nothing and keeps nothing, and shares no line with the codecs.  Where both
-say the same, that is evidence; where they do not, one of them is wrong, and `agreement.py` lists it.
+A codec that is only compared with itself can be wrong in the same way every time. So each family's replies
+are also read by a reference decoder, as simply as possible: the body is split into its JSON documents, and
+`reference_<family>.py` walks them as dictionaries and lists. It is slow, does not stream, keeps no state and
+shares no code with the codecs. `reply_agreement.py` lists the differences between the two.
 
-    plainly(family, body)     what the reply says; None when it holds no whole reply, or nobody here can tell
-    said_in(body)             the JSON documents in a body, each under the name it was sent with
+    split_documents(body)     the JSON documents in a body, each with the name it was sent under
+    ReferenceReply            the content of a reply, in the provider's own words and numbers
 """
 
 import json
@@ -23,29 +22,29 @@ from bridle.values.base import Value
 NamedDocument = tuple[str, Any]
 """One JSON document and the name it was sent under."""
 WHOLE_BODY = "the whole body"
-"""The name of a document that is all there is."""
+"""Name of a document that is the whole body."""
 _LINE = re.compile(r"\r\n|\r|\n")
 _FRAME_AROUND = 16
 _STRING = 7
 
 
 class ReferenceReply(Value):
-    """What a reply says, in the provider's own words and numbers."""
+    """The content of a reply, in the provider's own words and numbers."""
 
     text: str = ""
     reasoning: str = ""
     calls: tuple[tuple[str, str], ...] | None = ()
-    """Name and arguments of each, as they were written; None when they cannot be told this plainly."""
+    """Name and arguments of each call, as written; None if this decoder cannot tell."""
     counts: dict[str, int] = field(default_factory=dict)
-    """What the provider counted, by the names of our `Usage`; what it did not say is not here."""
+    """Token counts of the provider, by our names in `Usage`; missing counts are absent."""
     stop: str = ""
-    """The class of its stop; empty when it used a word nobody here knows."""
+    """Class of the stop reason; empty if the word is unknown here."""
     exceptions: dict[str, str] = field(default_factory=dict)
-    """What need not agree, by its name, and why."""
+    """Fields that need not agree, with the reason."""
 
 
 def split_documents(body: bytes) -> list[NamedDocument]:
-    """Documents that cannot be read are passed over: what is left then says something else, and it shows."""
+    """Split a body into JSON documents. Unreadable ones are skipped, which shows as a difference later."""
     if body[:1] == b"\0":
         return [
             (name, found) for name, data in _split_frames(body) if (found := _parse_json(data)) is not None
@@ -64,7 +63,7 @@ def split_documents(body: bytes) -> list[NamedDocument]:
 
 
 def read_count(members: object, *path: str) -> int:
-    """The count at this place; nought when there is none."""
+    """Return the count at this path, or 0."""
     found = get_path(members, *path)
     if isinstance(found, bool) or not isinstance(found, int | float) or found != found // 1 or found < 0:
         return 0
@@ -86,7 +85,7 @@ def as_objects(value: object) -> list[dict[str, Any]]:
 
 
 def arguments_text(arguments: object) -> str:
-    """Arguments as text; none at all are an empty object."""
+    """Return arguments as text; missing arguments become an empty object."""
     if isinstance(arguments, str):
         return arguments if arguments.strip() not in ("", "null") else "{}"
     return json.dumps(arguments if arguments is not None else {})
@@ -97,7 +96,7 @@ def first_nonzero(*values: int) -> int:
 
 
 def explain_uneven_total(total: int, *parts: int) -> dict[str, str]:
-    """An excuse where the provider's own counts do not add up."""
+    """Return an exception for a total that the provider's own counts do not add up to."""
     if total in (0, sum(parts)):
         return {}
     return {"total": f"the provider's own counts do not add up to its total of {total}"}
@@ -108,7 +107,7 @@ def join_pieces(pieces: Sequence[str]) -> str:
 
 
 def _split_events(text: str) -> list[NamedDocument]:
-    said: list[NamedDocument] = []
+    documents: list[NamedDocument] = []
     name, data = "", list[str]()
     for line in [*_LINE.split(text), ""]:
         if line.startswith("data:"):
@@ -116,16 +115,16 @@ def _split_events(text: str) -> list[NamedDocument]:
         elif line.startswith("event:"):
             name = line[6:].strip()
         elif line[:1] in ("{", "}", " "):
-            data.append(line)  # a bare document among the events: how some servers say that they gave up
+            data.append(line)  # a bare document among the events: some servers report an abort this way
         elif not line:
             if (found := _parse_json("\n".join(data))) is not None:
-                said.append((name, found))
+                documents.append((name, found))
             name, data = "", []
-    return said
+    return documents
 
 
 def _split_frames(body: bytes) -> list[tuple[str, bytes]]:
-    """Binary messages: their lengths, their headers, which are all strings, and the payload."""
+    """Split binary event stream messages into their names and payloads; all headers are strings."""
     frames, at = list[tuple[str, bytes]](), 0
     while at + _FRAME_AROUND <= len(body):
         total, size = unpack_from(">II", body, at)

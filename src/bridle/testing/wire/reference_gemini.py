@@ -1,7 +1,7 @@
-"""What a reply of Gemini says, read plainly: see `plainly.py`.
+"""Reference decoder for Gemini replies; see `reference_decoder.py`.
 
-Pieces of a stream are whole responses; their parts follow one another and the last counts are the
-whole.  The first candidate is the reply.  Calls end with the same word as anything else.
+Chunks of a stream are whole responses; their parts are concatenated and the last counts are the total. The
+first candidate is the reply. Calls have no stop reason of their own.
 """
 
 from collections.abc import Sequence
@@ -41,16 +41,16 @@ STOPS = {
     "MISSING_THOUGHT_SIGNATURE": "malformed",
 }
 _REPLY_FIELDS = {"candidates", "usageMetadata"}
-"""What a whole reply has, also one in which nothing is said."""
+"""Fields that every whole reply has, even one without content."""
 _NUMBERED_STOPS = {1: "STOP", 2: "MAX_TOKENS", 3: "SAFETY", 4: "RECITATION", 5: "OTHER"}
 
 
-def read_gemini(said: Sequence[NamedDocument]) -> ReferenceReply | None:
+def read_gemini(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
     parts: list[dict[str, Any]] = []
     reason: Any = None
     usage: Any = None
     blocked = False
-    for _, piece in said:
+    for _, piece in documents:
         if get_path(piece, "error"):
             return None
         candidate: dict[str, Any] = next(
@@ -64,7 +64,11 @@ def read_gemini(said: Sequence[NamedDocument]) -> ReferenceReply | None:
         blocked = blocked or bool(
             get_path(feedback, "blockReason") or get_path(feedback, "blockReasonMessage")
         )
-    if not reason and not blocked and (said[0][0] != WHOLE_BODY or not _REPLY_FIELDS & said[0][1].keys()):
+    if (
+        not reason
+        and not blocked
+        and (documents[0][0] != WHOLE_BODY or not _REPLY_FIELDS & documents[0][1].keys())
+    ):
         return None
     calls = [part["functionCall"] for part in parts if isinstance(part.get("functionCall"), dict)]
     stop = STOPS.get(_NUMBERED_STOPS.get(reason, reason), "other") if reason or not blocked else "refused"
@@ -86,7 +90,7 @@ def _read_usage(usage: dict[str, Any]) -> dict[str, int]:
     looked_up = read_count(usage, "toolUsePromptTokenCount")
     output = read_count(usage, "candidatesTokenCount") + thoughts
     counts = {
-        # A prompt that is a file elsewhere is counted in the total only.
+        # A prompt stored as a file elsewhere is counted in the total only.
         "prompt": first_nonzero(read_count(usage, "promptTokenCount") + looked_up, max(total - output, 0)),
         "cache_read": read_count(usage, "cachedContentTokenCount"),
         "output": output,

@@ -1,9 +1,9 @@
-"""What a reply of Chat Completions says, read plainly: see `plainly.py`.
+"""Reference decoder for Chat Completions replies; see `reference_decoder.py`.
 
-The first choice is the reply.  Pieces of a stream are added up: words to words, and pieces of a call to
-the call with their number, or to the last one.  Reasoning stands in up to three places, which repeat one
-another.  Counts have many names; a total that only fits when cached or reasoned tokens are added shows
-that this server counts them apart.
+The first choice is the reply. Chunks of a stream are added up: text to text, and fragments of a call to the
+call with their index, or to the last one. Reasoning appears in up to three places, which repeat one another.
+Counts have many names; a total that only fits with cached or reasoning tokens added shows that this server
+counts them separately.
 """
 
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ STOPS = {
     "model_context_window_exceeded": "context",
 }
 _ERROR_STOPS = ("error", "network_error", "insufficient_system_resource", "abort")
-"""What a server says that broke off: then there is no reply."""
+"""Stop reasons of a server that aborted: there is no reply."""
 _CACHE_READ_PATHS = (
     ("prompt_tokens_details", "cached_tokens"),
     ("prompt_cache_hit_tokens",),
@@ -58,16 +58,16 @@ _CACHE_WRITE_PATHS = (
 )
 _REASONING_PATHS = (("completion_tokens_details", "reasoning_tokens"), ("reasoning_tokens",))
 _RECOUNT_FACTOR = 1.5
-"""Reasoning beyond the whole answer by less than this is the same tokens, counted by somebody else."""
+"""Reasoning that exceeds the whole answer by less than this factor is the same tokens, counted twice."""
 _REASONING_FIELDS = ("reasoning_content", "reasoning")
 
 
-def read_openai_chat(said: Sequence[NamedDocument]) -> ReferenceReply | None:
+def read_openai_chat(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
     message: dict[str, Any] = {}
     reason = ""
     usage: Any = None
     place: int | None = None
-    for _, event in said:
+    for _, event in documents:
         if get_path(event, "error"):
             return None
         usage = get_path(event, "usage") or get_path(event, "x_groq", "usage") or usage
@@ -79,7 +79,7 @@ def read_openai_chat(said: Sequence[NamedDocument]) -> ReferenceReply | None:
                 return None
             whole = choice.get("message")
             if isinstance(whole, dict) and (
-                said[0][0] == WHOLE_BODY or (not message and not choice.get("delta"))
+                documents[0][0] == WHOLE_BODY or (not message and not choice.get("delta"))
             ):
                 message = whole
             elif isinstance(choice.get("delta"), dict):
@@ -145,13 +145,13 @@ def _content_pieces(content: object) -> list[Any]:
 
 
 def _message_text(message: dict[str, Any]) -> str:
-    said = [
+    documents = [
         as_text(piece.get("text"))
         for piece in _content_pieces(message.get("content"))
         if piece.get("type") == "text"
     ]
     return join_pieces(
-        [*said, as_text(message.get("refusal")), as_text(get_path(message, "audio", "transcript"))]
+        [*documents, as_text(message.get("refusal")), as_text(get_path(message, "audio", "transcript"))]
     )
 
 
@@ -201,24 +201,29 @@ def _stop_class(reason: str, message: dict[str, Any], *, called: bool) -> str:
 
 def _read_usage(usage: dict[str, Any]) -> dict[str, int]:
     prompt, output = read_count(usage, "prompt_tokens"), read_count(usage, "completion_tokens")
-    cached, kept, reasoned = (
+    cached, cache_written, reasoned = (
         first_nonzero(*(read_count(usage, *path) for path in paths))
         for paths in (_CACHE_READ_PATHS, _CACHE_WRITE_PATHS, _REASONING_PATHS)
     )
     total = read_count(usage, "total_tokens")
-    beside = total - prompt - output
-    if beside > 0:
-        # The total says more than its parts: cached or heard, which was read; anything else was thought.
-        heard = (
+    excess = total - prompt - output
+    if excess > 0:
+        # The total exceeds its parts. Cached or audio tokens belong to the prompt, anything else to
+        # reasoning.
+        is_prompt_audio = (
             "prompt_audio_seconds" in usage
-            or read_count(usage, "prompt_tokens_details", "audio_tokens") == beside
+            or read_count(usage, "prompt_tokens_details", "audio_tokens") == excess
         )
-        uncounted = cached + kept if beside in (cached + kept, cached + kept + reasoned) else 0
-        prompt += beside if heard else uncounted
-        output += 0 if heard else beside - uncounted
+        uncounted = (
+            cached + cache_written
+            if excess in (cached + cache_written, cached + cache_written + reasoned)
+            else 0
+        )
+        prompt += excess if is_prompt_audio else uncounted
+        output += 0 if is_prompt_audio else excess - uncounted
     elif reasoned > output and (not total or reasoned > _RECOUNT_FACTOR * output):
         output += reasoned
-    counts = {"prompt": prompt, "cache_read": cached, "cache_write": kept, "output": output}
+    counts = {"prompt": prompt, "cache_read": cached, "cache_write": cache_written, "output": output}
     counts["reasoning"] = min(reasoned, output)
     return counts | ({"total": total} if total else {})
 
@@ -228,10 +233,12 @@ def _usage_exceptions(usage: object) -> dict[str, str]:
         return {}
     counts = _read_usage(usage)
     prompt, output = counts["prompt"], counts["output"]
-    excused = explain_uneven_total(counts.get("total", 0), prompt, output)
-    if excused and output > read_count(usage, "completion_tokens"):
-        excused["total"] = "the total leaves the reasoning out: there is more of it than of the whole answer"
+    exceptions = explain_uneven_total(counts.get("total", 0), prompt, output)
+    if exceptions and output > read_count(usage, "completion_tokens"):
+        exceptions["total"] = (
+            "the total leaves the reasoning out: there is more of it than of the whole answer"
+        )
     if counts["cache_read"] + counts["cache_write"] > prompt:
         why = f"more is said to be cached than the whole prompt of {prompt}"
-        excused |= {"cache_read": why, "cache_write": why}
-    return excused
+        exceptions |= {"cache_read": why, "cache_write": why}
+    return exceptions

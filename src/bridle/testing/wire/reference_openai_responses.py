@@ -1,8 +1,8 @@
-"""What a reply of the Responses wire says, read plainly: see `plainly.py`.
+"""Reference decoder for Responses replies; see `reference_decoder.py`.
 
-The last event of a stream holds the whole response; where a server leaves its items out of it, they are
-those that were said to be done, by their places.  Pieces of one train of thought are put a blank line
-apart, which is ours and not the provider's.
+The last event of a stream holds the whole response; if a server omits its items, they are taken from the
+events that complete them, by index. Summaries of one reasoning item are joined with a blank line, which is
+ours and not the provider's.
 """
 
 from collections.abc import Sequence
@@ -27,15 +27,15 @@ REASONS = {
     "steered": "paused",
 }
 _TEXT_TYPES = ("output_text", "input_text", "text", "refusal")
-"""Kinds of content that are words; the rest is kept and said to nobody."""
+"""Content types that are text; others are kept but not shown."""
 _UNFINISHED_STATUSES = ("queued", "in_progress", "cancelled")
 _CLIENT_CALL_TYPES = ("shell_call", "local_shell_call", "apply_patch_call", "computer_call")
-"""Calls of the provider's own tools that the client runs, unless the provider says where it did."""
+"""Calls of the provider's own tools that the client runs, unless the provider states that it ran them."""
 _FINAL_EVENTS = ("response.completed", "response.incomplete", "response.failed", "response.done")
 
 
-def read_openai_responses(said: Sequence[NamedDocument]) -> ReferenceReply | None:
-    response = _find_response([event for _, event in said])
+def read_openai_responses(documents: Sequence[NamedDocument]) -> ReferenceReply | None:
+    response = _find_response([event for _, event in documents])
     if response is None or response.get("status") in ("failed", *_UNFINISHED_STATUSES):
         return None
     reason = as_text(get_path(response, "incomplete_details", "reason"))

@@ -19,5 +19,5 @@ REFERENCE_DECODERS: Mapping[str, Callable[[Sequence[NamedDocument]], ReferenceRe
 
 
 def read_reply(family: str, body: bytes) -> ReferenceReply | None:
-    reader, said = REFERENCE_DECODERS.get(family), split_documents(body)
-    return reader(said) if reader and said else None
+    reader, documents = REFERENCE_DECODERS.get(family), split_documents(body)
+    return reader(documents) if reader and documents else None

@@ -1,8 +1,8 @@
-"""Whether a decoded reply says what a plain reading of the same bytes says.
+"""Compares a decoded reply with what a reference decoder reads in the same bytes.
 
-Each thing that matters is compared by itself: the words, the thoughts, the calls, every count, the
-class of the stop.  What the plain reading cannot tell is not compared; what need not agree has its
-reason from there.  A difference is one line that shows both sides.
+Text, reasoning, calls, every count and the class of the stop reason are compared separately. Values that the
+reference decoder cannot determine are skipped, and its exceptions give the reason where values need not
+agree. A difference is one line that shows both sides.
 """
 
 import json
@@ -19,33 +19,36 @@ EXCERPT_LENGTH = 60
 class WireDifference(Value):
     description: str
     reason: str = ""
-    """Why it is right; empty when nobody can say."""
+    """Reason why the difference is right; empty if there is none."""
 
 
-def find_disagreements(told: ReferenceReply, reply: Reply) -> Iterator[WireDifference]:
-    """Where the reply does not say what was told; none is best."""
-    thought = "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
+def find_disagreements(reference: ReferenceReply, reply: Reply) -> Iterator[WireDifference]:
+    """Yield the differences between the reference reply and the decoded reply."""
+    reasoning = "".join(part.text for part in reply.parts if isinstance(part, Reasoning))
     for name, theirs, ours in (
-        ("text", replace_lone_surrogates(told.text), reply.text),
-        ("reasoning", replace_lone_surrogates(told.reasoning), thought),
-        ("stop", told.stop or reply.stop.value, reply.stop.value),
+        ("text", replace_lone_surrogates(reference.text), reply.text),
+        ("reasoning", replace_lone_surrogates(reference.reasoning), reasoning),
+        ("stop", reference.stop or reply.stop.value, reply.stop.value),
     ):
         if theirs != ours:
-            yield _make_difference(told, name, _show_divergence(theirs, ours))
-    if told.calls is not None:
+            yield _make_difference(reference, name, _show_divergence(theirs, ours))
+    if reference.calls is not None:
         theirs_called = [
-            (replace_lone_surrogates(name), canonical_arguments(arguments)) for name, arguments in told.calls
+            (replace_lone_surrogates(name), canonical_arguments(arguments))
+            for name, arguments in reference.calls
         ]
         ours_called = [(call.name, canonical_arguments(call.arguments)) for call in reply.calls]
         if theirs_called != ours_called:
-            yield _make_difference(told, "calls", f"{_shorten(theirs_called)} became {_shorten(ours_called)}")
-    for name, count in told.counts.items():
+            yield _make_difference(
+                reference, "calls", f"{_shorten(theirs_called)} became {_shorten(ours_called)}"
+            )
+    for name, count in reference.counts.items():
         if count != getattr(reply.usage, name):
-            yield _make_difference(told, name, f"{count} tokens became {getattr(reply.usage, name)}")
+            yield _make_difference(reference, name, f"{count} tokens became {getattr(reply.usage, name)}")
 
 
 def canonical_arguments(arguments: str) -> str:
-    """Arguments in one spelling; what is no JSON stays as it is."""
+    """Normalize arguments that are JSON; other text stays unchanged."""
     try:
         return json.dumps(json.loads(arguments), sort_keys=True)
     except (ValueError, RecursionError):
@@ -53,16 +56,16 @@ def canonical_arguments(arguments: str) -> str:
 
 
 def replace_lone_surrogates(text: str) -> str:
-    """Text in which every half of a character stands for one that cannot be shown."""
+    """Replace every lone surrogate with the replacement character."""
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _make_difference(told: ReferenceReply, name: str, what: str) -> WireDifference:
-    return WireDifference(description=f"reply {name}: {what}", reason=told.exceptions.get(name, ""))
+def _make_difference(reference: ReferenceReply, name: str, what: str) -> WireDifference:
+    return WireDifference(description=f"reply {name}: {what}", reason=reference.exceptions.get(name, ""))
 
 
 def _show_divergence(theirs: str, ours: str) -> str:
-    """Both sides from where they part."""
+    """Show both texts from the first difference on."""
     pairs = enumerate(zip(theirs, ours, strict=False))
     at = next((place for place, (one, other) in pairs if one != other), min(len(theirs), len(ours)))
     return f"{_shorten(theirs[at:])} became {_shorten(ours[at:])} at [{at}]"

@@ -1,9 +1,9 @@
-"""Whether a request, read and written again, still means the same; and if not, why that is right.
+"""Compares a recorded request with the same request decoded and encoded again.
 
-The codec says what its provider does not tell apart (`meaning`); every other difference is listed, with
-its place.  Some differences are wanted: each has a rule that does to the recorded request what we do on
-purpose.  The fewest rules that bring the two closest together are the explanation, of what they change and
-of nothing else: whatever still differs after them has no reason, however many reasons stand beside it.
+The canonical form of a family removes what its provider does not distinguish; every other difference is
+listed, with its place. Some differences are intended: each has a rule that makes the same change to the
+recorded request. The smallest set of rules that brings the two closest together explains what it changes, and
+nothing else: differences that remain have no reason.
 """
 
 import json
@@ -25,15 +25,15 @@ _USER_FIELDS = frozenset(
     {"arguments", "args", "input", "json", "labels", "metadata", "parameters", "parametersJsonSchema"}
     | {"input_schema", "properties", "response", "responseSchema", "responseJsonSchema", "schema"}
 )
-"""Members whose inside is the user's own, where null is a value like any other."""
+"""Fields whose content belongs to the user, where null is a value like any other."""
 _MESSAGE_FIELDS = ("messages", "content")
-"""Members in which somebody speaks."""
+"""Fields that contain messages."""
 _BODY_ERRORS = (KeyError, TypeError, AttributeError, ValueError, IndexError)
-"""What a rule may stumble over in a body it does not fit; then it explains nothing."""
+"""Errors that a rule may raise on a body it does not fit; then it explains nothing."""
 
 
 def request_differences(codec: Codec, request: HttpRequest) -> list[str]:
-    """Where `encode(read(request))` does not mean what `request` means; none is best."""
+    """List the places where the encoded request does not mean the same as the given one."""
     return [
         found.description
         for found in find_request_differences(codec, request, codec.encode(codec.decode_request(request)))
@@ -41,47 +41,50 @@ def request_differences(codec: Codec, request: HttpRequest) -> list[str]:
 
 
 def find_request_differences(codec: Codec, theirs: HttpRequest, ours: HttpRequest) -> list[WireDifference]:
-    """Where ours does not mean what theirs means, each with the reason if there is one."""
+    """List the places where ours does not mean the same as theirs, each with its reason if there is one."""
     if codec.family not in CANONICAL_FORMS:
         raise TypeError(f"wire family {codec.family!r} has no canonical form of requests")
     if not list(_list_differences(codec, theirs, ours)):
         return []
-    # What a codec says of itself is more exact than what is said of all, so it is tried first.
+    # A family's own rules are more exact than the general ones, so they are tried first.
     own = DELIBERATE_CHANGES.get(codec.family, ())
-    rules = [*((_change_recorded(change), why) for change, why in own), *_DIFFERENCE_RULES]
+    rules = [*((_change_recorded(change), reason) for change, reason in own), *_DIFFERENCE_RULES]
     bodies = json.loads(theirs.body), json.loads(ours.body)
-    rules = [(rule, why) for rule, why in rules if _has_effect(rule, *bodies)]
+    rules = [(rule, reason) for rule, reason in rules if _has_effect(rule, *bodies)]
     tries = (_Explanation(codec, theirs, ours, chosen) for chosen in _rule_subsets(rules))
     best = min(tries, key=lambda tried: len(tried.left))
     return [*best.explained, *(WireDifference(description=what) for what in best.left)]
 
 
 DifferenceRule = Callable[[Any, Any], tuple[Any, Any]]
-"""Does to both bodies what makes a wanted difference vanish."""
+"""Changes both bodies so that an intended difference disappears."""
 
 
 class _Explanation:
-    """What these rules explain, and what they leave."""
+    """The differences that a set of rules explains, and those it leaves."""
 
     def __init__(
         self,
         codec: Codec,
         theirs: HttpRequest,
         ours: HttpRequest,
-        chosen: Sequence[tuple[DifferenceRule, str]],
+        rules: Sequence[tuple[DifferenceRule, str]],
     ) -> None:
         self.explained: list[WireDifference] = []
-        for rule, why in chosen:
-            body, written = json.loads(theirs.body), json.loads(ours.body)
+        for rule, reason in rules:
+            body, our_body = json.loads(theirs.body), json.loads(ours.body)
             try:
-                ruled = rule(body, written)
+                changed = rule(body, our_body)
             except _BODY_ERRORS:
                 continue
-            reason = f"{why}: {describe_unpaired(body)}" if rule is drop_unpaired else why
-            then = _with_body(theirs, ruled[0]), _with_body(ours, ruled[1])
-            found = [*_list_differences(codec, theirs, then[0]), *_list_differences(codec, then[1], ours)]
-            self.explained += [WireDifference(description=what, reason=reason) for what in found]
-            theirs, ours = then
+            stated = f"{reason}: {describe_unpaired(body)}" if rule is drop_unpaired else reason
+            changed_requests = _with_body(theirs, changed[0]), _with_body(ours, changed[1])
+            found = [
+                *_list_differences(codec, theirs, changed_requests[0]),
+                *_list_differences(codec, changed_requests[1], ours),
+            ]
+            self.explained += [WireDifference(description=what, reason=stated) for what in found]
+            theirs, ours = changed_requests
         self.left = list(_list_differences(codec, theirs, ours))
 
 
@@ -102,11 +105,11 @@ def _canonical_request(codec: Codec, request: HttpRequest) -> Any:
     try:
         return CANONICAL_FORMS[codec.family](request)
     except _BODY_ERRORS:
-        return json.loads(request.body)  # of a form nobody has a meaning for: then every letter counts
+        return json.loads(request.body)  # without a canonical form, every character counts
 
 
 def _drop_nulls(value: Any) -> Any:
-    """JSON without members that are null: they say nothing, but for what is the user's own."""
+    """Drop null members, which mean nothing except in the user's own data."""
     if isinstance(value, list):
         return [_drop_nulls(each) for each in value]
     if not isinstance(value, dict):
@@ -125,7 +128,7 @@ def _with_body(request: HttpRequest, body: Any) -> HttpRequest:
 def _rule_subsets(
     rules: Sequence[tuple[DifferenceRule, str]],
 ) -> Iterator[Sequence[tuple[DifferenceRule, str]]]:
-    """The fewest first, so that no reason is given that is not needed."""
+    """Yield all subsets of the rules, the smallest first, so that no unneeded reason is given."""
     for size in range(len(rules) + 1):
         yield from combinations(rules, size)
 
@@ -135,7 +138,7 @@ def _change_recorded(change: BodyChange) -> DifferenceRule:
 
 
 def without_blank_text(value: Any) -> Any:
-    """JSON without text that says nothing, and without what then holds nothing."""
+    """Remove blank text, and containers that become empty by it."""
     if isinstance(value, list):
         kept = [without_blank_text(each) for each in value if not _is_blank(each)]
         return [each for each in kept if not (isinstance(each, dict) and _is_emptied(each))]
@@ -148,9 +151,9 @@ def _is_blank(value: object) -> bool:
     if not isinstance(value, dict):
         return False
     text = value.get("text", value.get("content"))
-    said = {name for name, inner in value.items() if inner is not None and inner != []}
-    plain = not said - {"type", "text", "role", "content", "cache_control"}
-    return plain and isinstance(text, str) and not text.strip()
+    present = {name for name, inner in value.items() if inner is not None and inner != []}
+    is_plain_text = not present - {"type", "text", "role", "content", "cache_control"}
+    return is_plain_text and isinstance(text, str) and not text.strip()
 
 
 def _is_emptied(value: dict[str, Any]) -> bool:
@@ -158,13 +161,13 @@ def _is_emptied(value: dict[str, Any]) -> bool:
 
 
 def with_room_to_answer(value: Any) -> Any:
-    """JSON that asks for no fewer tokens than can be asked for, where they have this name."""
-    asked = value.get("max_output_tokens") if isinstance(value, dict) else None
-    return {**value, "max_output_tokens": 16} if isinstance(asked, int) and asked < 16 else value
+    """Raise `max_output_tokens` to the minimum that providers accept."""
+    requested = value.get("max_output_tokens") if isinstance(value, dict) else None
+    return {**value, "max_output_tokens": 16} if isinstance(requested, int) and requested < 16 else value
 
 
 def with_results_first(value: Any) -> Any:
-    """JSON in which whoever gives results gives them before anything is said."""
+    """Move tool results before other content within a message."""
     if isinstance(value, list):
         return sorted(map(with_results_first, value), key=lambda each: not _is_result(each))
     if isinstance(value, dict):
@@ -180,11 +183,11 @@ def _is_result(value: Any) -> bool:
 
 
 def drop_added_opening(theirs: Any, ours: Any) -> tuple[Any, Any]:
-    """Ours without the words a conversation begins with that began with its model."""
-    listed = next((name for name in ("contents", "messages") if isinstance(ours.get(name), list)), "")
-    turns = ours.get(listed) or [None]
-    if theirs.get(listed) and turns[0] != theirs[listed][0] and HIDDEN_BEGINNING_TEXT in json.dumps(turns[0]):
-        return theirs, {**ours, listed: turns[1:]}
+    """Drop the opening message that we add to a conversation that starts with the model."""
+    field = next((name for name in ("contents", "messages") if isinstance(ours.get(name), list)), "")
+    turns = ours.get(field) or [None]
+    if theirs.get(field) and turns[0] != theirs[field][0] and HIDDEN_BEGINNING_TEXT in json.dumps(turns[0]):
+        return theirs, {**ours, field: turns[1:]}
     return theirs, ours
 
 
@@ -196,4 +199,4 @@ _DIFFERENCE_RULES: tuple[tuple[DifferenceRule, str], ...] = (
     (drop_unpaired, "every call has one result"),
     (drop_added_opening, "a conversation begins with its user: providers refuse anything else"),
 )
-"""What we do to requests on purpose, each as what makes the difference vanish, and the reason for it."""
+"""Intended changes to requests, each with a rule that makes the difference disappear and the reason."""
