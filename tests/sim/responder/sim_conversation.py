@@ -11,7 +11,7 @@ from bridle.values.request import Request, ToolSpec
 
 MODEL = Model(
     id="some-model",
-    endpoint=Endpoint(name="sim", family="some_family", base_url="sim://some_family", simulated=True),
+    endpoint=Endpoint(name="sim", family="scripted", base_url="sim://scripted", simulated=True),
     abilities=Abilities(),
 )
 TURNS_MAX = 20
