@@ -1,4 +1,4 @@
-"""Anthropic Messages, our side and theirs.
+"""Codec of the Anthropic Messages wire.
 
 The body is joined, never written anew: model, tools and system first, then the messages, each encoded
 once, and behind them everything that may change from one request to the next.  So the bytes of one

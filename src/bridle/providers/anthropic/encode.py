@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Raw
 
-from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, WireTurn
+from bridle.providers.wire.encoded_history import CONTINUE_TEXT, EncodedMessages, WireTurn, make_lost_result
 from bridle.providers.wire.json import dumps, loads
 from bridle.providers.wire.origin import RETURNABLE_ID
 from bridle.values.base import Value
@@ -45,7 +45,6 @@ from .parts import (
 MESSAGE_FIELDS_KIND = "message.fields"
 """The kind of an `Opaque` that holds what a message said beside its role and content."""
 
-LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
 _ROLES = {"user": "user", "tool": "user", "assistant": "assistant", "system": "system"}
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLES.values()}
 _CONTINUE_TURN = b',%b{"type":"text","text":"%b"}]}' % (_OPENINGS["user"], CONTINUE_TEXT.encode())
@@ -171,7 +170,7 @@ class AnthropicMessageEncoder:
         """Answers to the calls that are open."""
         blocks = (
             encode_part(
-                ToolResult(call_id=call_id, parts=(Text(text=LOST_RESULT_TEXT),), outcome="unknown"),
+                make_lost_result(call_id),
                 own=False,
                 sent_id=self._sent[call_id],
             )

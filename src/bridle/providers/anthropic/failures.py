@@ -1,4 +1,4 @@
-"""What goes wrong at Anthropic, both ways: their status, headers and error body, and our `Failure`.
+"""Reads Anthropic errors: status, headers and body of a response become a `Failure`.
 
 The type in the error body decides, because an error inside a stream has no status of its own; then
 the status; then, for what callers must tell apart and the wire does not, the wording (`_REWORDED`).

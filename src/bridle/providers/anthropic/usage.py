@@ -1,4 +1,4 @@
-"""How a reply of Anthropic ends: why it stopped and what it used, both ways.
+"""Stop reason and token usage of an Anthropic reply.
 
 Counts of a stream are totals so far, so the last one is the whole.  When the provider compacted or
 fell back on the way, its top-level counts leave those calls out; the list of iterations has them all,

@@ -1,4 +1,4 @@
-"""Bedrock Converse, our side and theirs: one wire for the models of many makers.
+"""Codec of the Bedrock Converse wire, which serves the models of many makers.
 
 The model and the delivery are in the path, not in the body.  The body is joined, never written anew:
 system first, then the messages, each encoded once, and behind them everything that may change from one

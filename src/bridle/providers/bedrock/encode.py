@@ -28,6 +28,7 @@ from bridle.providers.wire.encoded_history import (
     HIDDEN_BEGINNING_TEXT,
     EncodedMessages,
     WireTurn,
+    make_lost_result,
 )
 from bridle.providers.wire.json import dumps
 from bridle.providers.wire.origin import is_from_same_origin
@@ -41,7 +42,6 @@ from .media import NAME_LENGTH_MAX, describe_omitted_media, legal_document_name,
 from .parts import CACHE_POINT, Block, block_type, encode_part
 from .tools import encode_tools
 
-LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
 SEE_DOCUMENT_TEXT = "See the document."
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in ("user", "assistant", "system")}
 _USER = _OPENINGS["user"]
@@ -243,7 +243,7 @@ class BedrockMessageEncoder:
 
     def _lost_results(self) -> bytes:
         """Answers to the calls that are open."""
-        lost = ToolResult(call_id="", parts=(Text(text=LOST_RESULT_TEXT),), outcome="unknown")
+        lost = make_lost_result("")
         blocks = (
             encode_part(lost, own=False, sent_id=sent_id, dialect=self._dialect) for _, sent_id in self._open
         )

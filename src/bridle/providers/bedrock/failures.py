@@ -1,4 +1,4 @@
-"""What goes wrong at Bedrock Converse, both ways: exceptions by name, and our `Failure`.
+"""Reads Bedrock Converse errors: status, headers and body of a response become a `Failure`.
 
 The name of the exception decides; it comes in a header (with an address behind it), in the body, or as
 the type of a message inside a stream.  Then the status; then, for what callers must tell apart and one

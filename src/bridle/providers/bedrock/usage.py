@@ -1,4 +1,4 @@
-"""How a reply of Bedrock Converse ends: why it stopped and what it used, both ways.
+"""Stop reason and token usage of a Bedrock Converse reply.
 
 The four counts never overlap on this wire: what was read from the cache or written to it is not part
 of the input.  Every count comes twice, under two names; one is enough.  In a stream they come after the

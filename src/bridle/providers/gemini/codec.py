@@ -1,4 +1,4 @@
-"""Gemini generateContent, our side and theirs.
+"""Codec of the Gemini generateContent wire.
 
 The body is joined, never written anew: system and tools first, then the contents, each encoded once,
 and behind them everything that may change from one request to the next.  So the bytes of one request

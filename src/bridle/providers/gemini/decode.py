@@ -20,6 +20,7 @@ from msgspec.structs import replace
 from bridle.providers.wire.decoder import DONE_EVENT, BaseDecoder, EventReader
 from bridle.providers.wire.failures import find_error_object
 from bridle.providers.wire.json import dumps, loads, repair_surrogates
+from bridle.providers.wire.tool_names import restore_name
 from bridle.values.errors import Failure, ProviderError
 from bridle.values.message import Opaque, Part, Reasoning, Reply, Text, ToolCall, ToolResult
 from bridle.values.model import Model
@@ -276,9 +277,7 @@ class GeminiDecoder(BaseDecoder):
 
     def _restore_tool_name(self, part: Part) -> Part:
         """A call under the name its tool has on our side."""
-        if isinstance(part, ToolCall) and part.name in self._names:
-            return replace(part, name=self._names[part.name])
-        return part
+        return restore_name(part, self._names) if isinstance(part, ToolCall) else part
 
     def _decode_body(self, body: bytes) -> Reply:
         """A reply given whole may leave out why it stopped, but must be one."""

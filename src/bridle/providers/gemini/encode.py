@@ -19,11 +19,11 @@ from collections.abc import Iterator, Sequence
 from msgspec import Raw
 
 from bridle.providers.wire.dialect import read_dialect
-from bridle.providers.wire.encoded_history import HIDDEN_BEGINNING_TEXT, WireTurn
+from bridle.providers.wire.encoded_history import HIDDEN_BEGINNING_TEXT, WireTurn, make_lost_result
 from bridle.providers.wire.json import dumps, is_object, loads, text_or_empty
 from bridle.providers.wire.origin import is_from_same_origin, match_model_id
 from bridle.values.base import Value
-from bridle.values.message import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from bridle.values.message import Message, Opaque, Part, Reasoning, ToolCall, ToolResult
 from bridle.values.model import Endpoint, Model
 
 from .parts import (
@@ -37,7 +37,6 @@ from .parts import (
     encode_tool_name,
 )
 
-LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
 _USER_OPENING, _MODEL_OPENING = b'{"role":"user","parts":[', b'{"role":"model","parts":['
 _CLOSING = b"]}"
 
@@ -182,10 +181,6 @@ class GeminiMessageEncoder:
             blocks.append(dumps(block))
         self._results.clear()
         return blocks
-
-
-def make_lost_result(call_id: str) -> ToolResult:
-    return ToolResult(call_id=call_id, parts=(Text(text=LOST_RESULT_TEXT),), outcome="unknown")
 
 
 def answer_open_calls(messages: Sequence[Message]) -> Sequence[Message]:

@@ -1,4 +1,4 @@
-"""What goes wrong at Gemini, both ways: their status, error body and details, and our `Failure`.
+"""Reads Gemini errors: status, headers and body of a response become a `Failure`.
 
 The word in the error (`status`) decides, because an error inside a stream has no status of its own;
 then HTTP's.  Four things callers must tell apart hide behind one word: a wrong key is an invalid

@@ -1,4 +1,4 @@
-"""How a reply of Gemini ends: why it stopped and what it used, both ways.
+"""Stop reason and token usage of a Gemini reply.
 
 A reply with calls ends with the same word as one without, so the content decides between them.  A
 prompt that was blocked has no content at all, only feedback; it is a refusal like any other.

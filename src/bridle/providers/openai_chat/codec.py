@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions, our side and theirs, for every server that speaks it.
+"""Codec of the Chat Completions wire, for every server that speaks it.
 
 The body is joined, never written anew: model, tools and instructions first, then the messages, each
 encoded once, and behind them everything that may change from one request to the next.  So the bytes of

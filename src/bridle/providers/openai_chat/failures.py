@@ -1,4 +1,4 @@
-"""What goes wrong on Chat Completions, both ways: statuses, headers and error bodies, and our `Failure`.
+"""Reads Chat Completions errors: status, headers and body of a response become a `Failure`.
 
 There are as many shapes of error as there are servers: an object under `error`, a string there, the
 members without an envelope, lists of complaints, a status inside a reply that says 200.  All are

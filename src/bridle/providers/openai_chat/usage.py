@@ -1,4 +1,4 @@
-"""How a reply of Chat Completions ends: why it stopped and what it used, both ways.
+"""Stop reason and token usage of a Chat Completions reply.
 
 The reason given is often wrong (`stop` beside calls is common), so the content decides first.  Reasons
 that mean the server gave up are failures and never reach this file's table of stops.

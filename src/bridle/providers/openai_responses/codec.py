@@ -1,4 +1,4 @@
-"""OpenAI Responses, our side and theirs.
+"""Codec of the OpenAI Responses wire.
 
 The body is joined, never written anew: model, instructions and tools first, then the items, each encoded
 once, and behind them everything that may change from one request to the next.  So the bytes of one

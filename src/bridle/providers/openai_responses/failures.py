@@ -1,4 +1,4 @@
-"""What goes wrong on the Responses wire, both ways: status, headers and error body, and our `Failure`.
+"""Reads errors of the Responses wire: status, headers and body of a response become a `Failure`.
 
 The code in the error object decides, then its type, then the status: the same trouble comes as an HTTP
 error, as an `error` event in the middle of a stream, or as a response that failed, and only the first of

@@ -1,4 +1,4 @@
-"""How a reply of the Responses wire ends: why it stopped and what it used, both ways.
+"""Stop reason and token usage of a Responses reply.
 
 The wire says `completed`, or `incomplete` with a reason; that a reply is a call or a refusal shows only in
 its items.  The status of an item decides nothing: its content does.  Counts contain one another:

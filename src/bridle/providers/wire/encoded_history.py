@@ -20,13 +20,14 @@ from collections.abc import Callable, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
-from bridle.values.message import Message
+from bridle.values.message import Message, Text, ToolResult
 from bridle.values.model import Endpoint, Model
 
 CONTINUE_TEXT = "Continue where you stopped."
 """Said for the user where a conversation may not end with what the model said."""
 HIDDEN_BEGINNING_TEXT = "The beginning of this conversation is not shown."
 """Said for the user where a conversation may not begin with what the model said."""
+LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
 DIGEST_BYTES = 16
 """Enough to tell requests apart; a digest is kept with every call in the log."""
 
@@ -192,3 +193,8 @@ class EncodedMessagesPerModel(EncodedMessages):
             self._model_id = model.id
             self._restart()
         self.set_endpoint(model.endpoint)
+
+
+def make_lost_result(call_id: str) -> ToolResult:
+    """The result that is sent for a call whose own result was never recorded."""
+    return ToolResult(call_id=call_id, parts=(Text(text=LOST_RESULT_TEXT),), outcome="unknown")

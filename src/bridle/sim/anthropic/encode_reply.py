@@ -1,8 +1,8 @@
-"""Replies as Anthropic gives them, whole or in pieces: the other end of the decoder.
+"""Encodes replies and failures as Anthropic sends them, whole or as a stream.
 
 The stream has the shape of recorded ones: a ping early on, text in words, input in fragments of which
 the first is empty, a signature in one piece at the end of its block, counts as totals.  Ids that a
-reply does not have are made from its content, so the same reply is always told in the same bytes.
+reply does not have are made from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""Replies as Gemini gives them, whole or in pieces: the other end of the decoder.
+"""Encodes replies and failures as Gemini sends them, whole or as a stream.
 
 The stream has the shape of recorded ones: events without names and with CRLF, words in pieces of a few,
 thoughts by the paragraph, calls whole, counts as totals so far.  The last event has the reason for the stop
 and an empty text, signed where the reply is.  A signed part is never cut.  An id that a reply does not
-have is made from its content, so the same reply is always told in the same bytes.
+have is made from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re

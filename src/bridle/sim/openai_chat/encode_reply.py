@@ -1,8 +1,8 @@
-"""Replies as a server of Chat Completions gives them, whole or in pieces: the other end of the decoder.
+"""Encodes replies and failures as a Chat Completions server sends them, whole or as a stream.
 
 The stream has the shape of recorded ones: the role first, thoughts and words in small pieces, the name of
 a call and then its arguments in fragments, the reason in a piece of its own, counts after it, and the
-sentinel.  Ids that a reply does not have are made from its content, so the same reply is always told in
+sentinel.  Ids that a reply does not have are made from its content, so the same reply is always encoded to
 the same bytes.
 """
 

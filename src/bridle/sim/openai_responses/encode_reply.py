@@ -1,9 +1,9 @@
-"""Replies as the Responses wire gives them, whole or in pieces: the other end of the decoder.
+"""Encodes replies and failures as the Responses wire has them, whole or as a stream.
 
-The stream has the shape of recorded ones: every item announced, told in pieces, told whole, and told once
+The stream has the shape of recorded ones: every item announced, sent in pieces, sent whole, and sent once
 more in the response that ends the stream; events numbered; of encrypted content only the beginning when
 its item is announced.  Items have the ids that the reply's parts kept, and none when they kept none.
-What a reply does not have is made from its content, so the same reply is always told in the same bytes.
+What a reply does not have is made from its content, so the same reply is always encoded to the same bytes.
 """
 
 import re

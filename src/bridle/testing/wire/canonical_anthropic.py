@@ -1,4 +1,4 @@
-"""What Anthropic does not tell apart: requests brought to one form, to be compared.
+"""Canonical form of Anthropic requests: equal for two requests that the provider does not tell apart.
 
 Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
 provider, taken from its documentation:

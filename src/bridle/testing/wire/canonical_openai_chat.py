@@ -1,4 +1,4 @@
-"""What servers of Chat Completions do not tell apart: requests brought to one form, to be compared.
+"""Canonical form of Chat Completions requests: equal for two requests that the provider does not tell apart.
 
 Two requests mean the same when these forms are equal.  Each line of this file is a claim about the
 protocol, taken from its documentation:

@@ -1,4 +1,4 @@
-"""What the Responses wire does not tell apart: requests brought to one form, to be compared.
+"""Canonical form of Responses requests: equal for two requests that the provider does not tell apart.
 
 Two requests mean the same when these forms are equal.  Each line is a claim about the provider, taken from
 its documentation or from recorded traffic:
