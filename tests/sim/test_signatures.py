@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from msgspec.structs import replace
+from rule_examples import find_examples
 from sealed_talk import BLIND, SCRIPT, Body, Watched, redacting, told
 
 from bridle.ports.transport import OutgoingRequest
@@ -88,9 +89,7 @@ def test_a_seal_tells_nothing():
 
 
 def test_any_process_opens_it():
-    program = (
-        "from bridle.sim.signatures import seal; print(seal('thinking', 'family', 'model', words='abc'))"
-    )
+    program = "from bridle.sim.signatures import sign_note; print(sign_note('thinking', 'family', 'model', words='abc'))"
     made = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert made.stdout.strip() == sign_note("thinking", "family", "model", words="abc")
 
@@ -107,8 +106,9 @@ def test_a_trace_looks_at_values_and_not_at_their_spelling():
 @pytest.mark.parametrize(("family", "rule"), RULES, ids=IDS)
 def test_every_rule_passes_and_refuses_its_examples(family, rule):
     every = (*list_rules(family), *signature_rules(family))
-    assert find_violation(every, rule.passes) is None
-    for request, says in ((rule.offends, rule.says), *rule.also):
+    examples = find_examples(family, rule)
+    assert find_violation(every, examples.accepted) is None
+    for request, says in ((examples.refused, examples.message), *examples.more):
         violation = find_violation(every, request)
         assert (violation.message if violation else "") == says
         assert violation is None or violation.rule.id == rule.id

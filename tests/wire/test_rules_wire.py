@@ -15,6 +15,7 @@ from functools import cache
 from typing import NamedTuple
 
 import pytest
+from rule_examples import find_examples
 
 from bridle.providers.catalogue import find_model, known_models
 from bridle.sim.families import lay_out_for_family, list_families, list_rules
@@ -206,10 +207,10 @@ def _blamed(recording: TrafficRecord) -> str:
     return str(error.get("param") or "") if isinstance(error, dict) else ""
 
 
-def _has(rule: ProviderRule, status: int, message: str) -> bool:
+def _has(family: str, rule: ProviderRule, status: int, message: str) -> bool:
     blanks = re.split(r"\{\w+\}", rule.wording)
     if not any(blanks):  # nothing but a blank: its words are those of its example
-        return (rule.status, rule.says) == (status, message)
+        return (rule.status, find_examples(family, rule).message) == (status, message)
     words = ".*".join(re.escape(part.replace("{{", "{").replace("}}", "}")) for part in blanks)
     return rule.status == status and re.fullmatch(words, message, re.DOTALL) is not None
 
@@ -234,7 +235,7 @@ def test_what_was_refused_for_a_rule_of_ours_is_refused_in_the_same_words(family
     refused = [each for each in judged(family) if 400 <= each.recording.status < 500]
     for recording, rules, asked in refused:
         told = _told(recording)
-        if not any(_has(rule, recording.status, told) for rule in rules):
+        if not any(_has(family, rule, recording.status, told) for rule in rules):
             continue
         modelled.append(recording.id)
         violation = find_violation(rules, asked)

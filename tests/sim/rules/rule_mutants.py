@@ -1,13 +1,12 @@
-"""Rules with one thing wrong in them, each loaded as the family's real table would be.
+"""Rules with one mistake in them, loaded in place of a family's real rules.
 
-A mutant is a family's modules with one place changed in what a rule runs when it looks at a request: a
-comparison turned round or moved by one, a condition dropped, a number off by one, a finding not told.  Which
-functions a rule runs is found by watching them run, so what only builds examples is left alone; the numbers
-that modules give names to are changed as well.
+A mutant changes one place in the code that a rule runs on a request: a comparison is negated or moved by one,
+a condition is dropped, a number is off by one, a finding is not returned. A trace of the examples shows which
+functions the rules run; numbers that modules name are changed as well.
 
-A mutant is killed when the examples that rules carry show a difference: a rule's own, or those of others,
-which it must leave alone.  It is also killed when a rule stumbles or never comes back.  Nothing here knows a
-family: whatever `families()` lists is put to it, and what two families share is put to both.
+A mutant is killed when the examples of the rules show a difference: those of the rule itself, or those of
+others, which it must not refuse. It is also killed when a rule raises or does not return. Modules that two
+families share are tried with both.
 """
 
 import ast
@@ -24,17 +23,22 @@ from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 from typing import NamedTuple
 
+from rule_examples import RuleExamples, find_examples
+
 import bridle.sim
-from bridle.sim.families import list_profiles
+from bridle.sim.families import FAMILIES, list_profiles
 from bridle.sim.rules.engine import ProviderRule, RawRequest, find_violation
 from bridle.values.model import Abilities
 
-PACKAGE = "bridle.sim"
 FOLDER = Path(bridle.sim.__file__).parent
 SECONDS_MAX = 5
-LIMITED = ("at_least", "at_most", "shorter", "fewer")
-"""Rows whose second word is a limit."""
-"""A rule that takes longer than this has lost its way."""
+"""A rule that takes longer than this does not return."""
+LIMITED = ("minimum", "maximum", "max_length", "max_items")
+"""Rows whose second argument is a limit."""
+SHARED = ("bridle.sim.rules", "bridle.sim.openai")
+"""Packages with rules of more than one family."""
+UNCHANGED = ("bridle.sim.rules.engine", "bridle.sim.rules.profiles")
+"""Modules that hold no checks; their classes stay the same for every mutant."""
 
 ODD_BODIES: tuple[dict[str, object], ...] = (
     {},
@@ -110,7 +114,7 @@ def mutants(of: Sequence[str]) -> Iterator[Mutant]:
         for module in modules(family):
             owners.setdefault(module, []).append(family)
     for module, having in owners.items():
-        tree = ast.parse((FOLDER / f"{module}.py").read_text())
+        tree = ast.parse(_path(module).read_text())
         lines = frozenset().union(*(_run_by_rules(family).get(module, frozenset()) for family in having))
         for function, node, changed in _sites(tree, lines):
             what = f"`{ast.unparse(node)}` became `{ast.unparse(changed)}`"
@@ -132,17 +136,17 @@ def sound(family: str, rules: Sequence[ProviderRule]) -> bool:
     try:
         with _time_limit():
             return (
-                all(map(_keeps_its_word, rules))
-                and all(find_violation(own, rule.passes) is None for rule in own)
+                all(_fits_examples(rule, find_examples(family, rule)) for rule in rules)
+                and all(find_violation(own, find_examples(family, rule).accepted) is None for rule in own)
                 and not any(map(_speaks_unasked, rules))
             )
     except Exception:
         return False
 
 
-def _keeps_its_word(rule: ProviderRule) -> bool:
-    examples = ((rule.passes, ""), (rule.offends, rule.says), *rule.also)
-    return all(_told(rule, asked) == says for asked, says in examples)
+def _fits_examples(rule: ProviderRule, examples: RuleExamples) -> bool:
+    requests = ((examples.accepted, ""), (examples.refused, examples.message), *examples.more)
+    return all(_told(rule, request) == message for request, message in requests)
 
 
 def _told(rule: ProviderRule, asked: RawRequest) -> str:
@@ -157,37 +161,46 @@ def _speaks_unasked(rule: ProviderRule) -> bool:
     return False
 
 
-def modules(family: str) -> list[str]:
-    """The modules that a family's table is made of, by their names."""
-    return _modules(f"rules_{family}")
-
-
 @cache
-def _modules(module: str) -> list[str]:
-    found = {module: None}
-    for node in ast.walk(ast.parse((FOLDER / f"{module}.py").read_text())):
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and (node.module or "").startswith("_rules_"):
-            found.update(dict.fromkeys(_modules(str(node.module))))
-    return list(found)
+def modules(family: str) -> list[str]:
+    """Names of the modules that a family's rules are made of."""
+    package = FAMILIES[family].rpartition(".")[0]
+    found = [f"{package}.rules"]
+    for module in found:
+        for node in ast.walk(ast.parse(_path(module).read_text())):
+            if isinstance(node, ast.ImportFrom):
+                name = f"{module.rpartition('.')[0]}.{node.module}" if node.level == 1 else str(node.module)
+                if name.startswith((f"{package}.", *(f"{each}." for each in SHARED))) and name not in found:
+                    found.append(name)
+    return [module for module in found if module not in UNCHANGED]
+
+
+def _path(module: str) -> Path:
+    return FOLDER.joinpath(*module.split(".")[2:]).with_suffix(".py")
+
+
+def _load_rules(family: str) -> Sequence[ProviderRule]:
+    rules: Sequence[ProviderRule] = import_module(modules(family)[0]).RULES
+    return rules
 
 
 @cache
 def _run_by_rules(family: str) -> dict[str, frozenset[int]]:
     """The first lines of the functions that rules run, by module."""
-    table = import_module(f"{PACKAGE}.rules_{family}")
     lines: dict[str, set[int]] = {}
+    paths = {str(_path(module)): module for module in modules(family)}
 
     def watch(frame: FrameType, event: str, argument: object) -> None:
-        path = Path(frame.f_code.co_filename)
-        if path.parent == FOLDER:
-            lines.setdefault(path.stem, set()).add(frame.f_code.co_firstlineno)
+        module = paths.get(frame.f_code.co_filename)
+        if module:
+            lines.setdefault(module, set()).add(frame.f_code.co_firstlineno)
 
-    before = sys.gettrace()
+    rules, before = _load_rules(family), sys.gettrace()
     sys.settrace(watch)
     try:
-        for rule in table.RULES:
-            for asked in (rule.passes, rule.offends, *(asked for asked, _ in rule.also)):
-                rule.find(asked)
+        for rule in rules:
+            for request in find_examples(family, rule).requests:
+                rule.find(request)
     finally:
         sys.settrace(before)
     return {module: frozenset(found) for module, found in lines.items()}
@@ -275,7 +288,7 @@ def _is_none(node: ast.AST) -> bool:
 
 def _compiled(tree: ast.Module, node: ast.AST, changed: ast.AST, module: str) -> CodeType:
     replaced = _Replaced(node, changed).visit(copy.copy(tree))
-    return compile(ast.fix_missing_locations(replaced), str(FOLDER / f"{module}.py"), "exec")
+    return compile(ast.fix_missing_locations(replaced), str(_path(module)), "exec")
 
 
 class _Replaced(ast.NodeTransformer):
@@ -298,15 +311,15 @@ class _Replaced(ast.NodeTransformer):
 
 @contextmanager
 def loaded(family: str, changed: dict[str, CodeType]) -> Iterator[Sequence[ProviderRule] | None]:
-    """The family's rules with some modules' code exchanged; None when they cannot even be loaded."""
-    names = {f"{PACKAGE}.{module}": module for module in modules(family)}
+    """The family's rules with the code of some modules exchanged; None when they cannot be loaded."""
+    names = modules(family)
     before = {name: sys.modules.pop(name) for name in names if name in sys.modules}
-    finder = _Finder({name: changed.get(module) or _code(module) for name, module in names.items()})
+    finder = _Finder({name: changed.get(name) or _code(name) for name in names})
     sys.meta_path.insert(0, finder)
     invalidate_caches()
     try:
         try:
-            rules = import_module(f"{PACKAGE}.rules_{family}").RULES
+            rules: Sequence[ProviderRule] | None = _load_rules(family)
         except Exception:
             rules = None
         yield rules
@@ -316,12 +329,13 @@ def loaded(family: str, changed: dict[str, CodeType]) -> Iterator[Sequence[Provi
             sys.modules.pop(name, None)
         sys.modules.update(before)
         for name, module in before.items():
-            setattr(bridle.sim, name.rpartition(".")[2], module)
+            package, _, last = name.rpartition(".")
+            setattr(sys.modules[package], last, module)
 
 
 @cache
 def _code(module: str) -> CodeType:
-    path = FOLDER / f"{module}.py"
+    path = _path(module)
     return compile(path.read_text(), str(path), "exec")
 
 

@@ -12,9 +12,9 @@ from bridle.sim.families import list_families
 SHARE = min(1.0, float(os.environ.get("BRIDLE_CAMPAIGN", "1")) / 10)
 
 EQUIVALENT = {
-    "_rules_openai_chat_others._is_object: `return False` became `return None`": "both are false",
-    "_rules_media_data.is_base64: `return False` became `return None`": "both are false",
-    "_rules_openai_media._explain_address: `return ''` became `return None`": "both say nothing",
+    "bridle.sim.openai_chat.rules_compatible_servers._is_object: `return False` became `return None`": "both are false",
+    "bridle.sim.rules.media_data.is_base64: `return False` became `return None`": "both are false",
+    "bridle.sim.openai.rules_media._explain_bad_url: `return ''` became `return None`": "both say nothing",
 }
 """Mutants that do what the rule does, each with the reason."""
 

@@ -1,11 +1,12 @@
-"""Every rule passes what it should and refuses what it should, in the provider's words.
+"""Every rule accepts what it should and refuses what it should, with the provider's message.
 
-The examples live with the rules, so a rule that is added is tested.
+The examples are data (`examples/<family>.json`), and a rule without examples fails here.
 """
 
 import string
 
 import pytest
+from rule_examples import find_examples, list_all_rules, load_examples
 
 from bridle.sim.families import list_families, list_profile_names, list_profiles, list_rules
 from bridle.sim.rules.engine import RawRequest, find_violation, rules_as_markdown
@@ -26,35 +27,39 @@ def told(rules, asked):
 
 @pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
 def test_what_passes_passes_every_rule(family, profile, rule):
-    assert told(list_rules(family, profile), rule.passes) is None
+    assert told(list_rules(family, profile), find_examples(family, rule).accepted) is None
 
 
 @pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
 def test_what_offends_is_refused_by_this_rule_in_these_words(family, profile, rule):
-    violation = find_violation(list_rules(family, profile), rule.offends)
+    examples = find_examples(family, rule)
+    violation = find_violation(list_rules(family, profile), examples.refused)
     assert violation is not None
-    assert (violation.rule.id, violation.message) == (rule.id, rule.says)
+    assert (violation.rule.id, violation.message) == (rule.id, examples.message)
     failure = violation.failure
-    assert (failure.status, failure.code, failure.message) == (rule.status, rule.type, rule.says)
+    assert (failure.status, failure.code, failure.message) == (rule.status, rule.type, examples.message)
 
 
 @pytest.mark.parametrize(("family", "profile", "rule"), RULES, ids=IDS)
 def test_without_this_rule_the_offence_would_pass(family, profile, rule):
     """So no rule is there for nothing, and none hides behind another."""
     others = [other for other in list_rules(family, profile) if other.id != rule.id]
-    violation = find_violation(others, rule.offends)
-    assert violation is None or violation.message != rule.says
+    examples = find_examples(family, rule)
+    violation = find_violation(others, examples.refused)
+    assert violation is None or violation.message != examples.message
 
 
-@pytest.mark.parametrize(
-    ("family", "profile", "rule"),
-    [row for row in RULES if row[2].also],
-    ids=[id_ for id_, row in zip(IDS, RULES, strict=True) if row[2].also],
-)
-def test_further_examples_fall_on_their_side_of_the_limit(family, profile, rule):
-    for asked, says in rule.also:
-        found = rule.find(asked)
-        assert (found is not None and rule.wording.format(**found)) == (says or False)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_rule_has_examples_and_every_example_a_rule(family):
+    assert set(load_examples(family)) == {rule.id for rule in list_all_rules(family)}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_further_examples_fall_on_their_side_of_the_limit(family):
+    for rule in list_all_rules(family):
+        for request, message in find_examples(family, rule).more:
+            found = rule.find(request)
+            assert (found is not None and rule.wording.format(**found)) == (message or False)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -1,12 +1,13 @@
 """Fields of the wrong kind, from outside: what a client sends, and every word it gets back.
 
-The rules bring their own examples, made of the same tables.  These sentences were written down apart from them.
+The messages here were written down apart from the examples of the rules.
 """
 
 import asyncio
 import json
 
 import pytest
+from rule_examples import find_examples
 from sim_families import MODELS, outgoing, question
 
 from bridle.ports.transport import OutgoingRequest
@@ -146,12 +147,13 @@ KINDS = (None, True, 7, -1, 1.5, "x", "", [], [None], {}, {"x": 1}, [{"type": []
 @pytest.mark.parametrize("family", list_families())
 def test_no_field_of_any_kind_makes_a_rule_stumble(family):
     """Every field there is, holding every kind of thing, and the same one level deeper."""
-    small = list_rules(family)[-1].passes
-    names = {name for rule in list_rules(family) for name in (*rule.passes.body, *rule.offends.body)}
+    small = find_examples(family, list_rules(family)[-1]).accepted
+    examples = [find_examples(family, rule) for rule in list_rules(family)]
+    names = {name for each in examples for name in (*each.accepted.body, *each.refused.body)}
     inner = {
         (name, deep)
-        for rule in list_rules(family)
-        for name, value in rule.passes.body.items()
+        for each in examples
+        for name, value in each.accepted.body.items()
         if isinstance(value, dict)
         for deep in value
     }

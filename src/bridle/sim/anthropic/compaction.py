@@ -9,35 +9,17 @@ from msgspec.structs import replace
 
 from bridle.sim.family import CompactionDue
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, field, for_model
+from bridle.sim.rules.raw_request import as_mapping, field
 from bridle.values.message import Opaque
 
-from .request import (
-    NEWEST,
-    assistant,
-    blocks,
-    call,
-    example,
-    is_tool_forced,
-    messages,
-    result,
-    rule,
-    text,
-    tool,
-    user,
-)
+from .request import blocks, is_tool_forced, messages, rule
 from .rules_compaction import (
-    BY_THRESHOLD,
-    COMPACTING,
     COMPACTION,
     ON_DEMAND,
-    SIGNED,
-    example_with_blocks,
     find_compaction_edit,
     find_trigger_tokens,
     list_betas,
     list_summaries,
-    with_betas,
 )
 from .signatures import make_summary_block
 
@@ -117,53 +99,24 @@ def _check_compaction_turn(request: RawRequest) -> RuleFinding | None:
     )
 
 
-# --- examples -----------------------------------------------------------------------------------
-
-_DEMAND: dict[str, object] = {COMPACTION: {"type": SUMMARIZE}}
-_TALK = [user("Hello"), assistant("Hello.")]
-_LOOK: dict[str, object] = {"tools": [tool()]}
-_SHAPE: JsonObject = {"format": {"type": "json_schema", "schema": {"type": "object"}}}
-
-
-def _example_compaction(*names: str, **changes: object) -> RawRequest:
-    """A legal request for a summary with these fields changed, under these previews."""
-    body = {"messages": _TALK, **_DEMAND, **changes}
-    return with_betas(for_model(COMPACTING, example(**body)), *(names or (ON_DEMAND,)))
-
-
 COMPACTION_REQUEST_RULES: tuple[ProviderRule, ...] = (
     rule(
         "compaction-header",
         _check_compaction_header,
         f"`compaction` parameter requires anthropic-beta: {ON_DEMAND}",
         evidence="D",
-        passes=_example_compaction(),
-        offends=_example_compaction(BY_THRESHOLD),
-        also=(
-            (
-                replace(
-                    _example_compaction(""),
-                    body={**_example_compaction().body, "anthropic_beta": [ON_DEMAND]},
-                ),
-                "",
-            ),
-        ),
     ),
     rule(
         "compaction-type",
         _check_compaction_type,
         "compaction.type: Input should be 'summarize'",
         evidence="K",
-        passes=_example_compaction(),
-        offends=_example_compaction(compaction={"type": "shorten"}),
     ),
     rule(
         "compaction-instructions",
         _check_compaction_instructions,
         "compaction.instructions: String should have at most 16384 characters",
         evidence="K",
-        passes=_example_compaction(compaction={"type": SUMMARIZE, "instructions": "x" * 16_384}),
-        offends=_example_compaction(compaction={"type": SUMMARIZE, "instructions": "x" * 16_385}),
     ),
     rule(
         "compaction-model",
@@ -171,88 +124,25 @@ COMPACTION_REQUEST_RULES: tuple[ProviderRule, ...] = (
         "compaction: not supported for this model",
         evidence="K",
         models="that make no summaries on demand",
-        passes=_example_compaction(),
-        offends=for_model(NEWEST, _example_compaction()),
-        also=((for_model(NEWEST, example()), ""), (for_model(None, _example_compaction()), "")),
     ),
     rule(
         "compaction-alone",
         _check_compaction_alone,
         "compaction: cannot be combined with `{name}`",
         evidence="K",
-        passes=_example_compaction(
-            stop_sequences=[], output_config={"effort": "low"}, tool_choice={"type": "auto"}
-        ),
-        offends=_example_compaction(context_management={"edits": []}),
-        says="compaction: cannot be combined with `context_management`",
-        also=(
-            (
-                _example_compaction(stop_sequences=["END"]),
-                "compaction: cannot be combined with `stop_sequences`",
-            ),
-            (
-                _example_compaction(output_config=_SHAPE),
-                "compaction: cannot be combined with `output_config.format`",
-            ),
-            (
-                _example_compaction(tool_choice={"type": "any"}, **_LOOK),
-                "compaction: cannot be combined with `tool_choice`",
-            ),
-        ),
     ),
-    rule(
-        "compaction-budget",
-        _check_compaction_budget,
-        _NO_REMAINING,
-        evidence="K",
-        passes=_example_compaction(output_config={"task_budget": {"type": "tokens", "total": 20_000}}),
-        offends=_example_compaction(
-            output_config={"task_budget": {"type": "tokens", "total": 20_000, "remaining": 9}}
-        ),
-        also=(
-            (
-                example_with_blocks(assistant(SIGNED), output_config={"task_budget": {"remaining": 9}}),
-                _NO_REMAINING,
-            ),
-            (example(output_config={"task_budget": {"remaining": 9}}), ""),
-        ),
-    ),
+    rule("compaction-budget", _check_compaction_budget, _NO_REMAINING, evidence="K"),
     replace(
         rule(
             "compaction-nothing",
             _check_compaction_nothing,
             "messages: there is no `user` or `assistant` content to summarize",
             evidence="K",
-            passes=_example_compaction(messages=[user(SIGNED)]),
-            offends=_example_compaction(messages=[]),
-            also=(
-                (
-                    _example_compaction(messages=[{"role": "system", "content": "Be brief."}]),
-                    "messages: there is no `user` or `assistant` content to summarize",
-                ),
-            ),
         ),
         type="compaction_nothing_to_summarize",
     ),
     replace(
-        rule(
-            "compaction-turn",
-            _check_compaction_turn,
-            _UNFINISHED,
-            evidence="K",
-            passes=_example_compaction(messages=[user("Look"), assistant(call()), user(result())], **_LOOK),
-            offends=_example_compaction(messages=[user("Look"), assistant(text("I look."), call())], **_LOOK),
-            says=_UNFINISHED.format(index=1),
-            also=(
-                (example(messages=[user("Look"), assistant(call())]), ""),
-                (_example_compaction(messages=[]), ""),
-                (_example_compaction(messages=[user("Look"), user(call())]), ""),
-                (
-                    _example_compaction(messages=[user("Look"), assistant({"type": "server_tool_use"})]),
-                    _UNFINISHED.format(index=1),
-                ),
-            ),
-        ),
+        rule("compaction-turn", _check_compaction_turn, _UNFINISHED, evidence="K"),
         type="compaction_incomplete_turn",
     ),
 )

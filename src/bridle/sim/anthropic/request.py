@@ -1,53 +1,19 @@
-"""Reading a raw Messages body without trusting it, and writing small ones for examples.
+"""Reads a raw Messages request without trusting its shape.
 
-Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
-finds nothing, and the rule about that field's shape speaks instead.
+Nothing here may fail on a body of the wrong shape: a rule that does not find its field reports nothing, and
+the rule about the shape of that field reports it.
 """
 
 from collections.abc import Iterator, Mapping
 from functools import partial
 
-from msgspec.structs import replace
-
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import (
-    JsonObject,
-    as_list,
-    as_mapping,
-    build_example,
-    field,
-    find_loop_head,
-    make_rule,
-)
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_loop_head, make_rule
 
-PATH = "/v1/messages"
 VERSION_HEADER = "anthropic-version"
 OLD_VERSION = "2023-06-01"
 NEW_VERSION = "2026-10-21"
 
-# The models the examples speak to, by what they are examples of.
-MODEL = "some-model"
-NEWEST = Abilities(
-    output_tokens=128_000,
-    output_limited=True,
-    thinking=("adaptive", "between_tools"),
-    efforts=("low", "medium", "high", "xhigh", "max"),
-    forced_tools=False,
-    sampling=False,
-    prefill=False,
-)
-ALWAYS_THINKING = replace(NEWEST, thinking=("adaptive",))
-FORCED_TOOLS = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True)
-THINKING_BUDGETS = replace(
-    FORCED_TOOLS,
-    thinking=("adaptive", "enabled", "disabled"),
-    efforts=("low", "medium", "high", "max"),
-    sampling=True,
-)
-PREFILLING = replace(
-    THINKING_BUDGETS, thinking=("enabled", "disabled"), efforts=(), output_tokens=64_000, prefill=True
-)
 
 rule = partial(make_rule, code="invalid_request_error")
 """A rule of this provider's usual kind."""
@@ -104,47 +70,8 @@ def is_tool_forced(request: RawRequest) -> bool:
     return as_mapping(field(request, "tool_choice")).get("type") in ("any", "tool")
 
 
-def example(**changes: object) -> RawRequest:
-    """A small legal request to the newest model with these fields changed; None takes one away."""
-    body = {"model": MODEL, "max_tokens": 4096, "messages": [user("Hello")], **changes}
-    return build_example(PATH, body, NEWEST, {VERSION_HEADER: NEW_VERSION})
-
-
-def with_version(version: str, request: RawRequest) -> RawRequest:
-    """The request under another version of the API; under none when it is empty."""
-    return replace(request, headers={VERSION_HEADER: version} if version else {})
-
-
-def user(*content: object) -> JsonObject:
-    return {"role": "user", "content": content[0] if _is_single_text(content) else list(content)}
-
-
-def assistant(*content: object) -> JsonObject:
-    return {"role": "assistant", "content": content[0] if _is_single_text(content) else list(content)}
-
-
-def text(words: str, **more: object) -> JsonObject:
-    return {"type": "text", "text": words, **more}
-
-
-def call(id: str = "toolu_1", name: str = "look", **more: object) -> JsonObject:  # noqa: A002  the wire's word
-    return {"type": "tool_use", "id": id, "name": name, "input": {}, **more}
-
-
-def result(id: str = "toolu_1", content: object = "seen") -> JsonObject:  # noqa: A002  the wire's word
-    return {"type": "tool_result", "tool_use_id": id, "content": content}
-
-
 def tool(name: str = "look", **more: object) -> JsonObject:
     return {"name": name, "input_schema": {"type": "object", "properties": {}}, **more}
-
-
-def cache_control(ttl: str = "5m") -> dict[str, object]:
-    return {"cache_control": {"type": "ephemeral", "ttl": ttl}}
-
-
-def _is_single_text(content: tuple[object, ...]) -> bool:
-    return len(content) == 1 and isinstance(content[0], str)
 
 
 # `output_config.format`, and `output_format`, which older clients send.

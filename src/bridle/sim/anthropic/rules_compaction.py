@@ -16,11 +16,10 @@ from msgspec.structs import replace
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import NEWEST, assistant, example, list_blocks, messages, rule, text, user
+from .request import list_blocks, messages, rule
 
 COMPACTION = "compaction"
 ON_DEMAND, BY_THRESHOLD = "compact-2026-09-04", "compact-2026-01-12"
-EDITING = "context-management-2025-06-27"
 EDIT, THINKING_EDIT = "compact_20260112", "clear_thinking_20251015"
 TRIGGER_TOKENS_MIN = 50_000
 _FIRST = (
@@ -130,39 +129,6 @@ def _check_edit_thinking_first(request: RawRequest) -> RuleFinding | None:
     return {} if any(edit.get("type") == THINKING_EDIT for edit in _list_edits(request)[1:]) else None
 
 
-# --- examples -----------------------------------------------------------------------------------
-
-COMPACTING = replace(NEWEST, compaction=True)
-SIGNED: JsonObject = {"type": COMPACTION, "content": "They greeted.", "signature": "c2ln"}
-_PLAIN: JsonObject = {"type": COMPACTION, "content": "They greeted."}
-_FAILED: JsonObject = {"type": COMPACTION, "content": None}
-
-
-def with_betas(request: RawRequest, *names: str) -> RawRequest:
-    """The request with these previews named."""
-    return replace(request, headers={**request.headers, "anthropic-beta": ", ".join(names)})
-
-
-def example_with_blocks(
-    *said: JsonObject, names: tuple[str, ...] = (ON_DEMAND,), **changes: object
-) -> RawRequest:
-    return with_betas(example(messages=[*said, user("Bye")], **changes), *names)
-
-
-def _example_with_edits(
-    *edits: JsonObject, said: tuple[JsonObject, ...] = (), names: tuple[str, ...] = (BY_THRESHOLD,)
-) -> RawRequest:
-    return example_with_blocks(*said, names=names, context_management={"edits": list(edits)})
-
-
-_COMPACT: JsonObject = {"type": EDIT}
-_CLEAR: JsonObject = {"type": THINKING_EDIT}
-
-
-def _edit_with_trigger(tokens: int) -> JsonObject:
-    return {**_COMPACT, "trigger": {"type": "input_tokens", "value": tokens}}
-
-
 BLOCK_RULES: tuple[ProviderRule, ...] = (
     rule(
         "compaction-unexpected",
@@ -170,54 +136,30 @@ BLOCK_RULES: tuple[ProviderRule, ...] = (
         "{at}: Input tag 'compaction' found using 'type' does not match any of the expected tags: 'document',"
         " 'image', 'redacted_thinking', 'search_result', 'text', 'thinking', 'tool_result', 'tool_use'",
         evidence="S",
-        passes=example_with_blocks(assistant(SIGNED)),
-        offends=example_with_blocks(assistant(SIGNED), names=()),
-        says="messages.0.content.0: Input tag 'compaction' found using 'type' does not match any of the"
-        " expected tags: 'document', 'image', 'redacted_thinking', 'search_result', 'text', 'thinking',"
-        " 'tool_result', 'tool_use'",
     ),
     rule(
         "compaction-members",
         _check_compaction_members,
         "{at}.compaction.{name}: Extra inputs are not permitted",
         evidence="D",
-        passes=example_with_blocks(assistant({**SIGNED, "tool_changes": [], "encrypted_content": None})),
-        offends=example_with_blocks(assistant({**SIGNED, "citations": None})),
-        says="messages.0.content.0.compaction.citations: Extra inputs are not permitted",
     ),
     rule(
         "compaction-signed",
         _check_compaction_signed,
         "{at}.compaction: `signature` requires anthropic-beta: compact-2026-09-04",
         evidence="S",
-        passes=example_with_blocks(user(SIGNED, text("And?"))),
-        offends=example_with_blocks(assistant(SIGNED), names=(BY_THRESHOLD,)),
-        says="messages.0.content.0.compaction: `signature` requires anthropic-beta: compact-2026-09-04",
     ),
     rule(
         "compaction-unsigned",
         _check_compaction_unsigned,
         "{at}: a `compaction` block with `content` requires its `signature`",
         evidence="S",
-        passes=example_with_blocks(assistant(_FAILED)),
-        offends=example_with_blocks(assistant(_PLAIN)),
-        says="messages.0.content.0: a `compaction` block with `content` requires its `signature`",
     ),
     rule(
         "compaction-edit",
         _check_compaction_edit,
         "`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`.",
         evidence="S",
-        passes=_example_with_edits(
-            _COMPACT, said=(user("Hello"), assistant(_PLAIN), user("So?"), assistant(_PLAIN))
-        ),
-        offends=example_with_blocks(assistant(_PLAIN), names=(BY_THRESHOLD,)),
-        also=(
-            (
-                _example_with_edits({"type": "clear_tool_uses_20250919"}, said=(assistant(_PLAIN),)),
-                "`compaction` blocks require a `compact_20260112` strategy in `context_management.edits`.",
-            ),
-        ),
     ),
     replace(
         rule(
@@ -225,31 +167,11 @@ BLOCK_RULES: tuple[ProviderRule, ...] = (
             _check_compaction_one,
             "messages: more than one `compaction` block with `content`; send only the one returned last",
             evidence="K",
-            passes=example_with_blocks(assistant(SIGNED), user("So?"), assistant(_FAILED)),
-            offends=example_with_blocks(assistant(SIGNED, SIGNED)),
         ),
         type="compaction_block_ambiguous",
     ),
     replace(
-        rule(
-            "compaction-first",
-            _check_compaction_first,
-            _FIRST,
-            evidence="S",
-            passes=example_with_blocks(user(SIGNED)),
-            offends=example_with_blocks(user("Hello"), assistant(SIGNED)),
-            says=_FIRST.format(at="messages.1.content.0"),
-            also=(
-                (
-                    example_with_blocks(user(text("Hello"), SIGNED)),
-                    _FIRST.format(at="messages.0.content.1"),
-                ),
-                (
-                    example_with_blocks({"role": "system", "content": [SIGNED]}),
-                    _FIRST.format(at="messages.0.content.0"),
-                ),
-            ),
-        ),
+        rule("compaction-first", _check_compaction_first, _FIRST, evidence="S"),
         type="compaction_block_misplaced",
     ),
     rule(
@@ -258,8 +180,6 @@ BLOCK_RULES: tuple[ProviderRule, ...] = (
         "context_management: `compact_20260112` cannot run on a request that carries a signed `compaction`"
         " block",
         evidence="K",
-        passes=_example_with_edits(_COMPACT, said=(user("Hello"), assistant(_PLAIN))),
-        offends=_example_with_edits(_COMPACT, said=(assistant(SIGNED),), names=(ON_DEMAND, BY_THRESHOLD)),
     ),
 )
 
@@ -270,23 +190,12 @@ EDIT_RULES: tuple[ProviderRule, ...] = (
         "context_management.edits.{at}: Input tag 'compact_20260112' found using 'type' does not match any of"
         " the expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
         evidence="S",
-        passes=_example_with_edits(_COMPACT),
-        offends=_example_with_edits(_CLEAR, _COMPACT, names=(EDITING,)),
-        says="context_management.edits.1: Input tag 'compact_20260112' found using 'type' does not match any"
-        " of the expected tags: 'clear_thinking_20251015', 'clear_tool_uses_20250919'",
     ),
     rule(
         "edit-compact-trigger",
         _check_edit_compact_trigger,
         "context_management.edits.{at}.compact_20260112: trigger.value must be at least 50000",
         evidence="S",
-        passes=_example_with_edits(_edit_with_trigger(50_000)),
-        offends=_example_with_edits(_edit_with_trigger(49_999)),
-        says="context_management.edits.0.compact_20260112: trigger.value must be at least 50000",
-        also=(
-            (_example_with_edits({**_edit_with_trigger(9), "type": "clear_tool_uses_20250919"}), ""),
-            (_example_with_edits({**_COMPACT, "trigger": {"type": "input_tokens", "value": "many"}}), ""),
-        ),
     ),
     rule(
         "edit-thinking-first",
@@ -294,8 +203,6 @@ EDIT_RULES: tuple[ProviderRule, ...] = (
         "context_management: `clear_thinking_20251015` must be the first strategy in"
         " `context_management.edits` when provided",
         evidence="S",
-        passes=_example_with_edits(_CLEAR, _COMPACT),
-        offends=_example_with_edits(_COMPACT, _CLEAR),
     ),
 )
 

@@ -1,34 +1,17 @@
 """What one model takes and another does not: sampling, effort, thinking, forced calls, prefill."""
 
-from msgspec.structs import replace
-
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import as_mapping, field, for_model
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import as_mapping, field
 
 from .request import (
-    ALWAYS_THINKING,
-    FORCED_TOOLS,
     NEW_VERSION,
-    NEWEST,
-    OLD_VERSION,
-    PREFILLING,
-    THINKING_BUDGETS,
-    assistant,
     blocks,
-    call,
-    example,
     find_tool_loop,
     is_tool_forced,
     messages,
-    result,
     rule,
-    text,
     thinking_type,
-    tool,
-    user,
     version,
-    with_version,
 )
 
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -76,23 +59,18 @@ def _check_effort_level(request: RawRequest) -> RuleFinding | None:
     return {"effort": wanted, "levels": ", ".join(sorted(abilities.efforts))}
 
 
-def _thinking_mode_rule(
-    mode: str, wording: str, *, passes: Abilities, offends: Abilities, evidence: str = "D"
-) -> ProviderRule:
+def _thinking_mode_rule(mode: str, wording: str, *, evidence: str = "D") -> ProviderRule:
     def find(request: RawRequest) -> RuleFinding | None:
         if request.abilities is None or thinking_type(request) != mode:
             return None
         return None if mode in request.abilities.thinking else {}
 
-    setting = {"type": mode} | ({"budget_tokens": THINKING_TOKENS_MIN} if mode == "enabled" else {})
     return rule(
         f"thinking-{mode.replace('_', '-')}",
         find,
         wording,
         evidence=evidence,
         models=f"without `{mode}` thinking",
-        passes=for_model(passes, example(thinking=setting)),
-        offends=for_model(offends, example(thinking=setting)),
     )
 
 
@@ -156,13 +134,6 @@ _FIRST = (
     " (preceeding the lastmost set of `tool_use` and `tool_result` blocks). We recommend you include"
     " thinking blocks from previous turns. To avoid this requirement, disable `thinking`."
 )
-_LOOK = {"tools": [tool()]}
-_LOOKED = [user("Look"), assistant(call()), user(result())]
-_THOUGHT = {"type": "thinking", "thinking": "I look.", "signature": "c2ln"}
-_THINKS_ONCE = [user("Look"), assistant(_THOUGHT, call()), user(result())]
-_LOOKED_AGAIN = [assistant(call("toolu_2")), user(result("toolu_2"))]
-_THINKS_LATE = [assistant(_THOUGHT, call("toolu_2")), user(result("toolu_2"))]
-_BUDGET = {"type": "enabled", "budget_tokens": 2048}
 
 MODEL_RULES = (
     rule(
@@ -171,21 +142,12 @@ MODEL_RULES = (
         "{name}: Extra inputs are not permitted",
         evidence="S",
         models="all, since version 2026-10-21",
-        passes=with_version(OLD_VERSION, for_model(PREFILLING, example(temperature=0.2))),
-        offends=for_model(PREFILLING, example(temperature=1.0)),
-        says="temperature: Extra inputs are not permitted",
     ),
     rule(
         "sampling-thinking",
         _check_sampling_thinking,
         "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
         evidence="S",
-        passes=with_version(
-            OLD_VERSION, for_model(THINKING_BUDGETS, example(thinking={"type": "adaptive"}, temperature=1))
-        ),
-        offends=with_version(
-            OLD_VERSION, for_model(THINKING_BUDGETS, example(thinking={"type": "adaptive"}, temperature=0))
-        ),
     ),
     rule(
         "sampling-model",
@@ -193,8 +155,6 @@ MODEL_RULES = (
         "`temperature` is not supported for this model.",
         evidence="F",
         models="without `enabled` thinking",
-        passes=with_version(OLD_VERSION, example(temperature=1)),
-        offends=with_version(OLD_VERSION, example(temperature=0.5)),
     ),
     rule(
         "sampling-one",
@@ -202,12 +162,6 @@ MODEL_RULES = (
         "`temperature` and `top_p` cannot both be specified for this model. Please use only one.",
         evidence="S",
         models="that think",
-        passes=for_model(PREFILLING, with_version(OLD_VERSION, example(temperature=0.5))),
-        offends=for_model(PREFILLING, with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))),
-        also=(
-            (for_model(Abilities(), with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))), ""),
-            (for_model(None, with_version(OLD_VERSION, example(temperature=0.5, top_p=0.9))), ""),
-        ),
     ),
     rule(
         "effort-none",
@@ -215,132 +169,48 @@ MODEL_RULES = (
         "This model does not support the effort parameter.",
         evidence="S",
         models="without efforts",
-        passes=example(output_config={"effort": "low"}),
-        offends=for_model(PREFILLING, example(output_config={"effort": "low"})),
     ),
     rule(
         "effort-level",
         _check_effort_level,
         "This model does not support effort level '{effort}'. Supported levels: {levels}.",
         evidence="S",
-        passes=for_model(THINKING_BUDGETS, example(output_config={"effort": "max"})),
-        offends=for_model(THINKING_BUDGETS, example(output_config={"effort": "xhigh"})),
-        says="This model does not support effort level 'xhigh'. Supported levels: high, low, max, medium.",
-        also=((for_model(PREFILLING, example(output_config={"effort": "low"})), ""),),
     ),
     _thinking_mode_rule(
         "enabled",
         '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
         ' "output_config.effort" to control thinking behavior.',
-        passes=PREFILLING,
-        offends=NEWEST,
     ),
+    _thinking_mode_rule("adaptive", "adaptive thinking is not supported on this model", evidence="S"),
+    _thinking_mode_rule("disabled", '"thinking.type.disabled" is not supported for this model.'),
     _thinking_mode_rule(
-        "adaptive",
-        "adaptive thinking is not supported on this model",
-        passes=NEWEST,
-        offends=PREFILLING,
-        evidence="S",
-    ),
-    _thinking_mode_rule(
-        "disabled",
-        '"thinking.type.disabled" is not supported for this model.',
-        passes=FORCED_TOOLS,
-        offends=ALWAYS_THINKING,
-    ),
-    _thinking_mode_rule(
-        "between_tools",
-        '"thinking.type.between_tools" is not supported for this model.',
-        passes=NEWEST,
-        offends=ALWAYS_THINKING,
-        evidence="F",
+        "between_tools", '"thinking.type.between_tools" is not supported for this model.', evidence="F"
     ),
     rule(
         "thinking-budget",
         _check_thinking_budget,
         "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
         evidence="F",
-        passes=for_model(PREFILLING, example(thinking={"type": "enabled", "budget_tokens": 1024})),
-        offends=for_model(PREFILLING, example(thinking={"type": "enabled", "budget_tokens": 1023})),
-        also=((example(thinking={"type": "adaptive", "budget_tokens": 5}), ""),),
     ),
     rule(
         "thinking-room",
         _check_thinking_room,
         "`max_tokens` must be greater than `thinking.budget_tokens`.",
         evidence="F",
-        passes=for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2049)),
-        offends=for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2048)),
-        also=(
-            (
-                replace(
-                    for_model(PREFILLING, example(thinking=_BUDGET, max_tokens=2048)),
-                    headers={"anthropic-beta": "interleaved-thinking-2025-05-14"},
-                ),
-                "",
-            ),
-        ),
     ),
     rule(
         "thinking-forced",
         _check_thinking_forced,
         "Thinking may not be enabled when tool_choice forces tool use.",
         evidence="S",
-        passes=for_model(PREFILLING, example(thinking=_BUDGET, tool_choice={"type": "auto"}, **_LOOK)),
-        offends=for_model(PREFILLING, example(thinking=_BUDGET, tool_choice={"type": "any"}, **_LOOK)),
     ),
-    rule(
-        "thinking-first",
-        _check_thinking_first,
-        _FIRST,
-        evidence="S",
-        passes=for_model(
-            PREFILLING,
-            example(
-                thinking=_BUDGET,
-                messages=_THINKS_ONCE,
-                **_LOOK,
-            ),
-        ),
-        offends=for_model(PREFILLING, example(thinking=_BUDGET, messages=_LOOKED, **_LOOK)),
-        says=_FIRST.format(index=1, type="tool_use"),
-        also=(
-            (
-                for_model(
-                    PREFILLING, example(thinking=_BUDGET, messages=[assistant(call()), user(result())])
-                ),
-                _FIRST.format(index=0, type="tool_use"),
-            ),
-            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[user("Look"), user(result())])), ""),
-            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[assistant("Hm."), user("Bye")])), ""),
-            (
-                for_model(
-                    PREFILLING, example(thinking=_BUDGET, messages=[*_THINKS_ONCE, *_LOOKED_AGAIN], **_LOOK)
-                ),
-                "",
-            ),
-            (
-                for_model(PREFILLING, example(thinking=_BUDGET, messages=[*_LOOKED, *_THINKS_LATE], **_LOOK)),
-                _FIRST.format(index=1, type="tool_use"),
-            ),
-            (
-                for_model(
-                    PREFILLING,
-                    example(thinking=_BUDGET, messages=[*_LOOKED[:2], user(result(), text("So?"))]),
-                ),
-                "",
-            ),
-            (for_model(PREFILLING, example(thinking=_BUDGET, messages=[*_LOOKED, assistant("Seen.")])), ""),
-        ),
-    ),
+    rule("thinking-first", _check_thinking_first, _FIRST, evidence="S"),
     rule(
         "forced-tools",
         _check_forced_tools,
         'tool_choice: type "tool" and "any" are not supported for this model.',
         evidence="D",
         models="that cannot be forced",
-        passes=for_model(FORCED_TOOLS, example(tool_choice={"type": "any"}, **_LOOK)),
-        offends=example(tool_choice={"type": "any"}, **_LOOK),
     ),
     rule(
         "prefill",
@@ -349,14 +219,5 @@ MODEL_RULES = (
         " The conversation must end with a user message.",
         evidence="S",
         models="that take no prefill",
-        passes=for_model(PREFILLING, example(messages=[user("Count"), assistant("One")])),
-        offends=example(messages=[user("Count"), assistant(text("One"))]),
-        also=(
-            (example(messages=[]), ""),
-            (example(messages=[user("Count"), assistant({"type": "server_tool_use"}, text("One"))]), ""),
-            (example(messages=[assistant({"type": "server_tool_use"}), user("Go on")]), ""),
-            (example(messages=[user("Count"), assistant({"type": "compaction"})]), ""),
-            (example(messages=[user("Count"), assistant("One")], compaction={"type": "summarize"}), ""),
-        ),
     ),
 )

@@ -4,12 +4,10 @@ It goes before an answer or at the end, never at the beginning.  Several in a ro
 end matters.  One that says nothing and only sets something may stand anywhere.
 """
 
-from msgspec.structs import replace
-
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, for_model
+from bridle.sim.rules.raw_request import JsonObject
 
-from .request import NEWEST, PREFILLING, assistant, blocks, example, messages, rule, text, user
+from .request import blocks, messages, rule
 
 HELD = ("text", "tool_addition", "tool_removal")
 _DIRECTIVE = "the directive-only form (content: [] with output_config) is accepted at any position"
@@ -67,18 +65,6 @@ def _check_system_blank(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _system_message(*content: object, **more: object) -> JsonObject:
-    return {"role": "system", "content": list(content), **more}
-
-
-def _example_conversation(*said: JsonObject) -> RawRequest:
-    return for_model(_LISTENS, example(messages=[user("Hello"), *said]))
-
-
-_LISTENS = replace(NEWEST, system_messages=True)
-_BRIEF = _system_message(text("Be brief."))
-_IMAGE = {"type": "image", "source": {"type": "url", "url": "https://host/a.png"}}
-
 SYSTEM_RULES = (
     rule(
         "system-model",
@@ -86,56 +72,10 @@ SYSTEM_RULES = (
         "role 'system' is not supported on this model",
         evidence="D",
         models="that take no operators in the midst",
-        passes=_example_conversation(_BRIEF),
-        offends=for_model(PREFILLING, example(messages=[user("Hello"), _BRIEF])),
-        also=(
-            (for_model(PREFILLING, example()), ""),
-            (for_model(None, example(messages=[user("Hello"), _BRIEF])), ""),
-        ),
     ),
-    rule(
-        "system-some",
-        _check_system_some,
-        _EMPTY,
-        evidence="F",
-        passes=_example_conversation(_system_message(output_config={"effort": "low"}), user("And?")),
-        offends=_example_conversation(_system_message()),
-        says=_EMPTY.format(index=1),
-        also=((_example_conversation({"role": "system", "content": ""}), _EMPTY.format(index=1)),),
-    ),
-    rule(
-        "system-blocks",
-        _check_system_blocks,
-        _KINDS,
-        evidence="F",
-        passes=_example_conversation(_BRIEF),
-        offends=_example_conversation(_system_message(text("Look."), _IMAGE)),
-        says=_KINDS.format(index=1),
-    ),
-    rule(
-        "system-head",
-        _check_system_head,
-        _HEAD,
-        evidence="F",
-        passes=_example_conversation(_BRIEF),
-        offends=for_model(_LISTENS, example(messages=[_BRIEF, user("Hello")])),
-    ),
-    rule(
-        "system-place",
-        _check_system_place,
-        _PLACE,
-        evidence="F",
-        passes=_example_conversation(_BRIEF, assistant("Hm."), user("And?")),
-        offends=_example_conversation(_BRIEF, _BRIEF, user("And?")),
-        says=_PLACE.format(index=2),
-    ),
-    rule(
-        "system-blank",
-        _check_system_blank,
-        _BLANK,
-        evidence="F",
-        passes=_example_conversation(_BRIEF),
-        offends=_example_conversation(_system_message(text("Be brief."), text(" "))),
-        says=_BLANK.format(index=1),
-    ),
+    rule("system-some", _check_system_some, _EMPTY, evidence="F"),
+    rule("system-blocks", _check_system_blocks, _KINDS, evidence="F"),
+    rule("system-head", _check_system_head, _HEAD, evidence="F"),
+    rule("system-place", _check_system_place, _PLACE, evidence="F"),
+    rule("system-blank", _check_system_blank, _BLANK, evidence="F"),
 )

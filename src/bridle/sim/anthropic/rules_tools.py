@@ -7,23 +7,9 @@ from collections.abc import Iterator, Mapping
 import jsonschema_rs
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import (
-    FORCED_TOOLS,
-    assistant,
-    blocks,
-    call,
-    custom_tools,
-    example,
-    list_blocks,
-    messages,
-    result,
-    rule,
-    tool,
-    tools,
-    user,
-)
+from .request import blocks, custom_tools, list_blocks, messages, rule, tools
 
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 STRICT_TOOLS_MAX = 20
@@ -106,65 +92,32 @@ def _check_choice_known(request: RawRequest) -> RuleFinding | None:
     return {"name": choice.get("name")}
 
 
-def _example_with_reference(name: str) -> RawRequest:
-    found = result(content=[{"type": "tool_reference", "tool_name": name}])
-    said = [user("find a tool"), assistant(call()), user(found)]
-    return example(messages=said, tools=[tool(), tool("find", defer_loading=True)])
-
-
 TOOL_RULES = (
     rule(
         "tool-name",
         _check_tool_name,
         "{at}.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'",
         evidence="S",
-        passes=example(tools=[tool("look-up_2")]),
-        offends=example(tools=[tool("look up")]),
-        says="tools.0.custom.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'",
     ),
-    rule(
-        "tool-names-unique",
-        _check_tool_names_unique,
-        "tools: Tool names must be unique.",
-        evidence="F",
-        passes=example(tools=[tool("look"), tool("find")]),
-        offends=example(tools=[tool("look"), tool("look")]),
-    ),
+    rule("tool-names-unique", _check_tool_names_unique, "tools: Tool names must be unique.", evidence="F"),
     rule(
         "tool-schema-shape",
         _check_tool_schema_shape,
         "{at}.input_schema: Input does not match the expected shape.",
         evidence="S",
-        passes=example(tools=[tool()]),
-        offends=example(tools=[tool(input_schema=True)]),
-        says="tools.0.custom.input_schema: Input does not match the expected shape.",
     ),
-    rule(
-        "tool-schema-type",
-        _check_tool_schema_type,
-        "{at}.input_schema.type: Field required",
-        evidence="S",
-        passes=example(tools=[tool()]),
-        offends=example(tools=[tool(), tool("find", input_schema={"properties": {}})]),
-        says="tools.1.custom.input_schema.type: Field required",
-    ),
+    rule("tool-schema-type", _check_tool_schema_type, "{at}.input_schema.type: Field required", evidence="S"),
     rule(
         "tool-schema-object",
         _check_tool_schema_object,
         "{at}.input_schema.type: Input should be 'object'",
         evidence="S",
-        passes=example(tools=[tool()]),
-        offends=example(tools=[tool(input_schema={"type": "string"})]),
-        says="tools.0.custom.input_schema.type: Input should be 'object'",
     ),
     rule(
         "tool-schema-valid",
         _check_tool_schema_valid,
         "{at}.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
         evidence="S",
-        passes=example(tools=[tool(input_schema={"type": "object", "required": ["a"]})]),
-        offends=example(tools=[tool(input_schema={"type": "object", "required": ["a", "a"]})]),
-        says="tools.0.custom.input_schema: JSON schema is invalid. It must match JSON Schema draft 2020-12",
     ),
     rule(
         "tools-strict-most",
@@ -172,47 +125,21 @@ TOOL_RULES = (
         "Too many strict tools ({count}). The maximum number of strict tools supported is 20."
         " Try reducing the number of tools marked as strict.",
         evidence="S",
-        passes=example(tools=[tool(f"t{n}", strict=True) for n in range(20)]),
-        offends=example(tools=[tool(f"t{n}", strict=True) for n in range(21)]),
-        says="Too many strict tools (21). The maximum number of strict tools supported is 20."
-        " Try reducing the number of tools marked as strict.",
     ),
-    rule(
-        "tools-deferred",
-        _check_tools_deferred,
-        "All tools have defer_loading: true",
-        evidence="D",
-        passes=example(tools=[tool(), tool("find", defer_loading=True)]),
-        offends=example(tools=[tool(defer_loading=True), tool("find", defer_loading=True)]),
-    ),
+    rule("tools-deferred", _check_tools_deferred, "All tools have defer_loading: true", evidence="D"),
     rule(
         "tool-reference-known",
         _check_tool_reference_known,
         "{at}: Tool reference '{name}' not found in available tools",
         evidence="K",
-        passes=_example_with_reference("find"),
-        offends=_example_with_reference("gone"),
-        says="messages.2.content.0: Tool reference 'gone' not found in available tools",
     ),
     rule(
         "choice-without-tools",
         _check_choice_without_tools,
         "tool_choice.any may only be specified while providing tools",
         evidence="S",
-        passes=for_model(FORCED_TOOLS, example(tool_choice={"type": "any"}, tools=[tool()])),
-        offends=for_model(FORCED_TOOLS, example(tool_choice={"type": "any"})),
     ),
-    rule(
-        "choice-known",
-        _check_choice_known,
-        "Tool '{name}' not found in provided tools",
-        evidence="S",
-        passes=for_model(FORCED_TOOLS, example(tool_choice={"type": "tool", "name": "look"}, tools=[tool()])),
-        offends=for_model(
-            FORCED_TOOLS, example(tool_choice={"type": "tool", "name": "find"}, tools=[tool()])
-        ),
-        says="Tool 'find' not found in provided tools",
-    ),
+    rule("choice-known", _check_choice_known, "Tool '{name}' not found in provided tools", evidence="S"),
 )
 
 
@@ -304,73 +231,9 @@ def _check_call_input(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-_CHAT_SHAPE = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}}}
-_LOOK = {"tools": [tool()]}
-
-_IN_RESULT: tuple[JsonObject, JsonObject] = (
-    {"type": "text", "text": "Here."},
-    {"type": "thinking", "thinking": "Hm."},
-)
-
-
-def _answered(*content: JsonObject) -> RawRequest:
-    return example(messages=[user("Look"), assistant(call()), user(result(content=list(content)))], **_LOOK)
-
-
 FOREIGN_RULES = (
-    rule(
-        "block-tag",
-        _unknown_block,
-        _BLOCK,
-        evidence="S",
-        passes=example(messages=[user({"type": "text", "text": "Hello"})]),
-        offends=example(
-            messages=[user("Hello"), assistant("Yes?"), user({"type": "input_text", "text": "Look"})]
-        ),
-        says=_BLOCK.format(at="messages.2.content.0", type="input_text", tags=_quoted(_COMMON)),
-        also=((example(messages=[user({"type": "container_upload", "file_id": "file_1"})]), ""),),
-    ),
-    rule(
-        "result-block-tag",
-        _unknown_in_result,
-        _BLOCK,
-        evidence="S",
-        passes=_answered(_IN_RESULT[0]),
-        offends=_answered(*_IN_RESULT),
-        says=_BLOCK.format(
-            at="messages.2.content.0.tool_result.content.1", type="thinking", tags=_quoted(RESULT_TAGS)
-        ),
-    ),
-    rule(
-        "tool-tag",
-        _check_tool_tag,
-        _TAG,
-        evidence="S",
-        passes=example(tools=[tool(type="custom"), {"type": "web_search_20250305", "name": "web_search"}]),
-        offends=example(tools=[tool(), _CHAT_SHAPE]),
-        says=_TAG.format(index=1, type="function", tags=_EXPECTED),
-        also=(
-            (example(tools=[{"type": "bash_20241022", "name": "bash"}]), ""),
-            (example(tools=[{"type": "mcp_toolset", "mcp_server_name": "files"}]), ""),
-            (
-                example(tools=[{"type": "bash", "name": "bash"}, {"type": "web_search_x"}]),
-                _TAG.format(index=1, type="web_search_x", tags=_EXPECTED),
-            ),
-        ),
-    ),
-    rule(
-        "call-input",
-        _check_call_input,
-        _DICTIONARY,
-        evidence="S",
-        passes=example(messages=[user("Look"), assistant(call()), user(result())], **_LOOK),
-        offends=example(messages=[user("Look"), assistant(call(input='{"a": 1}')), user(result())], **_LOOK),
-        says=_DICTIONARY.format(at="messages.1.content.0"),
-        also=(
-            (
-                example(messages=[user("Look"), assistant(call(input=None)), user(result())], **_LOOK),
-                _DICTIONARY.format(at="messages.1.content.0"),
-            ),
-        ),
-    ),
+    rule("block-tag", _unknown_block, _BLOCK, evidence="S"),
+    rule("result-block-tag", _unknown_in_result, _BLOCK, evidence="S"),
+    rule("tool-tag", _check_tool_tag, _TAG, evidence="S"),
+    rule("call-input", _check_call_input, _DICTIONARY, evidence="S"),
 )

@@ -12,9 +12,8 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 from bridle.sim.stored_objects import StoredObjects, StoredThread
 from bridle.values.errors import Failure
 
-from .request import example, rule
+from .request import rule
 
-PREVIEW = "message-threads-2026-08-12"
 THREAD_TYPES = ("create", "continue")
 UNSUPPORTED = ("context_management", "fallbacks")
 
@@ -38,17 +37,6 @@ def _check_thread_alone(request: RawRequest) -> RuleFinding | None:
     return next(({"name": name} for name in UNSUPPORTED if field(request, name)), None)
 
 
-def _example_with_beta(**changes: object) -> RawRequest:
-    """A request that the preview is asked for with."""
-    request = example(**changes)
-    return replace(request, headers={**request.headers, "anthropic-beta": f"{PREVIEW},{_OTHERS}"})
-
-
-_OTHERS = "context-management-2025-06-27"
-_CREATE = {"type": "create"}
-_NEXT = {"type": "continue", "previous_message_id": "msg_1"}
-_CLEARING = {"edits": [{"type": "clear_tool_uses_20250919"}]}
-
 THREAD_RULES = (
     rule(
         "thread-type",
@@ -56,30 +44,15 @@ THREAD_RULES = (
         "thread: Input tag '{kind}' found using 'type' does not match any of the expected tags:"
         " 'create', 'continue'",
         evidence="F",
-        passes=_example_with_beta(thread=_CREATE),
-        offends=_example_with_beta(thread={"type": "fork"}),
-        says="thread: Input tag 'fork' found using 'type' does not match any of the expected tags:"
-        " 'create', 'continue'",
     ),
     rule(
         "thread-previous",
         _check_thread_previous,
         "thread.continue.previous_message_id: Field required",
         evidence="F",
-        passes=_example_with_beta(thread=_NEXT),
-        offends=_example_with_beta(thread={"type": "continue"}),
-        also=((_example_with_beta(thread=_CREATE), ""),),
     ),
     replace(
-        rule(
-            "thread-alone",
-            _check_thread_alone,
-            "thread: cannot be combined with `{name}`.",
-            evidence="S",
-            passes=_example_with_beta(context_management=_CLEARING),
-            offends=_example_with_beta(thread=_CREATE, context_management=_CLEARING),
-            says="thread: cannot be combined with `context_management`.",
-        ),
+        rule("thread-alone", _check_thread_alone, "thread: cannot be combined with `{name}`.", evidence="S"),
         type="thread_unsupported_request",
     ),
 )

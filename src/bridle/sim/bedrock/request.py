@@ -1,51 +1,22 @@
-"""Reading a raw Converse body without trusting it, and writing small ones for examples.
+"""Reads a raw Converse request without trusting its shape.
 
-Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
-finds nothing, and the rule about that field's shape speaks instead.
+Nothing here may fail on a body of the wrong shape: a rule that does not find its field reports nothing, and
+the rule about the shape of that field reports it.
 
-The service itself names places in two ways.  What breaks the definition of a field is told
-with members counted from one (`messages.1.member.content.1.member`), and several such
-faults are told at once; what breaks its sense is told with places counted from nought.  What
-the model behind it objects to comes with a sentence in front.
+The service names places in two ways. A value that breaks the definition of its field is reported with members
+counted from one (`messages.1.member.content.1.member`), all such faults in one message; a request that makes no
+sense is reported with places counted from zero. Errors of the model itself get a prefix.
 """
 
 from collections.abc import Iterator
 from functools import partial
 
-from msgspec.structs import replace
-
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import (
-    JsonObject,
-    as_list,
-    as_mapping,
-    build_example,
-    field,
-    find_loop_head,
-    make_rule,
-)
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, find_loop_head, make_rule
 
-MODEL = "some.model-v1:0"
 MODEL_ERROR_PREFIX = "The model returned the following errors: "
 CONSTRAINT_MESSAGE = "{count} detected: {faults}"
 
-# The models the examples speak to, by what they are examples of.
-NEWEST = Abilities(
-    output_tokens=128_000,
-    output_limited=True,
-    thinking=("adaptive",),
-    efforts=("low", "medium", "high", "xhigh", "max"),
-    forced_tools=False,
-    sampling=False,
-    videos=False,
-    audio=False,
-    prefill=False,
-)
-VIDEO_MODEL = replace(NEWEST, videos=True, audio=True)
-FORCED_TOOLS = replace(NEWEST, thinking=("adaptive", "disabled"), forced_tools=True)
-THINKING_BUDGETS = replace(FORCED_TOOLS, thinking=("adaptive", "enabled", "disabled"), sampling=True)
-PREFILLING = replace(THINKING_BUDGETS, thinking=("enabled", "disabled"), output_tokens=64_000, prefill=True)
 
 rule = partial(make_rule, code="ValidationException")
 """A rule of this provider's usual kind."""
@@ -134,46 +105,3 @@ def describe_faults(faults: Iterator[FieldFault]) -> RuleFinding | None:
 
 def _show_value(value: object) -> str:
     return "" if value is None else f"'{value}' "
-
-
-def example(**changes: object) -> RawRequest:
-    """A small legal request to the newest model with these fields changed; None takes one away."""
-    return build_example(f"/model/{MODEL}/converse", {"messages": [user("Hello")], **changes}, NEWEST)
-
-
-def thinking_fields(**fields: object) -> dict[str, object]:
-    return {"additionalModelRequestFields": {"thinking": fields}}
-
-
-def user(*said: object) -> JsonObject:
-    return {"role": "user", "content": [text(item) if isinstance(item, str) else item for item in said]}
-
-
-def assistant(*said: object) -> JsonObject:
-    return {"role": "assistant", "content": [text(item) if isinstance(item, str) else item for item in said]}
-
-
-def text(words: str) -> JsonObject:
-    return {"text": words}
-
-
-def reasoning_block(words: str = "I look.", signature: str = "") -> JsonObject:
-    told = {"text": words, "signature": signature} if signature else {"text": words}
-    return {"reasoningContent": {"reasoningText": told}}
-
-
-def call(id: str = "tooluse_1", name: str = "look", **fields: object) -> JsonObject:  # noqa: A002  the wire's word
-    return {"toolUse": {"toolUseId": id, "name": name, "input": {}, **fields}}
-
-
-def result(id: str = "tooluse_1", *content: object, **fields: object) -> JsonObject:  # noqa: A002  as above
-    return {"toolResult": {"toolUseId": id, "content": list(content) or [text("seen")], **fields}}
-
-
-def tool(name: str = "look", **fields: object) -> JsonObject:
-    schema = {"json": {"type": "object", "properties": {}}}
-    return {"toolSpec": {"name": name, "inputSchema": schema, **fields}}
-
-
-def tool_config(*offered: JsonObject, **fields: object) -> dict[str, object]:
-    return {"toolConfig": {"tools": list(offered) or [tool()], **fields}}

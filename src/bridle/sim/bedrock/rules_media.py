@@ -5,23 +5,10 @@ from collections import Counter
 from collections.abc import Iterator
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.media_data import JPEG, PDF, PNG, is_base64, recognize_data
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.rules.media_data import is_base64, recognize_data
+from bridle.sim.rules.raw_request import JsonObject, as_mapping
 
-from .request import (
-    MODEL_ERROR_PREFIX,
-    VIDEO_MODEL,
-    assistant,
-    call,
-    example,
-    list_held,
-    list_results,
-    messages,
-    result,
-    rule,
-    tool_config,
-    user,
-)
+from .request import MODEL_ERROR_PREFIX, list_held, list_results, messages, rule
 
 DOCUMENT_NAME = re.compile(r"(?!.*\s\s)[\w\s()\[\]-]+")
 
@@ -95,19 +82,7 @@ def _check_documents_unique(request: RawRequest) -> RuleFinding | None:
     return {} if any(times > 1 for times in names.values()) else None
 
 
-def _document_block(name: str) -> JsonObject:
-    return {"document": {"format": "txt", "name": name, "source": {"bytes": "AAAA"}}}
-
-
-def _image_block(data: str) -> JsonObject:
-    return {"image": {"format": "png", "source": {"bytes": data}}}
-
-
-_AUDIO = {"audio": {"format": "mp3", "source": {"bytes": "AAAA"}}}
 _NO_BASE64 = "The {kind} source bytes are not valid base64."
-_LOOK = tool_config()
-_VIDEO = {"video": {"format": "mp4", "source": {"bytes": "AAAA"}}}
-_STORED = {"image": {"format": "png", "source": {"s3Location": {"uri": "s3://pictures/1.png"}}}}
 
 MEDIA_RULES = (
     rule(
@@ -117,17 +92,12 @@ MEDIA_RULES = (
         " parentheses, and square brackets. The name can't contain more than one consecutive whitespace"
         " character.",
         evidence="S",
-        passes=example(messages=[user("Read", _document_block("Plan (new) [2]-a_b"))]),
-        offends=example(messages=[user("Read", _document_block("plan.txt"))]),
-        also=((example(messages=[user({"document": {"format": "txt"}})]), ""),),
     ),
     rule(
         "documents-unique",
         _check_documents_unique,
         "Messages can't contain duplicate document names. Rename the document and retry your request.",
         evidence="S",
-        passes=example(messages=[user("Read", _document_block("one"), _document_block("two"))]),
-        offends=example(messages=[user("Read", _document_block("one"), _document_block("one"))]),
     ),
     rule(
         "video",
@@ -136,8 +106,6 @@ MEDIA_RULES = (
         " try again.",
         evidence="S",
         models="that read no videos",
-        passes=for_model(VIDEO_MODEL, example(messages=[user(_VIDEO)])),
-        offends=example(messages=[user("Look", _VIDEO)]),
     ),
     rule(
         "audio",
@@ -146,42 +114,14 @@ MEDIA_RULES = (
         " try again.",
         evidence="K",
         models="that take no audio",
-        passes=for_model(VIDEO_MODEL, example(messages=[user("Listen", _AUDIO)])),
-        offends=example(messages=[user("Listen", _AUDIO)]),
-        also=((for_model(None, example(messages=[user("Listen", _AUDIO)])), ""),),
     ),
-    rule(
-        "media-base64",
-        _check_media_base64,
-        _NO_BASE64,
-        evidence="K",
-        passes=example(messages=[user(_image_block("AAAA"))]),
-        offends=example(messages=[user("Look", _image_block("b'picture'"))]),
-        says=_NO_BASE64.format(kind="image"),
-    ),
-    rule(
-        "image-data",
-        _check_image_data,
-        MODEL_ERROR_PREFIX + "Could not process image",
-        evidence="F",
-        passes=example(messages=[user(_image_block(PNG), _image_block(JPEG))]),
-        offends=example(messages=[user("Look", _image_block(PDF))]),
-        also=(
-            (
-                example(messages=[user(result("tooluse_1", {"text": "seen"}, _image_block(PDF)))]),
-                MODEL_ERROR_PREFIX + "Could not process image",
-            ),
-        ),
-    ),
+    rule("media-base64", _check_media_base64, _NO_BASE64, evidence="K"),
+    rule("image-data", _check_image_data, MODEL_ERROR_PREFIX + "Could not process image", evidence="F"),
     rule(
         "stored",
         _check_stored,
         "This model doesn't support the s3Uri field. Remove s3Uri and try again.",
         evidence="S",
         models="that read no videos",
-        passes=for_model(VIDEO_MODEL, example(messages=[user(_STORED)])),
-        offends=example(
-            messages=[user("Look"), assistant(call()), user(result("tooluse_1", _STORED))], **_LOOK
-        ),
     ),
 )

@@ -9,21 +9,13 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
 from .request import (
     MODEL_ERROR_PREFIX,
-    assistant,
     blocks,
-    call,
-    example,
     list_calls,
     list_held,
     list_results,
     list_tool_specs,
     messages,
-    result,
     rule,
-    text,
-    tool,
-    tool_config,
-    user,
 )
 
 IN_TIME = frozenset({"toolResult", "cachePoint"})
@@ -180,31 +172,14 @@ def _check_failure_told(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _empty_result(**fields: object) -> JsonObject:
-    return {"toolResult": {"toolUseId": "tooluse_1", "content": [], **fields}}
-
-
-_PAIR = (assistant(call()), user(result()))
-_LOOK = tool_config()
-
 MESSAGE_RULES = (
-    rule(
-        "user-first",
-        _check_user_first,
-        _OPENING,
-        evidence="S",
-        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
-        offends=example(messages=[assistant("Hello"), user("Bye")]),
-        also=((example(messages=[]), _OPENING),),
-    ),
+    rule("user-first", _check_user_first, _OPENING, evidence="S"),
     rule(
         "turns",
         _check_turns,
         "A conversation must alternate between user and assistant roles. Make sure the conversation"
         " alternates between user and assistant roles and try again.",
         evidence="S",
-        passes=example(messages=[user("Hello"), {"role": "system", "content": [text("Be brief.")]}]),
-        offends=example(messages=[user("Hello"), user("Bye")]),
     ),
     rule(
         "content-some",
@@ -212,10 +187,6 @@ MESSAGE_RULES = (
         "The content field in the Message object at messages.{index} is empty. Add a ContentBlock object to"
         " the content field and try again.",
         evidence="S",
-        passes=example(messages=[user("Hello"), assistant("Hello"), user("Bye")]),
-        offends=example(messages=[user("Hello"), assistant(), user("Bye")]),
-        says="The content field in the Message object at messages.1 is empty. Add a ContentBlock object to"
-        " the content field and try again.",
     ),
     rule(
         "text-blank",
@@ -223,150 +194,45 @@ MESSAGE_RULES = (
         "The text field in the ContentBlock object at {at} is blank. Add text to the text field, and try"
         " again.",
         evidence="S",
-        passes=example(messages=[user("\n")]),
-        offends=example(messages=[user("Hello", "")]),
-        says="The text field in the ContentBlock object at messages.0.content.1 is blank. Add text to the"
-        " text field, and try again.",
     ),
     rule(
         "tools-configured",
         _check_tools_configured,
         "The toolConfig field must be defined when using toolUse and toolResult content blocks.",
         evidence="S",
-        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(messages=[user("Look"), *_PAIR]),
     ),
-    rule(
-        "json-object",
-        _check_json_object,
-        _FORMAT,
-        evidence="S",
-        passes=example(messages=[user("Look"), _PAIR[0], user(result("tooluse_1", {"json": {}}))], **_LOOK),
-        offends=example(messages=[user("Look"), _PAIR[0], user(result("tooluse_1", {"json": [1]}))], **_LOOK),
-        says=_FORMAT.format(at="messages.2.content.0.toolResult.content.0.json"),
-        also=(
-            (
-                example(messages=[user("Look"), assistant(call(input="{}")), user(result())], **_LOOK),
-                _FORMAT.format(at="messages.1.content.0.toolUse.input"),
-            ),
-        ),
-    ),
+    rule("json-object", _check_json_object, _FORMAT, evidence="S"),
     rule(
         "tool-schema",
         _check_tool_schema,
         "The value at {at} must be one of the following: object.",
         evidence="S",
-        passes=example(**_LOOK),
-        offends=example(**tool_config(tool(), tool("find", inputSchema={"json": {"properties": {}}}))),
-        says="The value at toolConfig.tools.1.toolSpec.inputSchema.json.type must be one of the following:"
-        " object.",
     ),
     rule(
         "call-ids-unique",
         lambda request: _find_repeated_ids(request, "toolUse"),
         "The {kind} blocks at messages.{index}.content contain duplicate Ids: {ids}",
         evidence="S",
-        passes=example(messages=[user("Look"), *_PAIR, *_PAIR], **_LOOK),
-        offends=example(messages=[user("Look"), assistant(call(), call()), user(result())], **_LOOK),
-        says="The toolUse blocks at messages.1.content contain duplicate Ids: tooluse_1",
     ),
     rule(
         "result-once",
         lambda request: _find_repeated_ids(request, "toolResult"),
         "The {kind} blocks at messages.{index}.content contain duplicate Ids: {ids}",
         evidence="S",
-        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(messages=[user("Look"), _PAIR[0], user(result(), result())], **_LOOK),
-        says="The toolResult blocks at messages.2.content contain duplicate Ids: tooluse_1",
     ),
     rule(
         "result-missing",
         _check_result_missing,
         "Expected toolResult blocks at messages.{index}.content for the following Ids: {ids}",
         evidence="S",
-        passes=example(
-            messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"), result("a"))], **_LOOK
-        ),
-        offends=example(messages=[user("Look"), assistant(call("a"), call("b")), user(result("b"))], **_LOOK),
-        says="Expected toolResult blocks at messages.2.content for the following Ids: a",
-        also=(
-            (example(messages=[user("Look", call())], **_LOOK), ""),
-            (
-                example(messages=[user("Look"), assistant(call("a"))], **_LOOK),
-                "Expected toolResult blocks at messages.2.content for the following Ids: a",
-            ),
-        ),
     ),
-    rule(
-        "results-most",
-        _check_results_most,
-        _EXCESS,
-        evidence="S",
-        passes=example(messages=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(messages=[user("Look"), _PAIR[0], user(result(), result("b"))], **_LOOK),
-        says=_EXCESS.format(index=2),
-        also=(
-            (example(messages=[user("Look"), assistant(result())], **_LOOK), ""),
-            (
-                example(messages=[user("Look"), assistant("So."), user(result())], **_LOOK),
-                _EXCESS.format(index=2),
-            ),
-            (
-                example(messages=[user(result())], **_LOOK),
-                _EXCESS.format(index=0),
-            ),
-        ),
-    ),
-    rule(
-        "result-first",
-        _check_result_first,
-        _UNANSWERED,
-        evidence="S",
-        passes=example(messages=[user("Look"), _PAIR[0], user(result(), "So?")], **_LOOK),
-        offends=example(messages=[user("Look"), _PAIR[0], user("So?", result())], **_LOOK),
-        says=_UNANSWERED.format(index=1, ids="tooluse_1"),
-        also=(
-            (
-                example(messages=[user("Look"), _PAIR[0], user("So?", result("a"), result("b"))], **_LOOK),
-                _UNANSWERED.format(index=1, ids="a, b"),
-            ),
-            (example(messages=[user("Look"), assistant("So?", result())], **_LOOK), ""),
-            (
-                example(messages=[user("Look"), _PAIR[0], user(result("a"), "So?", result("b"))], **_LOOK),
-                _UNANSWERED.format(index=1, ids="b"),
-            ),
-        ),
-    ),
-    rule(
-        "call-last",
-        _check_call_last,
-        _UNANSWERED,
-        evidence="S",
-        passes=example(messages=[user("Look"), assistant("I look.", call()), user(result())], **_LOOK),
-        offends=example(messages=[user("Look"), assistant(call(), "I look."), user(result())], **_LOOK),
-        says=_UNANSWERED.format(index=1, ids="tooluse_1"),
-        also=(
-            (
-                example(
-                    messages=[
-                        user("Look"),
-                        assistant(call("a"), "And there.", call("b")),
-                        user(result("a"), result("b")),
-                    ],
-                    **_LOOK,
-                ),
-                _UNANSWERED.format(index=1, ids="a, b"),
-            ),
-        ),
-    ),
+    rule("results-most", _check_results_most, _EXCESS, evidence="S"),
+    rule("result-first", _check_result_first, _UNANSWERED, evidence="S"),
+    rule("call-last", _check_call_last, _UNANSWERED, evidence="S"),
     rule(
         "failure-told",
         _check_failure_told,
         "The content field at {at} cannot be empty when status value is error.",
         evidence="S",
-        passes=example(messages=[user("Look"), _PAIR[0], user(_empty_result())], **_LOOK),
-        offends=example(messages=[user("Look"), _PAIR[0], user(_empty_result(status="error"))], **_LOOK),
-        says="The content field at messages.2.content.0.toolResult cannot be empty when status value is"
-        " error.",
     ),
 )

@@ -1,37 +1,20 @@
 """What the model behind the service objects to, in its maker's words after the service's sentence."""
 
-from msgspec.structs import replace
-
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field, for_model
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
 from .request import (
-    FORCED_TOOLS,
     MODEL_ERROR_PREFIX,
-    NEWEST,
-    PREFILLING,
-    THINKING_BUDGETS,
-    assistant,
     blocks,
-    call,
-    example,
     find_tool_loop,
     inference_setting,
     is_tool_forced,
     list_tool_specs,
     messages,
-    reasoning_block,
-    result,
     rule,
-    text,
     thinking_config,
-    thinking_fields,
-    tool,
     tool_choice,
-    tool_config,
     tools,
-    user,
 )
 
 MARKS_MAX = 4
@@ -136,33 +119,21 @@ def _check_prefill(request: RawRequest) -> RuleFinding | None:
     return {} if said[-1].get("role") == "assistant" else None
 
 
-def _thinking_mode_rule(mode: str, wording: str, *, passes: Abilities, offends: Abilities) -> ProviderRule:
+def _thinking_mode_rule(mode: str, wording: str) -> ProviderRule:
     def find(request: RawRequest) -> RuleFinding | None:
         abilities = request.abilities
         if abilities is None or not abilities.thinking or thinking_config(request).get("type") != mode:
             return None
         return None if mode in abilities.thinking else {}
 
-    setting = {"type": mode} | ({"budget_tokens": THINKING_TOKENS_MIN} if mode == "enabled" else {})
     return rule(
         f"thinking-{mode}",
         find,
         MODEL_ERROR_PREFIX + wording,
         evidence="D",
         models=f"without `{mode}` thinking",
-        passes=for_model(passes, example(**thinking_fields(**setting))),
-        offends=for_model(offends, example(**thinking_fields(**setting))),
-        also=((for_model(Abilities(), example(**thinking_fields(**setting))), ""),),
     )
 
-
-_ALLOWED = thinking_fields(type="enabled", budget_tokens=1024)
-_MARK = {"cachePoint": {"type": "default"}}
-_LOOK = tool_config()
-_LOOKED = [user("Look"), assistant(call()), user(result())]
-_THINKS_ONCE = [user("Look"), assistant(reasoning_block(), call()), user(result())]
-_AGAIN = [assistant(call("tooluse_2")), user(result("tooluse_2"))]
-_THINKS_LATE = [assistant(reasoning_block(), call("tooluse_2")), user(result("tooluse_2"))]
 
 MODEL_RULES = (
     rule(
@@ -170,28 +141,18 @@ MODEL_RULES = (
         _check_tool_names_unique,
         MODEL_ERROR_PREFIX + "tools: Tool names must be unique.",
         evidence="F",
-        passes=example(**tool_config(tool(), tool("find"))),
-        offends=example(**tool_config(tool(), tool())),
     ),
     rule(
         "choice-known",
         _check_choice_known,
         MODEL_ERROR_PREFIX + "Tool '{name}' not found in provided tools",
         evidence="F",
-        passes=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"tool": {"name": "look"}}))),
-        offends=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"tool": {"name": "find"}}))),
-        says=MODEL_ERROR_PREFIX + "Tool 'find' not found in provided tools",
     ),
     rule(
         "marks-most",
         _check_marks_most,
         MODEL_ERROR_PREFIX + "A maximum of 4 blocks with cache_control may be provided. Found {count}.",
         evidence="S",
-        passes=example(system=[text("Be brief."), _MARK], messages=[user("Hello", *[_MARK] * 3)]),
-        offends=example(
-            system=[text("Be brief."), _MARK], messages=[user("Hello", _MARK, _MARK, _MARK, _MARK)]
-        ),
-        says=MODEL_ERROR_PREFIX + "A maximum of 4 blocks with cache_control may be provided. Found 5.",
     ),
     rule(
         "sampling-model",
@@ -199,16 +160,6 @@ MODEL_RULES = (
         MODEL_ERROR_PREFIX + "`{name}` is deprecated for this model.",
         evidence="S",
         models="without `enabled` thinking",
-        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 0.5})),
-        offends=example(inferenceConfig={"temperature": 0.5}),
-        says=MODEL_ERROR_PREFIX + "`temperature` is deprecated for this model.",
-        also=(
-            (for_model(Abilities(), example(inferenceConfig={"temperature": 0.5})), ""),
-            (
-                example(inferenceConfig={"topP": 1}),
-                MODEL_ERROR_PREFIX + "`top_p` is deprecated for this model.",
-            ),
-        ),
     ),
     rule(
         "sampling-thinking",
@@ -216,35 +167,19 @@ MODEL_RULES = (
         MODEL_ERROR_PREFIX
         + "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode.",
         evidence="S",
-        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 1}, **_ALLOWED)),
-        offends=for_model(THINKING_BUDGETS, example(inferenceConfig={"temperature": 0.5}, **_ALLOWED)),
     ),
     _thinking_mode_rule(
         "enabled",
         '"thinking.type.enabled" is not supported for this model. Use "thinking.type.adaptive" and'
         ' "output_config.effort" to control thinking behavior.',
-        passes=THINKING_BUDGETS,
-        offends=FORCED_TOOLS,
     ),
-    _thinking_mode_rule(
-        "adaptive",
-        "adaptive thinking is not supported on this model",
-        passes=THINKING_BUDGETS,
-        offends=PREFILLING,
-    ),
-    _thinking_mode_rule(
-        "disabled",
-        '"thinking.type.disabled" is not supported for this model.',
-        passes=FORCED_TOOLS,
-        offends=NEWEST,
-    ),
+    _thinking_mode_rule("adaptive", "adaptive thinking is not supported on this model"),
+    _thinking_mode_rule("disabled", '"thinking.type.disabled" is not supported for this model.'),
     rule(
         "thinking-budget",
         _check_thinking_budget,
         MODEL_ERROR_PREFIX + "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024",
         evidence="F",
-        passes=for_model(THINKING_BUDGETS, example(**_ALLOWED)),
-        offends=for_model(THINKING_BUDGETS, example(**thinking_fields(type="enabled", budget_tokens=1023))),
     ),
     rule(
         "effort-level",
@@ -252,119 +187,26 @@ MODEL_RULES = (
         MODEL_ERROR_PREFIX + "This model does not support effort level '{effort}'.",
         evidence="K",
         models="that think",
-        passes=example(outputConfig={"effort": "max"}),
-        offends=example(outputConfig={"effort": "minimal"}),
-        says=MODEL_ERROR_PREFIX + "This model does not support effort level 'minimal'.",
-        also=(
-            (for_model(replace(NEWEST, thinking=()), example(outputConfig={"effort": "minimal"})), ""),
-            (for_model(None, example(outputConfig={"effort": "minimal"})), ""),
-            (
-                for_model(replace(NEWEST, efforts=()), example(outputConfig={"effort": "low"})),
-                MODEL_ERROR_PREFIX + "This model does not support effort level 'low'.",
-            ),
-        ),
     ),
     rule(
         "thinking-room",
         _check_thinking_room,
         MODEL_ERROR_PREFIX + "`max_tokens` must be greater than `thinking.budget_tokens`.",
         evidence="F",
-        passes=for_model(THINKING_BUDGETS, example(inferenceConfig={"maxTokens": 1025}, **_ALLOWED)),
-        offends=for_model(THINKING_BUDGETS, example(inferenceConfig={"maxTokens": 1024}, **_ALLOWED)),
     ),
     rule(
         "thinking-forced",
         _check_thinking_forced,
         MODEL_ERROR_PREFIX + "Thinking may not be enabled when tool_choice forces tool use.",
         evidence="S",
-        passes=for_model(THINKING_BUDGETS, example(**tool_config(toolChoice={"auto": {}}), **_ALLOWED)),
-        offends=for_model(THINKING_BUDGETS, example(**tool_config(toolChoice={"any": {}}), **_ALLOWED)),
     ),
-    rule(
-        "thinking-first",
-        _check_thinking_first,
-        _FIRST,
-        evidence="S",
-        passes=for_model(
-            THINKING_BUDGETS,
-            example(messages=_THINKS_ONCE, **_LOOK, **_ALLOWED),
-        ),
-        offends=for_model(
-            THINKING_BUDGETS,
-            example(messages=[user("Look"), assistant(call()), user(result())], **_LOOK, **_ALLOWED),
-        ),
-        says=_FIRST.format(index=1, type="tool_use"),
-        also=(
-            (for_model(THINKING_BUDGETS, example(messages=[], **_ALLOWED)), ""),
-            (
-                for_model(
-                    THINKING_BUDGETS,
-                    example(messages=[user("Look"), assistant(call()), user("So?")], **_ALLOWED),
-                ),
-                "",
-            ),
-            (
-                for_model(
-                    THINKING_BUDGETS,
-                    example(messages=[user("Look"), assistant("I", call()), user(result())], **_ALLOWED),
-                ),
-                _FIRST.format(index=1, type="text"),
-            ),
-            (
-                for_model(
-                    THINKING_BUDGETS, example(messages=[assistant(call()), user(result())], **_ALLOWED)
-                ),
-                _FIRST.format(index=0, type="tool_use"),
-            ),
-            (
-                for_model(THINKING_BUDGETS, example(messages=[assistant(), user(result())], **_ALLOWED)),
-                _FIRST.format(index=0, type=""),
-            ),
-            (for_model(THINKING_BUDGETS, example(messages=[user(result())], **_ALLOWED)), ""),
-            (
-                for_model(THINKING_BUDGETS, example(messages=[*_THINKS_ONCE, *_AGAIN], **_LOOK, **_ALLOWED)),
-                "",
-            ),
-            (
-                for_model(THINKING_BUDGETS, example(messages=[*_LOOKED, *_THINKS_LATE], **_LOOK, **_ALLOWED)),
-                _FIRST.format(index=1, type="tool_use"),
-            ),
-            (
-                for_model(
-                    THINKING_BUDGETS,
-                    example(messages=[*_LOOKED[:2], user(result(), "So?")], **_LOOK, **_ALLOWED),
-                ),
-                "",
-            ),
-            (
-                for_model(
-                    THINKING_BUDGETS,
-                    example(messages=[*_LOOKED[:2], user(result(), _MARK)], **_LOOK, **_ALLOWED),
-                ),
-                _FIRST.format(index=1, type="tool_use"),
-            ),
-            (
-                for_model(
-                    THINKING_BUDGETS,
-                    example(
-                        messages=[user("Look"), assistant(call()), user(result())],
-                        additionalModelRequestFields={"reasoning_config": {"type": "enabled"}},
-                    ),
-                ),
-                _FIRST.format(index=1, type="tool_use"),
-            ),
-        ),
-    ),
+    rule("thinking-first", _check_thinking_first, _FIRST, evidence="S"),
     rule(
         "thought-last",
         _check_thought_last,
         MODEL_ERROR_PREFIX
         + "messages.{index}: The final block in an assistant message cannot be `thinking`.",
         evidence="S",
-        passes=example(messages=[user("Hello"), assistant(reasoning_block(), "Hello"), user("Bye")]),
-        offends=example(messages=[user("Hello"), assistant("Hello", reasoning_block()), user("Bye")]),
-        says=MODEL_ERROR_PREFIX + "messages.1: The final block in an assistant message cannot be `thinking`.",
-        also=((example(messages=[user("Hello", reasoning_block())]), ""),),
     ),
     rule(
         "forced-tools",
@@ -372,9 +214,6 @@ MODEL_RULES = (
         MODEL_ERROR_PREFIX + 'tool_choice: type "tool" and "any" are not supported for this model.',
         evidence="D",
         models="that cannot be forced",
-        passes=for_model(FORCED_TOOLS, example(**tool_config(toolChoice={"any": {}}))),
-        offends=example(**tool_config(toolChoice={"any": {}})),
-        also=((for_model(None, example(**tool_config(toolChoice={"any": {}}))), ""),),
     ),
     rule(
         "prefill",
@@ -384,8 +223,5 @@ MODEL_RULES = (
         " user message.",
         evidence="S",
         models="that take no prefill",
-        passes=for_model(PREFILLING, example(messages=[user("Count"), assistant("One,")])),
-        offends=example(messages=[user("Count"), assistant("One,")]),
-        also=((example(messages=[]), ""),),
     ),
 )

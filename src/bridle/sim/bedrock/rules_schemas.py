@@ -11,20 +11,16 @@ from bridle.sim.rules.compiled_schemas import (
     OPTIONAL_MESSAGE,
     UNIONS_MESSAGE,
     PlacedSchema,
-    closed_schema,
     find_bound,
     find_circle,
     find_many_optional,
     find_many_unions,
     find_open_object,
-    schema_with_definitions,
-    schema_with_optional,
-    schema_with_unions,
 )
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_mapping, field
 
-from .request import MODEL_ERROR_PREFIX, example, list_tool_specs, model_field, rule, tool, tool_config
+from .request import MODEL_ERROR_PREFIX, list_tool_specs, model_field, rule
 
 SCHEMA_PATH = "output_config.format.schema"
 """The model behind the service names its own field, whichever of the two was sent."""
@@ -78,115 +74,15 @@ def _check_unions_most(request: RawRequest) -> RuleFinding | None:
     return find_many_unions((*_list_strict_schemas(request), *_list_answer_schemas(request)))
 
 
-def _example_with_schema_text(schema: str, **changes: object) -> RawRequest:
-    shape = {"type": "json_schema", "structure": {"jsonSchema": {"schema": schema, "name": "answer"}}}
-    return example(outputConfig={"textFormat": shape}, **changes)
-
-
-def _example_with_schema(schema: JsonObject, **changes: object) -> RawRequest:
-    return _example_with_schema_text(msgspec.json.encode(schema).decode(), **changes)
-
-
-def _example_with_model_field(schema: JsonObject) -> RawRequest:
-    config = {"format": {"type": "json_schema", "schema": schema}}
-    return example(additionalModelRequestFields={"output_config": config})
-
-
-def _strict_tool_of(schema: JsonObject) -> dict[str, object]:
-    return tool_config(tool(strict=True, inputSchema={"json": schema}))
-
-
 _UNREADABLE = "The value at outputConfig.textFormat.structure.jsonSchema.schema is not a valid JSON schema."
-_OPEN = MODEL_ERROR_PREFIX + OPEN_MESSAGE.format(at=SCHEMA_PATH)
 
 FORMAT_RULES = (
-    rule(
-        "format-schema",
-        _check_format_schema,
-        _UNREADABLE,
-        evidence="K",
-        passes=_example_with_schema(closed_schema()),
-        offends=_example_with_schema_text("{type: object}"),
-        also=(
-            (_example_with_schema_text("[]"), _UNREADABLE),
-            (example(outputConfig={"textFormat": {"type": "json_schema"}}), _UNREADABLE),
-            (example(outputConfig={"effort": "low"}), ""),
-        ),
-    ),
-    rule(
-        "format-closed",
-        _check_format_closed,
-        MODEL_ERROR_PREFIX + OPEN_MESSAGE,
-        evidence="S",
-        passes=_example_with_schema(closed_schema(inner={"type": "string"})),
-        offends=_example_with_schema(closed_schema(inner={"type": "object"})),
-        says=_OPEN,
-        also=(
-            (_example_with_schema({"type": "object", "additionalProperties": {"type": "string"}}), _OPEN),
-            (_example_with_model_field({"type": "object"}), _OPEN),
-        ),
-    ),
-    rule(
-        "format-bounds",
-        _check_format_bounds,
-        MODEL_ERROR_PREFIX + BOUND_MESSAGE,
-        evidence="S",
-        passes=_example_with_schema(closed_schema(age={"type": "integer"})),
-        offends=_example_with_schema(closed_schema(age={"type": "integer", "maximum": 1})),
-        says=MODEL_ERROR_PREFIX + BOUND_MESSAGE.format(at=SCHEMA_PATH, type="integer", bound="maximum"),
-    ),
-    rule(
-        "format-circle",
-        _check_format_circle,
-        MODEL_ERROR_PREFIX + CIRCULAR_MESSAGE,
-        evidence="F",
-        passes=_example_with_schema(schema_with_definitions(a="b", b="")),
-        offends=_example_with_schema(schema_with_definitions(a="b", b="a")),
-        says=MODEL_ERROR_PREFIX + CIRCULAR_MESSAGE.format(at=SCHEMA_PATH, circle="a -> b -> a"),
-        also=(
-            (
-                _example_with_model_field(schema_with_definitions(a="a")),
-                MODEL_ERROR_PREFIX + CIRCULAR_MESSAGE.format(at=SCHEMA_PATH, circle="a -> a"),
-            ),
-        ),
-    ),
-    rule(
-        "optional-most",
-        _check_optional_most,
-        MODEL_ERROR_PREFIX + OPTIONAL_MESSAGE,
-        evidence="F",
-        passes=_example_with_schema(schema_with_optional(24)),
-        offends=_example_with_schema(schema_with_optional(25)),
-        says=MODEL_ERROR_PREFIX + OPTIONAL_MESSAGE.format(count=25),
-        also=(
-            (
-                _example_with_schema(schema_with_optional(24), **_strict_tool_of(schema_with_optional(1))),
-                MODEL_ERROR_PREFIX + OPTIONAL_MESSAGE.format(count=25),
-            ),
-            (
-                _example_with_schema(
-                    schema_with_optional(24),
-                    **tool_config(tool(inputSchema={"json": dict(schema_with_optional(1))})),
-                ),
-                "",
-            ),
-        ),
-    ),
-    rule(
-        "unions-most",
-        _check_unions_most,
-        MODEL_ERROR_PREFIX + UNIONS_MESSAGE,
-        evidence="S",
-        passes=_example_with_schema(schema_with_unions(16)),
-        offends=_example_with_schema(schema_with_unions(17)),
-        says=MODEL_ERROR_PREFIX + UNIONS_MESSAGE.format(count=17),
-        also=(
-            (
-                _example_with_schema(schema_with_unions(16), **_strict_tool_of(schema_with_unions(1))),
-                MODEL_ERROR_PREFIX + UNIONS_MESSAGE.format(count=17),
-            ),
-        ),
-    ),
+    rule("format-schema", _check_format_schema, _UNREADABLE, evidence="K"),
+    rule("format-closed", _check_format_closed, MODEL_ERROR_PREFIX + OPEN_MESSAGE, evidence="S"),
+    rule("format-bounds", _check_format_bounds, MODEL_ERROR_PREFIX + BOUND_MESSAGE, evidence="S"),
+    rule("format-circle", _check_format_circle, MODEL_ERROR_PREFIX + CIRCULAR_MESSAGE, evidence="F"),
+    rule("optional-most", _check_optional_most, MODEL_ERROR_PREFIX + OPTIONAL_MESSAGE, evidence="F"),
+    rule("unions-most", _check_unions_most, MODEL_ERROR_PREFIX + UNIONS_MESSAGE, evidence="S"),
 )
 
 

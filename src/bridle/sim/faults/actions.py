@@ -32,6 +32,8 @@ LONG_SECONDS = 3_600.0
 DRIP_BYTES, DRIP_SECONDS = 16, 0.05
 WAIT_SECONDS = 1.0
 PAUSED_FILE = Path(__file__).with_name("paused.toml")
+OVERFLOW_FIGURES = {"tokens": 200_001, "total": 200_001, "prompt": 195_905, "room": 4_096, "most": 200_000}
+"""Token counts in the message about a prompt that is too long."""
 COMMENT = b": still here\n\n"
 CONTINUATION = Opaque(kind="continuation", native='{"continuationToken":"c2ltdWxhdGVk"}')
 
@@ -132,7 +134,8 @@ def report_overflow_in_stream(target: FaultTarget) -> ResponseTimeline | None:
     if not target.is_streamed:
         return None
     too_long = list_rules(target.codec.family)[-1]
-    failure = Failure(kind=too_long.kind, message=too_long.says, code=too_long.type)
+    message = too_long.wording.format_map(OVERFLOW_FIGURES)
+    failure = Failure(kind=too_long.kind, message=message, code=too_long.type)
     return target.make_timeline(target.encoded.frames[0], _encode_failure_in_stream(target, failure))
 
 

@@ -1,8 +1,8 @@
-"""Reading a raw generateContent body without trusting it, and writing small ones for examples.
+"""Reads a raw generateContent request without trusting its shape.
 
-The wire takes every name in two spellings, `toolConfig` and `tool_config`; `member` reads both.
-Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
-finds nothing, and the rule about that field's shape speaks instead.
+The wire accepts two spellings of every name, `toolConfig` and `tool_config`; `member` reads both.
+Nothing here may fail on a body of the wrong shape: a rule that does not find its field reports nothing, and
+the rule about the shape of that field reports it.
 """
 
 import re
@@ -14,30 +14,13 @@ from msgspec.structs import replace
 
 from bridle.sim.request_forms import ANY_OBJECT
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, build_example, make_rule
+from bridle.sim.rules.raw_request import JsonObject, as_mapping, make_rule
 from bridle.values.base import Value
 from bridle.values.message import Message
-from bridle.values.model import Abilities
 
-MODEL = "some-model"
 METHOD_PATH = re.compile(r".*/(?:models|tunedModels|endpoints)/(?P<model>[^/:]+):(?P<method>\w+)")
 _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
-# The models the examples speak to, by what they are examples of.
-NEWEST = Abilities(
-    output_tokens=65_536,
-    output_limited=True,
-    thinking=("adaptive",),
-    efforts=("low", "medium", "high"),
-    structured_output="native",
-)
-THINKING_BUDGETS = replace(
-    NEWEST,
-    thinking=("adaptive", "enabled"),
-    allowance_mode="enabled",
-    efforts=(),
-    structured_output="tool",
-)
 
 rule = partial(make_rule, code="INVALID_ARGUMENT")
 """A rule of this provider's usual kind."""
@@ -134,29 +117,6 @@ def list_declarations(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
             yield f"tools[{index}].function_declarations[{inner}]", as_mapping(item)
 
 
-def example(**changes: object) -> RawRequest:
-    """A small legal request to the newest model with these fields changed; None takes one away."""
-    path = f"/v1beta/models/{MODEL}:generateContent"
-    return build_example(path, {"contents": [user("Hello")], **changes}, NEWEST)
-
-
-def at_method(place: str, request: RawRequest) -> RawRequest:
-    """The request at another address: `MODEL:METHOD`."""
-    return replace(request, path=f"/v1beta/models/{place}")
-
-
-def example_with_config(**fields: object) -> RawRequest:
-    return example(generationConfig=fields)
-
-
-def tool_choice_fields(**fields: object) -> dict[str, object]:
-    return {"toolConfig": {"functionCallingConfig": fields}}
-
-
-def user(*said: object) -> JsonObject:
-    return {"role": "user", "parts": [text(item) if isinstance(item, str) else item for item in said]}
-
-
 def model(*said: object) -> JsonObject:
     return {"role": "model", "parts": [text(item) if isinstance(item, str) else item for item in said]}
 
@@ -165,23 +125,8 @@ def text(words: str) -> JsonObject:
     return {"text": words}
 
 
-def call(
-    name: str = "look", signature: str = "skip_thought_signature_validator", **args: object
-) -> JsonObject:
-    made: JsonObject = {"functionCall": {"name": name, "args": args}}
-    return {**made, "thoughtSignature": signature} if signature else made
-
-
-def response(name: str = "look", **more: object) -> JsonObject:
-    return {"functionResponse": {"name": name, "response": {"output": "seen"}, **more}}
-
-
 def tool(name: str = "look", **more: object) -> JsonObject:
     return {"functionDeclarations": [{"name": name, **more}]}
-
-
-def tool_taking(**properties: object) -> JsonObject:
-    return tool(parameters={"type": "OBJECT", "properties": properties})
 
 
 # `responseJsonSchema`, `responseSchema` with its types in capitals, and JSON without a schema.

@@ -18,9 +18,8 @@ from bridle.sim.rules.field_rules import (
     FieldRules,
     find_places,
 )
-from bridle.sim.rules.raw_request import JsonObject
 
-from .request import call, example, example_with_config, response, rule, to_snake_case, tool, user
+from .request import rule, to_snake_case
 
 INVALID = "INVALID_ARGUMENT"
 NAMESPACE = "type.googleapis.com/google.ai.generativelanguage.v1beta."
@@ -50,7 +49,6 @@ def _is_readable(value: object, kinds: Sequence[str]) -> bool:
 
 FIELD_CHECKS = FieldRules(
     ErrorStyle(
-        example=example,
         rule=rule,
         messages={
             "type": FieldMessage("Invalid value at '{at}' (<expected>), {shown}", INVALID),
@@ -64,18 +62,16 @@ FIELD_CHECKS = FieldRules(
 )
 
 
-def _message_rule(
-    path: str, name: str, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-) -> ProviderRule:
+def _message_rule(path: str, name: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
     """A field that holds a message of a named type; where a list of them belongs, one will do."""
-    return FIELD_CHECKS.of_type(path, "object|array", takes, refuses, row, expected=NAMESPACE + name)
+    return FIELD_CHECKS.of_type(path, "object|array", row, expected=NAMESPACE + name)
 
 
-def _setting_rule(name: str, kind: str, takes: object, refuses: object, evidence: str = "F") -> ProviderRule:
+def _setting_rule(name: str, kind: str, evidence: str = "F") -> ProviderRule:
     """One of the settings; whole numbers may be written with a point."""
     kinds, expected = ("number", TYPES["integer"]) if kind == "integer" else (kind, TYPES[kind])
     row = FieldRow(id=f"{to_snake_case(name).replace('_', '-')}-type", evidence=evidence)
-    return FIELD_CHECKS.of_type(f"generationConfig.{name}", kinds, takes, refuses, row, expected=expected)
+    return FIELD_CHECKS.of_type(f"generationConfig.{name}", kinds, row, expected=expected)
 
 
 SINGLE_FIELDS = (
@@ -98,100 +94,65 @@ def _check_no_list(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-_CALLING: JsonObject = {"role": "model", "parts": [{"functionCall": "look"}]}
 _PART = "contents[].parts[]"
 
 
-def _part_rule(id_: str, path: str, name: str, takes: RawRequest, part: object, shown: str) -> ProviderRule:
+def _part_rule(id_: str, path: str, name: str) -> ProviderRule:
     """A field of the second part of the first content."""
     expected = TYPES.get(name, NAMESPACE + name)
-    place = f"contents[0].parts[1]{'.' if path else ''}{to_snake_case(path)}"
     return FIELD_CHECKS.of_type(
         f"{_PART}.{path}".rstrip("."),
         name if name in TYPES else "object|array",
-        takes,
-        example(contents=[{"role": "user", "parts": [{"text": "Look"}, part]}]),
-        FieldRow(id=id_, says=f"Invalid value at '{place}' ({expected}), {shown}"),
+        FieldRow(id=id_),
         expected=expected,
     )
 
 
-_SAID = example(contents=[user("Hello")])
-_CALLED = example(contents=[user("Look"), {"role": "model", "parts": [call()]}, user(response())])
-
 FIELD_RULES = (
-    rule(
-        "no-list",
-        _check_no_list,
-        _UNKNOWN + "{place}: " + _NO_LIST,
-        evidence="S",
-        passes=example_with_config(stopSequences=["END"], temperature=1),
-        offends=example_with_config(maxOutputTokens=[5]),
-        says="Invalid JSON payload received. Unknown name \"max_output_tokens\" at 'generation_config':"
-        f" {_NO_LIST}",
-        also=(
-            (
-                example(generation_config=[]),
-                f'Invalid JSON payload received. Unknown name "generation_config": {_NO_LIST}',
-            ),
-        ),
-    ),
-    _message_rule("contents", "Content", [user("Hello")], "Hello", FieldRow(evidence="S")),
-    _message_rule("contents[]", "Content", user("Hello"), "Hello", FieldRow(id="content-type")),
-    FIELD_CHECKS.of_type(
-        "contents[].role", "string", "user", {}, FieldRow(id="role-type", within=user("Hello"))
-    ),
-    _message_rule("contents[].parts", "Part", [{"text": "Hello"}], "Hello", FieldRow(id="parts-type")),
-    _part_rule("part-type", "", "Part", _SAID, "Look", '"Look"'),
-    _part_rule("text-type", "text", "string", _SAID, {"text": 5}, "5"),
-    _part_rule("call-type", "functionCall", "FunctionCall", _CALLED, {"functionCall": 5}, "5"),
-    _part_rule("call-name-type", "functionCall.name", "string", _CALLED, {"functionCall": {"name": 5}}, "5"),
-    _part_rule(
-        "response-type", "functionResponse", "FunctionResponse", _CALLED, {"functionResponse": 5}, "5"
-    ),
-    _message_rule("systemInstruction", "Content", user("Be brief."), "Be brief.", FieldRow(evidence="S")),
-    _message_rule("tools", "Tool", [tool()], "look"),
-    _message_rule("tools[]", "Tool", tool(), "look", FieldRow(id="tool-type")),
-    _message_rule("toolConfig", "ToolConfig", {}, 5),
+    rule("no-list", _check_no_list, _UNKNOWN + "{place}: " + _NO_LIST, evidence="S"),
+    _message_rule("contents", "Content", FieldRow(evidence="S")),
+    _message_rule("contents[]", "Content", FieldRow(id="content-type")),
+    FIELD_CHECKS.of_type("contents[].role", "string", FieldRow(id="role-type")),
+    _message_rule("contents[].parts", "Part", FieldRow(id="parts-type")),
+    _part_rule("part-type", "", "Part"),
+    _part_rule("text-type", "text", "string"),
+    _part_rule("call-type", "functionCall", "FunctionCall"),
+    _part_rule("call-name-type", "functionCall.name", "string"),
+    _part_rule("response-type", "functionResponse", "FunctionResponse"),
+    _message_rule("systemInstruction", "Content", FieldRow(evidence="S")),
+    _message_rule("tools", "Tool"),
+    _message_rule("tools[]", "Tool", FieldRow(id="tool-type")),
+    _message_rule("toolConfig", "ToolConfig"),
     FIELD_CHECKS.only_fields(
-        "toolConfig",
-        ("functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations"),
-        {},
-        "tool_choice",
+        "toolConfig", ("functionCallingConfig", "retrievalConfig", "includeServerSideToolInvocations")
     ),
-    _message_rule("toolConfig.functionCallingConfig", "FunctionCallingConfig", {}, "ANY"),
+    _message_rule("toolConfig.functionCallingConfig", "FunctionCallingConfig"),
     FIELD_CHECKS.only_fields(
         "toolConfig.functionCallingConfig",
         ("mode", "allowedFunctionNames", "streamFunctionCallArguments"),
-        {},
-        "name",
         FieldRow(id="choice-fields"),
     ),
-    _message_rule("generationConfig", "GenerationConfig", {"temperature": 1}, "5"),
-    FIELD_CHECKS.only_fields("generationConfig", CONFIG_FIELDS, {"topK": 40}, "max_tokens"),
-    _setting_rule("maxOutputTokens", "integer", "512", "many"),
-    _setting_rule("temperature", "number", 1, "hot"),
-    _setting_rule("topP", "number", 0.5, "wide"),
-    _setting_rule("topK", "integer", 40.0, {}),
-    _setting_rule("candidateCount", "integer", 1, "x"),
-    _setting_rule("seed", "integer", 1, "x", "S"),
-    _setting_rule("presencePenalty", "number", 0.5, "x"),
-    _setting_rule("frequencyPenalty", "number", 0.5, "x"),
-    _setting_rule("responseMimeType", "string", "text/plain", 5),
-    _setting_rule("responseLogprobs", "boolean", True, "yes"),
-    _setting_rule("logprobs", "integer", 1, "x"),
-    _message_rule(
-        "generationConfig.thinkingConfig", "ThinkingConfig", {}, "high", FieldRow(id="thinking-config-type")
-    ),
+    _message_rule("generationConfig", "GenerationConfig"),
+    FIELD_CHECKS.only_fields("generationConfig", CONFIG_FIELDS),
+    _setting_rule("maxOutputTokens", "integer"),
+    _setting_rule("temperature", "number"),
+    _setting_rule("topP", "number"),
+    _setting_rule("topK", "integer"),
+    _setting_rule("candidateCount", "integer"),
+    _setting_rule("seed", "integer", "S"),
+    _setting_rule("presencePenalty", "number"),
+    _setting_rule("frequencyPenalty", "number"),
+    _setting_rule("responseMimeType", "string"),
+    _setting_rule("responseLogprobs", "boolean"),
+    _setting_rule("logprobs", "integer"),
+    _message_rule("generationConfig.thinkingConfig", "ThinkingConfig", FieldRow(id="thinking-config-type")),
     FIELD_CHECKS.only_fields(
         "generationConfig.thinkingConfig",
         ("includeThoughts", "thinkingBudget", "thinkingLevel"),
-        {},
-        "effort",
         FieldRow(id="thinking-config-fields"),
     ),
-    _setting_rule("thinkingConfig.includeThoughts", "boolean", True, "yes"),
-    _setting_rule("thinkingConfig.thinkingBudget", "integer", 1024, "high", "S"),
-    _setting_rule("stopSequences[]", "string", "END", 5),
-    FIELD_CHECKS.of_type("cachedContent", "string", "cachedContents/1", 5),
+    _setting_rule("thinkingConfig.includeThoughts", "boolean"),
+    _setting_rule("thinkingConfig.thinkingBudget", "integer", "S"),
+    _setting_rule("stopSequences[]", "string"),
+    FIELD_CHECKS.of_type("cachedContent", "string"),
 )

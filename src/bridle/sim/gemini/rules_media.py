@@ -1,10 +1,10 @@
 """Pictures that are no pictures; what is not base64 is refused with the contents."""
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.media_data import JPEG, PDF, recognize_data
-from bridle.sim.rules.raw_request import JsonObject, as_mapping
+from bridle.sim.rules.media_data import recognize_data
+from bridle.sim.rules.raw_request import as_mapping
 
-from .request import example, list_parts, member, rule, user
+from .request import list_parts, member, rule
 
 
 def _check_image_data(request: RawRequest) -> RuleFinding | None:
@@ -18,10 +18,6 @@ def _check_image_data(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _inline_data(data: str, label: str = "image/png") -> JsonObject:
-    return {"inlineData": {"mimeType": label, "data": data}}
-
-
 MEDIA_RULES = (
     rule(
         "image-data",
@@ -29,8 +25,5 @@ MEDIA_RULES = (
         "Unable to process input image. Please retry or report in"
         " https://developers.generativeai.google/guide/troubleshooting",
         evidence="S",
-        passes=example(contents=[user(_inline_data(JPEG))]),
-        offends=example(contents=[user(_inline_data(PDF))]),
-        also=((example(contents=[user(_inline_data(PDF, "application/pdf"))]), ""),),
     ),
 )

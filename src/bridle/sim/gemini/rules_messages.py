@@ -10,25 +10,18 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.rules.raw_request import JsonObject, as_mapping
 
 from .request import (
-    THINKING_BUDGETS,
     ContentTurn,
-    call,
     contents,
-    example,
     has_thinking_levels,
     list_declarations,
     list_parts,
     member,
     merge_turns,
-    model,
     parts,
-    response,
     rule,
-    tool,
-    user,
 )
 
 ROLES = ("user", "model")
@@ -198,55 +191,32 @@ def _is_user_content(content: JsonObject) -> bool:
     return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
-_LOOK = {"tools": [tool()]}
-_PAIR = (model(call()), user(response()))
-
 CONTENT_RULES = (
     rule(
         "contents-some",
         _check_contents_some,
         "* GenerateContentRequest.contents: contents is not specified\n",
         evidence="S",
-        passes=example(contents=user("Hello")),
-        offends=example(contents=[]),
     ),
     rule(
         "parts-some",
         _check_parts_some,
         "* GenerateContentRequest.contents[{index}].parts: contents.parts must not be empty.\n",
         evidence="S",
-        passes=example(contents=[user("Hello"), model(""), user("Bye")]),
-        offends=example(contents=[user("Hello"), model(), user("Bye")]),
-        says="* GenerateContentRequest.contents[1].parts: contents.parts must not be empty.\n",
     ),
     rule(
         "part-member",
         _check_part_member,
         "Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field.",
         evidence="S",
-        passes=example(contents=[user({"inline_data": {"mime_type": "image/png", "data": "AAAA"}})]),
-        offends=example(contents=[user("Hello", {"text": "Bye", "role": "user"})]),
-        says="Invalid JSON payload received. Unknown name \"role\" at 'contents[0].parts[1]':"
-        " Cannot find field.",
     ),
     rule(
         "part-data",
         _check_part_data,
         "* GenerateContentRequest.{at}.data: required oneof field 'data' must have one initialized field\n",
         evidence="S",
-        passes=example(contents=[user("Hello"), model({"thoughtSignature": "c2ln"}), user("Bye")]),
-        offends=example(contents=[user("Hello"), model({"thought": True}), user("Bye")]),
-        says="* GenerateContentRequest.contents[1].parts[0].data: required oneof field 'data' must have one"
-        " initialized field\n",
     ),
-    rule(
-        "role",
-        _check_role,
-        "Please use a valid role: user, model.",
-        evidence="S",
-        passes=example(contents=[user("Hello"), model("Hello"), {"parts": [{"text": "Bye"}]}]),
-        offends=example(contents=[user("Hello"), {"role": "assistant", "parts": [{"text": "Hello"}]}]),
-    ),
+    rule("role", _check_role, "Please use a valid role: user, model.", evidence="S"),
     rule(
         "role-function",
         _check_role_function,
@@ -254,51 +224,14 @@ CONTENT_RULES = (
         " DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER.",
         evidence="S",
         models="that think at levels",
-        passes=for_model(
-            THINKING_BUDGETS,
-            example(
-                contents=[user("Look"), model(call()), {"role": "function", "parts": [response()]}], **_LOOK
-            ),
-        ),
-        offends=example(
-            contents=[user("Look"), model(call()), {"role": "function", "parts": [response()]}], **_LOOK
-        ),
-        says="Role 'function' is not supported. Please use a valid role: SYSTEM, SYSTEM_1, USER, ASSISTANT,"
-        " DEVELOPER, CONTEXT, USER_CONTEXT, MODEL, USER.",
     ),
-    rule(
-        "bytes",
-        _check_bytes,
-        _NO_BASE64,
-        evidence="S",
-        passes=example(contents=[user({"inlineData": {"mimeType": "image/png", "data": "_-+/AA=="}})]),
-        offends=example(contents=[user({"inlineData": {"mimeType": "image/png", "data": "AAAAA"}})]),
-        says="Invalid value at 'contents[0].parts[0].inline_data.data' (TYPE_BYTES), Base64 decoding failed"
-        ' for "AAAAA"',
-        also=(
-            (
-                example(contents=[user({"inlineData": {"data": "A A="}})]),
-                _NO_BASE64.format(at="contents[0].parts[0].inline_data.data", data="A A="),
-            ),
-        ),
-    ),
-    rule(
-        "struct",
-        _check_struct,
-        f"Invalid value at '{{at}}' ({_STRUCT}), {{value}}",
-        evidence="F",
-        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(contents=[user("Look"), model(call()), user(response(response="seen"))], **_LOOK),
-        says=f"Invalid value at 'contents[2].parts[0].function_response.response' ({_STRUCT}), \"seen\"",
-    ),
+    rule("bytes", _check_bytes, _NO_BASE64, evidence="S"),
+    rule("struct", _check_struct, f"Invalid value at '{{at}}' ({_STRUCT}), {{value}}", evidence="F"),
     rule(
         "name-empty",
         _check_name_empty,
         "* GenerateContentRequest.{at}.name: Name cannot be empty.\n",
         evidence="F",
-        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(contents=[user("Look"), model(call()), user(response(name=""))], **_LOOK),
-        says="* GenerateContentRequest.contents[2].parts[0].function_response.name: Name cannot be empty.\n",
     ),
     rule(
         "call-first",
@@ -306,92 +239,8 @@ CONTENT_RULES = (
         "Please ensure that function call turn comes immediately after a user turn or after a function"
         " response turn.",
         evidence="S",
-        passes=example(contents=[user("Look"), model("I look."), model(call()), user(response())], **_LOOK),
-        offends=example(contents=[model(call()), user(response())], **_LOOK),
-        also=(
-            (example(contents=[user(call()), model("So.")]), ""),
-            (example(contents=[model("So."), user("Bye")]), ""),
-        ),
     ),
-    rule(
-        "response-orphan",
-        _check_response_orphan,
-        _ORPHAN,
-        evidence="S",
-        passes=example(contents=[user("Look"), *_PAIR], **_LOOK),
-        offends=example(contents=[user("Look"), model("No."), user(response())], **_LOOK),
-        also=((example(contents=[user(response())]), _ORPHAN),),
-    ),
-    rule(
-        "response-count",
-        _check_response_count,
-        _COUNT,
-        evidence="S",
-        passes=example(
-            contents=[user("Look"), model(call(), call(signature="")), user(response()), user(response())],
-            **_LOOK,
-        ),
-        offends=example(
-            contents=[user("Look"), model(call(), call(signature="")), user(response(), "And?")], **_LOOK
-        ),
-        also=(
-            (example(contents=[user("Look"), model("So."), user("Bye")], **_LOOK), ""),
-            (example(contents=[user("Look"), model(call()), user("Bye")]), ""),
-            (example(contents=[user("Look"), model(call(), call()), user(response())]), _COUNT),
-            (example(contents=[user("Look"), model(call()), user("Bye")], **_LOOK), _COUNT),
-        ),
-    ),
-    rule(
-        "call-signed",
-        _check_call_signed,
-        _UNSIGNED,
-        evidence="S",
-        models="that think at levels",
-        passes=example(
-            contents=[user("Look"), model(call(signature="")), user(response()), model("So."), user("Bye")],
-            **_LOOK,
-        ),
-        offends=example(contents=[user("Look"), model("I", call(signature="")), user(response())], **_LOOK),
-        says=_UNSIGNED.format(name="look", position=2),
-        also=(
-            (
-                example(
-                    contents=[
-                        user("Look"),
-                        model(call(signature="")),
-                        user(response()),
-                        model(call()),
-                        user(response()),
-                    ]
-                ),
-                _UNSIGNED.format(name="look", position=2),
-            ),
-            (example(contents=[user(call(signature=""))]), ""),
-            (
-                example(
-                    contents=[
-                        user("Look"),
-                        model("I look."),
-                        model(call()),
-                        model(call(signature="")),
-                        model(""),
-                        model(call(signature="")),
-                        user(response(), response()),
-                    ],
-                    **_LOOK,
-                ),
-                "",
-            ),
-            (
-                example(
-                    contents=[model(call(signature=""), call("search")), user(response(), response("search"))]
-                ),
-                _UNSIGNED.format(name="look", position=1),
-            ),
-            (
-                example(contents=[user("Look"), model("I look.", call(signature="")), user(response())]),
-                _UNSIGNED.format(name="look", position=2),
-            ),
-        ),
-    ),
+    rule("response-orphan", _check_response_orphan, _ORPHAN, evidence="S"),
+    rule("response-count", _check_response_count, _COUNT, evidence="S"),
+    rule("call-signed", _check_call_signed, _UNSIGNED, evidence="S", models="that think at levels"),
 )

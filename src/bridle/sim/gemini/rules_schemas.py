@@ -9,22 +9,17 @@ and there the place has the names of the properties.
 from collections.abc import Iterator
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.rules.raw_request import JsonObject, as_mapping
 from bridle.values.base import Value
 
 from .request import (
-    THINKING_BUDGETS,
     as_list,
-    example,
-    example_with_config,
     generation_setting,
     has_thinking_levels,
     list_declarations,
     member,
     rule,
     to_snake_case,
-    tool,
-    tool_taking,
 )
 
 SCHEMA_KEYWORDS = frozenset(
@@ -165,21 +160,12 @@ def _check_schema_one(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-_PARAMETERS = "tools[0].function_declarations[0].parameters"
-_STRING = {"type": "STRING"}
-
 SCHEMA_RULES = (
     rule(
         "schema-word",
         _check_schema_word,
         "Invalid JSON payload received. Unknown name \"{name}\" at '{at}': Cannot find field.",
         evidence="S",
-        passes=example(
-            tools=[tool_taking(city={"anyOf": [_STRING, {"type": "NULL"}], "property_ordering": []})]
-        ),
-        offends=example(tools=[tool_taking(city={"anyOf": [_STRING, {"const": "Oslo"}]})]),
-        says='Invalid JSON payload received. Unknown name "const" at'
-        f" '{_PARAMETERS}.properties[0].value.any_of[1]': Cannot find field.",
     ),
     rule(
         "schema-one-type",
@@ -187,10 +173,6 @@ SCHEMA_RULES = (
         "Invalid JSON payload received. Unknown name \"type\" at '{at}': Proto field is not repeating,"
         " cannot start list.",
         evidence="S",
-        passes=example(tools=[tool_taking(city={"type": "string", "nullable": True})]),
-        offends=example(tools=[tool_taking(city={"type": ["string", "null"]})]),
-        says=f"Invalid JSON payload received. Unknown name \"type\" at '{_PARAMETERS}.properties[0].value':"
-        " Proto field is not repeating, cannot start list.",
     ),
     rule(
         "schema-type",
@@ -198,65 +180,25 @@ SCHEMA_RULES = (
         "Invalid value at '{at}.type' (type.googleapis.com/google.ai.generativelanguage.v1beta.Type),"
         ' "{type}"',
         evidence="S",
-        passes=example(tools=[tool_taking(city={"type": "null"})]),
-        offends=example(tools=[tool_taking(city={"type": "ARRAY", "items": {"type": "text"}})]),
-        says=f"Invalid value at '{_PARAMETERS}.properties[0].value.items.type'"
-        ' (type.googleapis.com/google.ai.generativelanguage.v1beta.Type), "text"',
     ),
     rule(
         "schema-enum-words",
         _check_schema_enum_words,
         "Invalid value at '{at}' (TYPE_STRING), {value}",
         evidence="S",
-        passes=example(tools=[tool_taking(count={"type": "STRING", "enum": ["0", "1"]})]),
-        offends=example(tools=[tool_taking(count={"type": "STRING", "enum": ["0", 1]})]),
-        says=f"Invalid value at '{_PARAMETERS}.properties[0].value.enum[1]' (TYPE_STRING), 1",
     ),
     rule(
         "schema-enum-type",
         _check_schema_enum_type,
         f"* {REQUEST}.{{at}}.enum: only allowed for STRING type\n",
         evidence="S",
-        passes=example(tools=[tool_taking(count={"type": "string", "enum": ["0"]})]),
-        offends=example(tools=[tool_taking(count={"type": "INTEGER", "enum": ["0"]})]),
-        says=f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
-        also=(
-            (
-                example(tools=[tool_taking(count={"type": 3, "enum": ["0"]})]),
-                f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
-            ),
-            (example(tools=[tool_taking(count={"type": 1, "enum": ["0"]})]), ""),
-            (example(tools=[tool_taking(count={"type": 8, "enum": ["0"]})]), ""),
-            (
-                example(tools=[tool_taking(count={"type": 0, "enum": ["0"]})]),
-                f"* {REQUEST}.{_PARAMETERS}.properties[count].enum: only allowed for STRING type\n",
-            ),
-            (example(tools=[tool_taking(count={"type": -1, "enum": ["0"]})]), ""),
-        ),
     ),
-    rule(
-        "schema-items",
-        _check_schema_items,
-        f"* {REQUEST}.{{at}}.items: missing field.\n",
-        evidence="S",
-        passes=example(tools=[tool_taking(cities={"type": "ARRAY", "items": _STRING})]),
-        offends=example(tools=[tool_taking(cities={"type": "array"})]),
-        says=f"* {REQUEST}.{_PARAMETERS}.properties[cities].items: missing field.\n",
-    ),
+    rule("schema-items", _check_schema_items, f"* {REQUEST}.{{at}}.items: missing field.\n", evidence="S"),
     rule(
         "schema-required",
         _check_schema_required,
         f"* {REQUEST}.{{at}}.required[{{index}}]: property is not defined\n",
         evidence="S",
-        passes=example_with_config(
-            responseMimeType="application/json",
-            responseSchema={"type": "OBJECT", "properties": {"city": _STRING}, "required": ["city"]},
-        ),
-        offends=example_with_config(
-            responseMimeType="application/json",
-            responseSchema={"type": "OBJECT", "properties": {"city": _STRING}, "required": ["city", "day"]},
-        ),
-        says=f"* {REQUEST}.generation_config.response_schema.required[1]: property is not defined\n",
     ),
     rule(
         "schema-format",
@@ -264,33 +206,11 @@ SCHEMA_RULES = (
         f"* {REQUEST}.{{at}}.format: only 'enum' and 'date-time' are supported for STRING type\n",
         evidence="S",
         models="that do not think at levels",
-        passes=for_model(
-            THINKING_BUDGETS, example(tools=[tool_taking(day={"type": "STRING", "format": "date-time"})])
-        ),
-        offends=for_model(
-            THINKING_BUDGETS, example(tools=[tool_taking(day={"type": "STRING", "format": "date"})])
-        ),
-        says=f"* {REQUEST}.{_PARAMETERS}.properties[day].format: only 'enum' and 'date-time' are supported"
-        " for STRING type\n",
-        also=(
-            (example(tools=[tool_taking(day={"type": "STRING", "format": "date"})]), ""),
-            (for_model(THINKING_BUDGETS, example(tools=[tool_taking(day=_STRING)])), ""),
-            (
-                for_model(
-                    THINKING_BUDGETS, example(tools=[tool_taking(day={"type": "INTEGER", "format": "int32"})])
-                ),
-                "",
-            ),
-        ),
     ),
     rule(
         "schema-one",
         _check_schema_one,
         f"* {REQUEST}.{{at}}: parameters and parameters_json_schema are mutually exclusive\n",
         evidence="F",
-        passes=example(tools=[tool(parametersJsonSchema={"type": "object"})]),
-        offends=example(tools=[tool(parameters={"type": "OBJECT"}, parametersJsonSchema={"type": "object"})]),
-        says=f"* {REQUEST}.tools[0].function_declarations[0]: parameters and parameters_json_schema are"
-        " mutually exclusive\n",
     ),
 )

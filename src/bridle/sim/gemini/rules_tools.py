@@ -3,19 +3,15 @@
 import re
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.rules.raw_request import as_mapping
 
 from .request import (
-    THINKING_BUDGETS,
     as_list,
-    example,
     field,
     generation_setting,
     list_declarations,
     member,
     rule,
-    tool,
-    tool_choice_fields,
     tool_choice_setting,
     tools,
 )
@@ -130,94 +126,43 @@ def _check_cached_again(request: RawRequest) -> RuleFinding | None:
     return {} if again and field(request, "cachedContent") else None
 
 
-_JSON = {"generationConfig": {"responseMimeType": "application/json"}}
-_SEARCH: JsonObject = {"googleSearch": {}}
-_SHOWN = {"toolConfig": {"includeServerSideToolInvocations": True}}
-
 TOOL_RULES = (
     rule(
         "tool-kind",
         _check_tool_kind,
         "Invalid JSON payload received. Unknown name \"{name}\" at 'tools[{index}]': Cannot find field.",
         evidence="S",
-        passes=example(tools=[{"code_execution": {}}]),
-        offends=example(tools=[{"codeExecution": {}}, {"function": {"name": "look"}}]),
-        says="Invalid JSON payload received. Unknown name \"function\" at 'tools[1]': Cannot find field.",
     ),
-    rule(
-        "tool-name",
-        _check_tool_name,
-        f"* GenerateContentRequest.{{at}}.name: {_NAMING}",
-        evidence="S",
-        passes=example(tools=[tool("_look.up:2-b" + "x" * 116)]),
-        offends=example(tools=[tool(), tool("2look")]),
-        says=f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
-        also=(
-            (
-                example(tools=[tool(), {"functionDeclarations": [{"description": "Looks."}]}]),
-                f"* GenerateContentRequest.tools[1].function_declarations[0].name: {_NAMING}",
-            ),
-        ),
-    ),
+    rule("tool-name", _check_tool_name, f"* GenerateContentRequest.{{at}}.name: {_NAMING}", evidence="S"),
     rule(
         "tool-names-unique",
         _check_tool_names_unique,
         "Duplicate function declaration found: {name}",
         evidence="S",
-        passes=example(tools=[tool("look"), tool("find")]),
-        offends=example(tools=[tool("look"), tool("find"), tool("look")]),
-        says="Duplicate function declaration found: look",
-        also=((example(tools=[{"functionDeclarations": [{}, {}]}]), ""),),
     ),
     rule(
         "choice-mode",
         _check_choice_mode,
         f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"{{mode}}\"",
         evidence="S",
-        passes=example(tools=[tool()], **tool_choice_fields(mode="any")),
-        offends=example(tools=[tool()], **tool_choice_fields(mode="REQUIRED")),
-        says=f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"REQUIRED\"",
-        also=(
-            (
-                example(tools=[tool()], **tool_choice_fields(mode=5)),
-                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"5\"",
-            ),
-            (example(tools=[tool()], **tool_choice_fields(mode=4)), ""),
-            (example(tools=[tool()], **tool_choice_fields(mode=0)), ""),
-            (
-                example(tools=[tool()], **tool_choice_fields(mode=-1)),
-                f"Invalid value at 'tool_config.function_calling_config.mode' ({_MODE}), \"-1\"",
-            ),
-        ),
     ),
     rule(
         "choice-without-tools",
         _check_choice_without_tools,
         "Function calling config is set without function_declarations.",
         evidence="S",
-        passes=example(tools=[tool()], **tool_choice_fields(mode="NONE")),
-        offends=example(tools=[_SEARCH], **tool_choice_fields(mode="AUTO")),
     ),
     rule(
         "choice-names-mode",
         _check_choice_names_mode,
         f"* {_CONFIG}.allowed_function_names: only allowed when function calling mode is ANY or VALIDATED\n",
         evidence="K",
-        passes=example(tools=[tool()], **tool_choice_fields(mode="ANY", allowedFunctionNames=["look"])),
-        offends=example(tools=[tool()], **tool_choice_fields(mode="AUTO", allowedFunctionNames=["look"])),
-        also=((example(tools=[tool()], **tool_choice_fields(mode=2, allowedFunctionNames=["look"])), ""),),
     ),
     rule(
         "choice-names-known",
         _check_choice_names_known,
         "allowed_function_names should be a subset of the provided function_declarations",
         evidence="S",
-        passes=example(
-            tools=[tool(), tool("find")], **tool_choice_fields(mode="ANY", allowedFunctionNames=["find"])
-        ),
-        offends=example(
-            tools=[tool()], **tool_choice_fields(mode="ANY", allowedFunctionNames=["look", "find"])
-        ),
     ),
     rule(
         "tools-mixed",
@@ -225,9 +170,6 @@ TOOL_RULES = (
         "Tool use with function calling is unsupported",
         evidence="S",
         models="that take functions only by themselves",
-        passes=example(tools=[tool(), _SEARCH], **_SHOWN),
-        offends=for_model(THINKING_BUDGETS, example(tools=[tool(), _SEARCH])),
-        also=((for_model(THINKING_BUDGETS, example(tools=[_SEARCH])), ""),),
     ),
     rule(
         "tools-mixed-shown",
@@ -236,12 +178,6 @@ TOOL_RULES = (
         " calling.",
         evidence="K",
         models="that take functions beside the provider's own tools",
-        passes=example(tools=[tool(), _SEARCH], **_SHOWN),
-        offends=example(tools=[tool(), _SEARCH]),
-        also=(
-            (example(tools=[_SEARCH, {"codeExecution": {}}]), ""),
-            (for_model(THINKING_BUDGETS, example(tools=[tool(), _SEARCH])), ""),
-        ),
     ),
     rule(
         "tools-shaped",
@@ -249,9 +185,6 @@ TOOL_RULES = (
         "Function calling with a response mime type: 'application/json' is unsupported",
         evidence="S",
         models="that take functions only by themselves",
-        passes=example(tools=[tool()], **_JSON),
-        offends=for_model(THINKING_BUDGETS, example(tools=[tool()], **_JSON)),
-        also=((for_model(THINKING_BUDGETS, example(**_JSON)), ""),),
     ),
     rule(
         "cached-again",
@@ -259,7 +192,5 @@ TOOL_RULES = (
         "CachedContent can not be used with GenerateContent request setting system_instruction, tools or"
         " tool_config.\n\nProposed fix: move those values to CachedContent from GenerateContent request.",
         evidence="S",
-        passes=example(cachedContent="cachedContents/1"),
-        offends=example(cachedContent="cachedContents/1", tools=[tool()]),
     ),
 )

@@ -13,25 +13,12 @@ import msgspec
 from msgspec.structs import replace
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_mapping, for_model
+from bridle.sim.rules.raw_request import JsonObject, as_mapping
 from bridle.sim.signatures import digest_value, open_signature, sign_note
 from bridle.values.message import Part, Reasoning, Reply, Text, ToolCall
 from bridle.values.text import parse_json
 
-from .request import (
-    THINKING_BUDGETS,
-    contents,
-    example,
-    find_model_and_method,
-    has_thinking_levels,
-    member,
-    model,
-    parts,
-    response,
-    rule,
-    tool,
-    user,
-)
+from .request import contents, find_model_and_method, has_thinking_levels, member, parts, rule
 
 FAMILY = "gemini"
 SIGNATURE_KIND = "thought_signature"
@@ -132,22 +119,6 @@ def _is_user_content(content: JsonObject) -> bool:
     return own and any(member(part, "functionResponse") is None for part in parts(content))
 
 
-def _signed_call(name: str = "some-model", **args: object) -> JsonObject:
-    made: JsonObject = {"functionCall": {"name": "look", "args": args}}
-    return {**made, SIGNATURE_FIELD: sign_note(SIGNATURE_KIND, FAMILY, name, part=_digest_part(made))}
-
-
-def _respell_signature(blob: object) -> str:
-    return str(blob).replace("+", "-").replace("/", "_").rstrip("=")
-
-
-def _example_with_reply(made: JsonObject, *later: JsonObject) -> RawRequest:
-    return example(contents=[user("Look"), model(made), user(response()), *later], tools=[tool()])
-
-
-_SIGNED = _signed_call(at="Oslo")
-_LATER = (model("So."), user("Bye"))
-
 SIGNATURE_RULES: tuple[ProviderRule, ...] = (
     rule(
         "sealed-signature",
@@ -155,42 +126,6 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
         "Corrupted thought signature.",
         evidence="S",
         models="that think at levels",
-        passes=_example_with_reply(_SIGNED),
-        offends=_example_with_reply(
-            {**_SIGNED, SIGNATURE_FIELD: sign_note("thinking", "another", "some-model")}
-        ),
-        also=(
-            (
-                _example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2ln"}, model("So."), user("Bye")),
-                "Corrupted thought signature.",
-            ),
-            (for_model(THINKING_BUDGETS, _example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2ln"})), ""),
-            (
-                _example_with_reply(
-                    {**_SIGNED, SIGNATURE_FIELD: _respell_signature(_SIGNED[SIGNATURE_FIELD])}
-                ),
-                "",
-            ),
-            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: "c2lnbg"}), "Corrupted thought signature."),
-            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: PLACEHOLDERS[0]}), ""),
-            (
-                _example_with_reply(
-                    {**_SIGNED, SIGNATURE_FIELD: b64encode(PLACEHOLDERS[0].encode()).decode()}
-                ),
-                "",
-            ),
-            (_example_with_reply({**_SIGNED, SIGNATURE_FIELD: PLACEHOLDER_BYTES[1]}), ""),
-            (
-                example(
-                    contents=[
-                        user("Look"),
-                        model({"text": "So.", SIGNATURE_FIELD: PLACEHOLDERS[0]}),
-                        user("Bye"),
-                    ]
-                ),
-                "Corrupted thought signature.",
-            ),
-        ),
     ),
     rule(
         "sealed-part",
@@ -198,12 +133,6 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
         "Invalid thought signature.",
         evidence="S",
         models="that think at levels",
-        passes=_example_with_reply({**_SIGNED, "functionCall": {"args": {"at": "Oslo"}, "name": "look"}}),
-        offends=_example_with_reply({**_SIGNED, "functionCall": {"name": "look", "args": {"at": "Rome"}}}),
-        also=(
-            (_example_with_reply(_signed_call("another-model")), "Invalid thought signature."),
-            (_example_with_reply(_signed_call("another-model"), *_LATER), ""),
-        ),
     ),
 )
 

@@ -3,10 +3,8 @@
 It names a place (`tools[0].name`), a demand and what it got, always in the same few sentences.
 """
 
-from collections.abc import Callable
 from functools import partial
 
-from bridle.sim.rules.engine import RawRequest
 from bridle.sim.rules.field_rules import ErrorStyle, FieldMessage, FieldRules
 from bridle.sim.rules.raw_request import make_rule
 
@@ -65,14 +63,13 @@ GIVEN_NAMES = {
 }
 
 
-def make_field_rules(asked: Callable[..., RawRequest]) -> FieldRules:
-    """The rows of one of the wires; `asked` makes its small legal requests."""
-    voice = ErrorStyle(
-        example=asked,
+FIELD_CHECKS = FieldRules(
+    ErrorStyle(
         rule=rule,
         messages=FIELD_MESSAGES,
         expected_names=EXPECTED_NAMES,
         given_names=GIVEN_NAMES,
         param="{at}",
     )
-    return FieldRules(voice)
+)
+"""Makes field rules with the messages of both OpenAI wires."""

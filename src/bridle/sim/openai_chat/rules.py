@@ -8,7 +8,7 @@ Servers differ more than their wire does.  `PROFILES` says which rules each kind
 
 from msgspec.structs import replace
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_cache import cache_rules
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
@@ -22,10 +22,8 @@ from bridle.sim.rules.profiles import (
     STRIP,
     ServerProfile,
 )
-from bridle.sim.rules.raw_request import JsonObject, field, for_model
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import field
 
-from .request import FIELD_CHECKS, example, text, tool, user
 from .rules_compatible_servers import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from .rules_fields import MODEL_RULES, SETTING_RULES
 from .rules_local_servers import LOCAL_RULES, TEMPLATE_RULES
@@ -68,70 +66,26 @@ ENVELOPE_RULES = (
         " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
         " at help.openai.com.)",
         evidence="S",
-        passes=example(),
-        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
     ),
-    rule(
-        "model-required",
-        _check_model_required,
-        "you must provide a model parameter",
-        evidence="S",
-        passes=example(),
-        offends=example(model=None),
-        also=((replace(example(model=None), path="/deployments/mine/chat/completions"), ""),),
-    ),
-    rule(
-        "model-word",
-        _check_model_word,
-        "invalid model ID",
-        evidence="S",
-        passes=example(),
-        offends=for_model(None, example(model="no such model")),
-        also=((example(model="my model"), ""), (for_model(None, example(model="no-such-model")), "")),
-    ),
+    rule("model-required", _check_model_required, "you must provide a model parameter", evidence="S"),
+    rule("model-word", _check_model_word, "invalid model ID", evidence="S"),
     replace(
         rule(
             "model-known",
             _check_model_known,
             "The model `{model}` does not exist or you do not have access to it.",
             evidence="S",
-            passes=example(),
-            offends=for_model(None, example(model="no-such-model")),
-            says="The model `no-such-model` does not exist or you do not have access to it.",
             code="model_not_found",
         ),
         status=404,
         kind="not_found",
     ),
-    FIELD_CHECKS.required(
-        "messages",
-        example(),
-        FieldRow(id="messages-required", evidence="S", says="Missing required parameter: 'messages'."),
-        refuses=example(messages=None),
-    ),
-    FIELD_CHECKS.only_fields(
-        "",
-        BODY_FIELDS,
-        example(store=False, seed=1, user="u", tools=[tool()], messages=[user("Hello")]),
-        example(top_k=5),
-        FieldRow(id="fields", evidence="S", says="Unknown parameter: 'top_k'."),
-    ),
+    FIELD_CHECKS.required("messages", FieldRow(id="messages-required", evidence="S")),
+    FIELD_CHECKS.only_fields("", BODY_FIELDS, FieldRow(id="fields", evidence="S")),
 )
 
 
-def _example_with_breakpoint(who: str, point: JsonObject) -> RawRequest:
-    piece = {**text(), "prompt_cache_breakpoint": point}
-    return example(messages=[{"role": who, "content": [piece]}])
-
-
-CACHE_RULES = cache_rules(
-    FIELD_CHECKS,
-    _example_with_breakpoint,
-    ("messages[].content[]",),
-    ("mode", "ttl"),
-    ("30m",),
-    by_model=True,
-)
+CACHE_RULES = cache_rules(("messages[].content[]",), ("mode", "ttl"), ("30m",), by_model=True)
 
 FIRST_PARTY_RULES = (
     *ENVELOPE_RULES,
@@ -199,18 +153,6 @@ PROFILES = (
 # The room that was asked for counts as used, even when the answer would be short.
 
 
-_WINDOW_MODEL = Abilities(context_tokens=200_000, output_tokens=64_000)
-_WINDOW_EXAMPLE = RawRequest(
-    path="/v1/chat/completions",
-    headers={"authorization": "Bearer key"},
-    body={"model": "some-model", "messages": [{"role": "user", "content": "Hello"}]},
-    abilities=_WINDOW_MODEL,
-)
-_WINDOW_EXAMPLE_WITH_LIMIT = replace(
-    _WINDOW_EXAMPLE, body={**_WINDOW_EXAMPLE.body, "max_completion_tokens": 4_096}
-)
-
-
 def _find_overflow(request: RawRequest) -> RuleFinding | None:
     abilities, prompt = request.abilities, request.prompt_tokens
     if abilities is None:
@@ -229,17 +171,12 @@ def _find_overflow(request: RawRequest) -> RuleFinding | None:
     }
 
 
-def _window_rule(
-    id_: str, wording: str, says: str, code: str, evidence: str = "S"
-) -> tuple[ProviderRule, ...]:
+def _window_rule(id_: str, wording: str, code: str, evidence: str = "S") -> tuple[ProviderRule, ...]:
     rule = ProviderRule(
         id=id_,
         find=_find_overflow,
         wording=wording,
         evidence=evidence,
-        passes=replace(_WINDOW_EXAMPLE_WITH_LIMIT, prompt_tokens=195_904),
-        offends=replace(_WINDOW_EXAMPLE_WITH_LIMIT, prompt_tokens=195_905),
-        says=says,
         type=code,
         kind="context",
         param="messages",
@@ -252,31 +189,22 @@ WINDOW_RULES = _window_rule(
     "This model's maximum context length is {most} tokens. However, you requested {total} tokens"
     " ({prompt} in the messages, {room} in the completion)."
     " Please reduce the length of the messages or completion.",
-    "This model's maximum context length is 200000 tokens. However, you requested 200001 tokens"
-    " (195905 in the messages, 4096 in the completion)."
-    " Please reduce the length of the messages or completion.",
     "context_length_exceeded",
 )
 _LOCAL_WINDOW = _window_rule(
     "local-window",
     "request ({total} tokens) exceeds the available context size ({most} tokens), try increasing it",
-    "request (200001 tokens) exceeds the available context size (200000 tokens), try increasing it",
     "exceed_context_size_error",
 )
 WINDOW_RULES_BY_PROFILE = {
     LOCAL: _LOCAL_WINDOW,
     ALTERNATION: _LOCAL_WINDOW,
     STRIP: _window_rule(
-        "strip-window",
-        "Please reduce the length of the messages or completion.",
-        "Please reduce the length of the messages or completion.",
-        "context_length_exceeded",
+        "strip-window", "Please reduce the length of the messages or completion.", "context_length_exceeded"
     ),
     SHORT_IDS: _window_rule(
         "short-ids-window",
         "Prompt contains {total} tokens and 0 draft tokens, too large for model with {most} maximum context"
-        " length",
-        "Prompt contains 200001 tokens and 0 draft tokens, too large for model with 200000 maximum context"
         " length",
         "invalid_request_prompt",
         evidence="F",
@@ -285,9 +213,6 @@ WINDOW_RULES_BY_PROFILE = {
         "compatible-window",
         "This endpoint's maximum context length is {most} tokens. However, you requested about {total} tokens"
         " ({prompt} of text input{output}). Please reduce the length of either one, or use the"
-        " context-compression plugin to compress your prompt automatically.",
-        "This endpoint's maximum context length is 200000 tokens. However, you requested about 200001 tokens"
-        " (195905 of text input, 4096 in the output). Please reduce the length of either one, or use the"
         " context-compression plugin to compress your prompt automatically.",
         "context_length_exceeded",
     ),

@@ -1,8 +1,8 @@
 """Tools of the Chat Completions wire, the choice among them, and the shape of an answer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_schemas import RequestSchema, schema_rules
 from bridle.sim.openai.rules_tools import (
     format_required_rule,
@@ -15,7 +15,7 @@ from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow
 from bridle.sim.rules.raw_request import as_mapping, field
 
-from .request import FIELD_CHECKS, answer_format, example, messages, tool, tools, user
+from .request import messages, tools
 
 
 def _list_function_schemas(request: RawRequest) -> Iterator[RequestSchema]:
@@ -32,14 +32,6 @@ def _list_answer_schemas(request: RawRequest) -> Iterator[RequestSchema]:
     if "schema" in shape:
         name, strict = str(shape.get("name")), shape.get("strict") is True
         yield RequestSchema(name, shape.get("schema"), strict, "response_format")
-
-
-def _example_with_tool(schema: Mapping[str, object], strict: object) -> RawRequest:
-    return example(tools=[tool(parameters=schema, strict=strict)])
-
-
-def _example_with_answer(schema: Mapping[str, object], strict: object) -> RawRequest:
-    return example(**answer_format(schema=schema, strict=strict))
 
 
 def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
@@ -62,97 +54,31 @@ def _check_format_json_said(request: RawRequest) -> RuleFinding | None:
 
 
 TYPES = ("function", "custom")
-_PATCH = {"type": "custom", "custom": {"name": "patch"}}
-_BARE = (
-    (
-        example(tools=[tool(parameters=None, strict=True)]),
-        "In context=(), 'additionalProperties' is required to be supplied and to be false.",
-    ),
-)
 
 TOOL_RULES = (
-    *tool_list_rules(FIELD_CHECKS, tool, "an array of objects", "S"),
-    FIELD_CHECKS.not_empty("tools", [tool()], FieldRow(evidence="S")),
-    FIELD_CHECKS.required(
-        "tools[].type",
-        example(tools=[tool()]),
-        FieldRow(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
-        refuses=example(tools=[tool(), {"name": "look", "input_schema": {"type": "object"}}]),
-    ),
-    FIELD_CHECKS.one_of(
-        "tools[].type",
-        TYPES,
-        example(tools=[tool(), _PATCH]),
-        example(tools=[tool(), {"type": "web_search", "name": "look"}]),
-        FieldRow(
-            id="tool-type",
-            evidence="S",
-            says="Invalid value: 'web_search'. Supported values are: 'function' and 'custom'.",
-        ),
-    ),
+    *tool_list_rules("an array of objects", "S"),
+    FIELD_CHECKS.not_empty("tools", FieldRow(evidence="S")),
+    FIELD_CHECKS.required("tools[].type", FieldRow(id="tool-type-required", evidence="S")),
+    FIELD_CHECKS.one_of("tools[].type", TYPES, FieldRow(id="tool-type", evidence="S")),
     FIELD_CHECKS.required(
         "tools[].custom",
-        example(tools=[_PATCH]),
-        FieldRow(
-            id="tool-custom-required",
-            only=lambda item: item.get("type") == "custom",
-            evidence="F",
-            says="Missing required parameter: 'tools[0].custom'.",
-        ),
-        refuses=example(tools=[{"type": "custom", "name": "patch"}]),
+        FieldRow(id="tool-custom-required", only=lambda item: item.get("type") == "custom", evidence="F"),
     ),
     FIELD_CHECKS.required(
         "tools[].function",
-        example(tools=[tool()]),
-        FieldRow(
-            id="tool-function-required",
-            only=lambda item: item.get("type") == "function",
-            evidence="S",
-            says="Missing required parameter: 'tools[0].function'.",
-        ),
-        refuses=example(tools=[{"type": "function", "name": "look"}]),
+        FieldRow(id="tool-function-required", only=lambda item: item.get("type") == "function", evidence="S"),
     ),
-    FIELD_CHECKS.required(
-        "tools[].function.name",
-        example(tools=[tool()]),
-        FieldRow(
-            id="tool-name-required",
-            evidence="S",
-            says="Missing required parameter: 'tools[1].function.name'.",
-        ),
-        refuses=example(tools=[tool(), tool(None)]),
-    ),
-    tool_name_rule(FIELD_CHECKS, "tools[].function.name", tool),
-    FIELD_CHECKS.max_length(
-        "tools[].function.name",
-        64,
-        example(tools=[tool("t" * 64)]),
-        example(tools=[tool("t" * 65)]),
-        FieldRow(
-            id="tool-name-length",
-            evidence="S",
-            says="Invalid 'tools[0].function.name': string too long. Expected a string with maximum"
-            " length 64,"
-            " but got a string with length 65 instead.",
-        ),
-    ),
-    *schema_rules(
-        "tool-schema",
-        "function",
-        "invalid_function_parameters",
-        _list_function_schemas,
-        _example_with_tool,
-        also={"closed": _BARE},
-    ),
-    tool_choice_rule(FIELD_CHECKS, tool),
+    FIELD_CHECKS.required("tools[].function.name", FieldRow(id="tool-name-required", evidence="S")),
+    tool_name_rule("tools[].function.name"),
+    FIELD_CHECKS.max_length("tools[].function.name", 64, FieldRow(id="tool-name-length", evidence="S")),
+    *schema_rules("tool-schema", "function", "invalid_function_parameters", _list_function_schemas),
+    tool_choice_rule(),
     rule(
         "choice-without-tools",
         _check_choice_without_tools,
         "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.",
         param="tool_choice",
         evidence="S",
-        passes=example(tools=[tool()], tool_choice="auto"),
-        offends=example(tool_choice="auto"),
     ),
     rule(
         "parallel-without-tools",
@@ -161,61 +87,23 @@ TOOL_RULES = (
         " specified.",
         param="parallel_tool_calls",
         evidence="S",
-        passes=example(tools=[tool()], parallel_tool_calls=False),
-        offends=example(parallel_tool_calls=False),
     ),
-    FIELD_CHECKS.required(
-        "tool_choice.function.name",
-        example(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
-        FieldRow(
-            id="choice-name-required",
-            evidence="S",
-            says="Missing required parameter: 'tool_choice.function.name'.",
-        ),
-        refuses=example(tools=[tool()], tool_choice={"type": "function", "function": {}}),
-    ),
+    FIELD_CHECKS.required("tool_choice.function.name", FieldRow(id="choice-name-required", evidence="S")),
     rule(
         "choice-known",
         _check_choice_known,
         "Invalid value for 'tool_choice': no function named {name} was specified in the 'tools' parameter.",
         param="tool_choice",
         evidence="F",
-        passes=example(tools=[tool()], tool_choice={"type": "function", "function": {"name": "look"}}),
-        offends=example(tools=[tool()], tool_choice={"type": "function", "function": {"name": "find"}}),
-        says="Invalid value for 'tool_choice': no function named find was specified in the 'tools'"
-        " parameter.",
     ),
 )
 
 FORMAT_RULES = (
-    FIELD_CHECKS.required(
-        "response_format.type",
-        example(response_format={"type": "text"}),
-        FieldRow(
-            id="format-type-required",
-            evidence="S",
-            says="Missing required parameter: 'response_format.type'.",
-        ),
-        refuses=example(response_format={}),
-    ),
-    format_type_rule(FIELD_CHECKS, "response_format"),
-    format_required_rule(
-        FIELD_CHECKS,
-        "response_format.json_schema",
-        "format-shape-required",
-        example(**answer_format()),
-        example(response_format={"type": "json_schema"}),
-    ),
-    format_required_rule(
-        FIELD_CHECKS,
-        "response_format.json_schema.name",
-        "format-name-required",
-        example(**answer_format()),
-        example(**answer_format(name=None)),
-    ),
-    *schema_rules(
-        "format-schema", "response_format", "invalid_json_schema", _list_answer_schemas, _example_with_answer
-    ),
+    FIELD_CHECKS.required("response_format.type", FieldRow(id="format-type-required", evidence="S")),
+    format_type_rule("response_format"),
+    format_required_rule("response_format.json_schema", "format-shape-required"),
+    format_required_rule("response_format.json_schema.name", "format-name-required"),
+    *schema_rules("format-schema", "response_format", "invalid_json_schema", _list_answer_schemas),
     rule(
         "format-json-said",
         _check_format_json_said,
@@ -223,7 +111,5 @@ FORMAT_RULES = (
         " 'json_object'.",
         param="messages",
         evidence="S",
-        passes=example(messages=[user("Answer in JSON.")], response_format={"type": "json_object"}),
-        offends=example(response_format={"type": "json_object"}),
     ),
 )

@@ -1,45 +1,19 @@
-"""Small legal requests of the Responses wire for examples, and what its rules ask of a request."""
+"""Reads a raw Responses request without trusting its shape."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
-from msgspec.structs import replace
 
 from bridle.sim.endpoints import Json
-from bridle.sim.openai.error_style import make_field_rules
 from bridle.sim.request_forms import ANY_OBJECT, FREE_TEXT_PARAMETERS, ClientTool
 from bridle.sim.rules.engine import RawRequest
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, build_example, field
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 from bridle.values.message import Opaque
-from bridle.values.model import Abilities
 from bridle.values.request import Request, ToolSpec
-
-PATH = "/v1/responses"
-MODEL = "some-model"
-
-# The models the examples speak to, by what they are examples of.
-REASONING_MODEL = Abilities(
-    output_tokens=128_000,
-    thinking=("standard", "pro"),
-    efforts=("none", "low", "medium", "high"),
-    sampling=False,
-)
-PLAIN_MODEL = replace(REASONING_MODEL, thinking=(), efforts=(), sampling=True)
-
-
-def example(**changes: object) -> RawRequest:
-    """A small legal request to a model that reasons with these fields changed; None takes one away."""
-    return build_example(PATH, {"model": MODEL, "input": "Hello", **changes}, REASONING_MODEL)
 
 
 def items(request: RawRequest) -> list[JsonObject]:
     return [as_mapping(item) for item in as_list(field(request, "input"))]
-
-
-def list_items_of(request: RawRequest, type_: str) -> Iterator[tuple[int, JsonObject]]:
-    for index, item in enumerate(items(request)):
-        if item.get("type") == type_:
-            yield index, item
 
 
 def tools(request: RawRequest) -> list[JsonObject]:
@@ -55,40 +29,8 @@ def is_reasoning(request: RawRequest) -> bool:
     return bool(request.abilities and request.abilities.thinking) and requested_effort(request) != "none"
 
 
-def user(*content: object) -> JsonObject:
-    """A message; one string is its whole content."""
-    plain = len(content) == 1 and not isinstance(content[0], dict)
-    return {"role": "user", "content": content[0] if plain else list(content)}
-
-
-def text(words: str = "Hello", type_: str = "input_text", **more: object) -> JsonObject:
-    return {"type": type_, "text": words, **more}
-
-
-def call(call_id: str | None = "call_1", **more: object) -> JsonObject:
-    return {"type": "function_call", "call_id": call_id, "name": "look", "arguments": "{}", **more}
-
-
-def output(call_id: str = "call_1", **more: object) -> JsonObject:
-    return {"type": "function_call_output", "call_id": call_id, "output": "seen", **more}
-
-
-def reasoning_item(id_: str = "rs_1") -> JsonObject:
-    return {"type": "reasoning", "id": id_, "summary": [], "encrypted_content": "gAAAA"}
-
-
 def tool(name: str = "look", **more: object) -> JsonObject:
     return {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, **more}
-
-
-def answer_format(**format_: object) -> dict[str, object]:
-    """The setting that asks for an answer in a shape."""
-    return {
-        "text": {"format": {"type": "json_schema", "name": "look", "schema": {"type": "object"}, **format_}}
-    }
-
-
-FIELD_CHECKS = make_field_rules(example)
 
 
 # `text.format`: a schema, or any JSON object.

@@ -10,26 +10,14 @@ not judged here.
 
 from msgspec.structs import replace
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_cache import cache_rules
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.field_rules import FieldRow, join_quoted
-from bridle.sim.rules.raw_request import JsonObject, field, for_model
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import field
 
 from .compaction import COMPACTION_RULES
-from .request import (
-    FIELD_CHECKS,
-    PLAIN_MODEL,
-    REASONING_MODEL,
-    call,
-    example,
-    is_reasoning,
-    output,
-    requested_effort,
-    text,
-    user,
-)
+from .request import is_reasoning, requested_effort
 from .rules_fields import SETTING_RULES
 from .rules_item_links import LINK_RULES
 from .rules_items import ITEM_RULES
@@ -109,8 +97,6 @@ def _check_effort_level(request: RawRequest) -> RuleFinding | None:
     return {"effort": wanted, "model": field(request, "model"), "efforts": join_quoted(able.efforts)}
 
 
-_LIMITED = replace(REASONING_MODEL, output_limited=True)
-
 ENVELOPE_RULES = (
     rule(
         "json",
@@ -120,20 +106,9 @@ ENVELOPE_RULES = (
         " JSON. If you have trouble figuring out how to fix this, please contact us through our help center"
         " at help.openai.com.)",
         evidence="S",
-        passes=example(),
-        offends=replace(example(), malformed="Expecting value: line 1 column 1 (char 0)"),
     ),
     FIELD_CHECKS.required(
-        "model",
-        example(),
-        FieldRow(
-            id="model-required",
-            only=lambda body: "prompt" not in body,
-            evidence="S",
-            says="Missing required parameter: 'model'.",
-            also=((example(model=None, input=None, prompt={"id": "pmpt_1"}), ""),),
-        ),
-        refuses=example(model=None),
+        "model", FieldRow(id="model-required", only=lambda body: "prompt" not in body, evidence="S")
     ),
     replace(
         rule(
@@ -142,9 +117,6 @@ ENVELOPE_RULES = (
             "The requested model '{model}' does not exist.",
             param="model",
             evidence="S",
-            passes=example(),
-            offends=for_model(None, example(model="no-such-model")),
-            says="The requested model 'no-such-model' does not exist.",
             code="model_not_found",
         ),
         kind="not_found",
@@ -156,53 +128,23 @@ ENVELOPE_RULES = (
         " Try again with the new parameter. See the API documentation for more information:"
         " https://platform.openai.com/docs/quickstart?api-mode=responses.",
         evidence="S",
-        passes=example(max_output_tokens=100),
-        offends=example(max_tokens=100),
-        says="Unsupported parameter: 'max_tokens'. In the Responses API, this parameter has moved to"
-        " 'max_output_tokens'. Try again with the new parameter. See the API documentation for more"
-        " information: https://platform.openai.com/docs/quickstart?api-mode=responses.",
         code="unsupported_parameter",
     ),
-    FIELD_CHECKS.only_fields(
-        "",
-        BODY_FIELDS,
-        example(store=False, include=["reasoning.encrypted_content"]),
-        example(stop=["END"]),
-        FieldRow(id="fields", evidence="S", says="Unknown parameter: 'stop'."),
-    ),
+    FIELD_CHECKS.only_fields("", BODY_FIELDS, FieldRow(id="fields", evidence="S")),
     rule(
         "input-required",
         _check_input_required,
         "One of \"input\" or \"previous_response_id\" or 'prompt' or 'conversation_id' must be provided.",
         evidence="S",
-        passes=example(input=None, previous_response_id="resp_1"),
-        offends=example(input=None, instructions="Be brief."),
         code="missing_required_parameter",
     ),
     FIELD_CHECKS.of_type(
         "input",
         "string|array|null",
-        example(input=[user("Hello")]),
-        example(input=7),
-        FieldRow(
-            id="input-type",
-            evidence="F",
-            says="Invalid type for 'input': expected one of an array of objects or string,"
-            " but got an integer instead.",
-        ),
+        FieldRow(id="input-type", evidence="F"),
         expected="one of an array of objects or string",
     ),
-    FIELD_CHECKS.of_type(
-        "input[]",
-        "object",
-        example(input=[user("Hello")]),
-        example(input=["Hello"]),
-        FieldRow(
-            id="item-type",
-            evidence="F",
-            says="Invalid type for 'input[0]': expected an object, but got a string instead.",
-        ),
-    ),
+    FIELD_CHECKS.of_type("input[]", "object", FieldRow(id="item-type", evidence="F")),
 )
 
 MODEL_RULES = (
@@ -213,12 +155,6 @@ MODEL_RULES = (
         param="temperature",
         evidence="S",
         models="that take no sampling, while they reason",
-        passes=example(temperature=1),
-        offends=example(temperature=0.2),
-        also=(
-            (for_model(PLAIN_MODEL, example(temperature=0.2)), ""),
-            (example(temperature=0.2, reasoning={"effort": "none"}), ""),
-        ),
     ),
     rule(
         "top-p-model",
@@ -227,9 +163,6 @@ MODEL_RULES = (
         param="top_p",
         evidence="S",
         models="that take no sampling, while they reason",
-        passes=for_model(PLAIN_MODEL, example(top_p=0.5)),
-        offends=example(top_p=1),
-        also=((example(), ""), (example(top_p=0.5, reasoning={"effort": "none"}), "")),
     ),
     rule(
         "logprobs-model",
@@ -238,10 +171,7 @@ MODEL_RULES = (
         param="top_logprobs",
         evidence="S",
         models="that reason",
-        passes=for_model(PLAIN_MODEL, example(top_logprobs=5)),
-        offends=example(top_logprobs=1),
         code="unsupported_parameter",
-        also=((example(top_logprobs=0), ""), (example(top_logprobs=2, reasoning={"effort": "none"}), "")),
     ),
     rule(
         "output-most",
@@ -251,16 +181,7 @@ MODEL_RULES = (
         param="max_output_tokens",
         evidence="K",
         models="with a known limit",
-        passes=for_model(_LIMITED, example(max_output_tokens=128_000)),
-        offends=for_model(_LIMITED, example(max_output_tokens=128_001)),
-        says="Invalid 'max_output_tokens': integer above maximum value. Expected a value <= 128000, but got"
-        " 128001 instead.",
         code="integer_above_max_value",
-        also=(
-            (for_model(None, example(max_output_tokens=128_001)), ""),
-            (for_model(REASONING_MODEL, example(max_output_tokens=128_001)), ""),
-            (for_model(_LIMITED, example()), ""),
-        ),
     ),
     rule(
         "effort-model",
@@ -269,10 +190,7 @@ MODEL_RULES = (
         param="reasoning.effort",
         evidence="S",
         models="without efforts",
-        passes=example(reasoning={"effort": "low"}),
-        offends=for_model(PLAIN_MODEL, example(reasoning={"effort": "low"})),
         code="unsupported_parameter",
-        also=((for_model(PLAIN_MODEL, example(reasoning={"summary": "auto"})), ""),),
     ),
     rule(
         "effort-level",
@@ -282,34 +200,13 @@ MODEL_RULES = (
         param="reasoning.effort",
         evidence="S",
         models="with efforts",
-        passes=example(reasoning={"effort": "none"}),
-        offends=example(reasoning={"effort": "minimal"}),
-        says="Unsupported value: 'minimal' is not supported with the 'some-model' model. Supported values"
-        " are: 'none', 'low', 'medium', and 'high'.",
         code="unsupported_value",
-        also=((example(), ""), (for_model(PLAIN_MODEL, example(reasoning={"effort": "low"})), "")),
     ),
 )
 
 
-def _example_with_breakpoint(who: str, point: JsonObject) -> RawRequest:
-    """Somebody's words, or what came of a call, with a breakpoint."""
-    if who == "tool":
-        piece = text("seen", prompt_cache_breakpoint=point)
-        return example(input=[user("Look"), call(), output(output=[piece])])
-    kind = "output_text" if who == "assistant" else "input_text"
-    piece = text("Hello", kind, prompt_cache_breakpoint=point)
-    return example(input=[{"role": who, "content": [piece]}, user("Go on")])
-
-
 CACHE_OPTIONS = ("mode", "ttl", "prewarm", "comparison_response_id")
-CACHE_RULES = cache_rules(
-    FIELD_CHECKS,
-    _example_with_breakpoint,
-    ("input[].content[]", "input[].output[]"),
-    CACHE_OPTIONS,
-    ("30m", "12h"),
-)
+CACHE_RULES = cache_rules(("input[].content[]", "input[].output[]"), CACHE_OPTIONS, ("30m", "12h"))
 
 RULES = (
     *ENVELOPE_RULES,
@@ -333,13 +230,6 @@ RULES = (
 _WINDOW_MESSAGE = (
     "Your input exceeds the context window of this model. Please adjust your input and try again."
 )
-_WINDOW_MODEL = Abilities(context_tokens=200_000)
-_WINDOW_EXAMPLE = RawRequest(
-    path="/v1/responses",
-    headers={"authorization": "Bearer key"},
-    body={"model": "some-model", "input": "Hello"},
-    abilities=_WINDOW_MODEL,
-)
 
 
 def _check_prompt_window(request: RawRequest) -> RuleFinding | None:
@@ -355,11 +245,6 @@ WINDOW_RULES = (
         find=_check_prompt_window,
         wording=_WINDOW_MESSAGE,
         evidence="S",
-        passes=replace(
-            _WINDOW_EXAMPLE, prompt_tokens=200_001, body={**_WINDOW_EXAMPLE.body, "truncation": "auto"}
-        ),
-        offends=replace(_WINDOW_EXAMPLE, prompt_tokens=200_001),
-        says=_WINDOW_MESSAGE,
         type="context_length_exceeded",
         kind="context",
         param="input",

@@ -4,7 +4,7 @@ from bridle.sim.openai.error_style import rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, field
 
-from .request import call, example, items, output, reasoning_item, user
+from .request import items
 from .rules_items import is_message
 
 ID_PREFIXES = {
@@ -94,20 +94,6 @@ def _is_from_client(item: JsonObject) -> bool:
 
 
 _DANGLING = "Item '{id}' of type 'reasoning' was provided without its required following item."
-_LOOKED = [user("Look"), call(), output()]
-_PATCH = {"type": "custom_tool_call", "call_id": "call_p", "name": "apply_patch", "input": "*** Begin Patch"}
-_PATCHED = {"type": "custom_tool_call_output", "call_id": "call_p", "output": "Done"}
-_CLICK = {
-    "type": "computer_call",
-    "call_id": "call_c",
-    "actions": [{"type": "screenshot"}],
-    "pending_safety_checks": [],
-}
-_CLICKED = {
-    "type": "computer_call_output",
-    "call_id": "call_c",
-    "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,iVBORw0KGgo="},
-}
 
 LINK_RULES = (
     rule(
@@ -116,14 +102,7 @@ LINK_RULES = (
         "Invalid 'input[{index}].id': '{id}'. Expected an ID that begins with '{prefix}'.",
         param="input[{index}].id",
         evidence="S",
-        passes=example(input=[user("Look"), reasoning_item(), call(id="fc_1"), output()]),
-        offends=example(input=[user("Look"), reasoning_item(), call(id="call_1"), output()]),
-        says="Invalid 'input[2].id': 'call_1'. Expected an ID that begins with 'fc'.",
         code="invalid_value",
-        also=(
-            (example(input=[{"type": "item_reference", "id": "msg_1"}, user("Hello")]), ""),
-            (example(input=_LOOKED), ""),
-        ),
     ),
     rule(
         "item-ids-unique",
@@ -131,13 +110,6 @@ LINK_RULES = (
         "Duplicate item found with id {id}. Remove duplicate items from your input and try again.",
         param="input",
         evidence="S",
-        passes=example(
-            input=[user("Look"), reasoning_item("rs_1"), reasoning_item("rs_2"), call(), output()]
-        ),
-        offends=example(
-            input=[user("Look"), reasoning_item("rs_1"), reasoning_item("rs_1"), call(), output()]
-        ),
-        says="Duplicate item found with id rs_1. Remove duplicate items from your input and try again.",
     ),
     rule(
         "output-orphan",
@@ -145,31 +117,6 @@ LINK_RULES = (
         "No tool call found for {kind} with call_id {id}.",
         param="input",
         evidence="S",
-        passes=example(input=_LOOKED),
-        offends=example(input=[user("Look"), output()]),
-        says="No tool call found for function call output with call_id call_1.",
-        also=(
-            (example(input=[output()], previous_response_id="resp_1"), ""),
-            (example(input=[output()], conversation="conv_1"), ""),
-            (example(input=[{"type": "item_reference", "id": "fc_1"}, output()]), ""),
-            (
-                example(input=[user("Look"), output(), call()]),
-                "No tool call found for function call output with call_id call_1.",
-            ),
-            (example(input=[user("Look"), _PATCH, _PATCHED]), ""),
-            (
-                example(input=[user("Look"), _PATCH, output("call_p")]),
-                "No tool call found for function call output with call_id call_p.",
-            ),
-            (
-                example(input=[user("Look"), _PATCHED]),
-                "No tool call found for custom tool call output with call_id call_p.",
-            ),
-            (
-                example(input=[user("Look"), call(), output(), output()]),
-                "No tool call found for function call output with call_id call_1.",
-            ),
-        ),
     ),
     rule(
         "call-unanswered",
@@ -177,41 +124,6 @@ LINK_RULES = (
         "No tool output found for {kind} {id}.",
         param="input",
         evidence="S",
-        passes=example(
-            input=[user("Look"), call("call_1"), call("call_2"), output("call_2"), output("call_1")]
-        ),
-        offends=example(
-            input=[user("Look"), call("call_1"), call("call_2"), output("call_1"), user("Well?")]
-        ),
-        says="No tool output found for function call call_2.",
-        also=(
-            (example(input=[user("Look"), {**call(), "async": True}, user("Well?")]), ""),
-            (example(input=[call(), {"type": "item_reference", "id": "fc_1"}]), ""),
-            (example(input=[_PATCH, user("Well?")]), "No tool output found for custom tool call call_p."),
-            (example(input=[_CLICK, user("Well?")]), "No tool output found for computer call call_c."),
-            (example(input=[user("Click"), _CLICK, _CLICKED]), ""),
-            (
-                example(input=[user("Look"), {**call(), "async": False}]),
-                "No tool output found for function call call_1.",
-            ),
-        ),
     ),
-    rule(
-        "reasoning-followed",
-        _check_reasoning_followed,
-        _DANGLING,
-        param="input",
-        evidence="S",
-        passes=example(input=[user("Look"), reasoning_item(), call(), output()]),
-        offends=example(input=[user("Look"), reasoning_item(), user("Well?")]),
-        says=_DANGLING.format(id="rs_1"),
-        also=(
-            (example(input=[user("Look"), reasoning_item()]), _DANGLING.format(id="rs_1")),
-            (example(input=[call(), reasoning_item(), output()]), _DANGLING.format(id="rs_1")),
-            (example(input=[user("Look"), {**reasoning_item(), "id": None}, user("Well?")]), ""),
-            (example(input=[{"role": "assistant", "id": "msg_1", "content": "Hm."}, user("Well?")]), ""),
-            (example(input=[reasoning_item(), {"role": "assistant", "content": "Hm."}]), ""),
-            (example(input=[{"role": "user", "id": "msg_1", "content": "Hm."}]), ""),
-        ),
-    ),
+    rule("reasoning-followed", _check_reasoning_followed, _DANGLING, param="input", evidence="S"),
 )

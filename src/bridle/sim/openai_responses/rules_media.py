@@ -2,15 +2,12 @@
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
 from bridle.sim.openai.error_style import rule
 from bridle.sim.openai.rules_media import media_rules
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, for_model
-from bridle.values.model import Abilities
+from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping
 
-from .request import example, items, text, user
+from .request import items
 
 _NO_SOUND = "Invalid '{at}'. The model does not support audio input."
 
@@ -36,10 +33,6 @@ def _check_audio_model(request: RawRequest) -> RuleFinding | None:
     return next(({"at": place} for place in heard), None)
 
 
-_SOUND: JsonObject = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
-_UPLOADED: JsonObject = {"type": "input_image", "file_id": "file-1", "detail": "auto"}
-_DEAF = replace(Abilities(), audio=False)
-
 MEDIA_RULES = (
     rule(
         "audio-model",
@@ -49,18 +42,9 @@ MEDIA_RULES = (
         code="invalid_value",
         evidence="K",
         models="that take no audio",
-        passes=for_model(Abilities(), example(input=[user(text(), _SOUND)])),
-        offends=for_model(_DEAF, example(input=[user(text(), _SOUND)])),
-        says=_NO_SOUND.format(at="input[0].content[1]"),
-        also=(
-            (for_model(_DEAF, example(input=[user(text(), _UPLOADED)])), ""),
-            (for_model(None, example(input=[user(_SOUND)])), ""),
-        ),
     ),
     *media_rules(
         _list_images,
         "Invalid '{at}'.",
-        lambda url: example(input=[user(text(), {"type": "input_image", "image_url": url})]),
-        "input[0].content[1].image_url",
     ),
 )

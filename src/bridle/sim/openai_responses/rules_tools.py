@@ -1,8 +1,8 @@
 """Tools of the Responses wire, the choice among them, and the shape of an answer."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from bridle.sim.openai.error_style import rule
+from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_schemas import RequestSchema, schema_rules
 from bridle.sim.openai.rules_tools import (
     format_required_rule,
@@ -12,10 +12,10 @@ from bridle.sim.openai.rules_tools import (
     tool_name_rule,
 )
 from bridle.sim.rules.engine import RawRequest, RuleFinding
-from bridle.sim.rules.field_rules import FieldRow, join_quoted
+from bridle.sim.rules.field_rules import FieldRow
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 
-from .request import FIELD_CHECKS, answer_format, example, text, tool, tools, user
+from .request import tools
 
 NAMED_TYPES = ("function", "custom")
 """Kinds of tools somebody defined themselves and gave a name."""
@@ -48,14 +48,6 @@ def _list_answer_schemas(request: RawRequest) -> Iterator[RequestSchema]:
     if shape.get("schema") is not None:
         name, strict = str(shape.get("name")), shape.get("strict") is True
         yield RequestSchema(name, shape.get("schema"), strict, "text.format.schema")
-
-
-def _example_with_tool(schema: Mapping[str, object], strict: object) -> RawRequest:
-    return example(tools=[tool(parameters=schema, strict=strict)])
-
-
-def _example_with_answer(schema: Mapping[str, object], strict: object) -> RawRequest:
-    return example(**answer_format(schema=schema, strict=strict))
 
 
 def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
@@ -92,74 +84,21 @@ def _check_format_json_said(request: RawRequest) -> RuleFinding | None:
     return None if "json" in str(field(request, "input")).lower() else {}
 
 
-_FIND = {"type": "function", "name": "find"}
-_LATER = {"type": "additional_tools", "role": "developer", "tools": [tool("find")]}
-
 TOOL_RULES = (
-    *tool_list_rules(FIELD_CHECKS, tool, "an array of tools", "F"),
-    FIELD_CHECKS.required(
-        "tools[].type",
-        example(tools=[tool()]),
-        FieldRow(id="tool-type-required", evidence="S", says="Missing required parameter: 'tools[1].type'."),
-        refuses=example(tools=[tool(), {"name": "find", "parameters": {"type": "object"}}]),
-    ),
-    FIELD_CHECKS.one_of(
-        "tools[].type",
-        TYPES,
-        example(tools=[tool(), {"type": "web_search"}, {"type": "custom", "name": "patch"}]),
-        example(tools=[tool(), {"type": "web_search_20250305", "name": "web_search"}]),
-        FieldRow(
-            id="tool-type",
-            evidence="S",
-            says=f"Invalid value: 'web_search_20250305'. Supported values are: {join_quoted(TYPES)}.",
-        ),
-    ),
-    FIELD_CHECKS.required(
-        "tools[].name",
-        example(tools=[tool(), {"type": "web_search"}]),
-        FieldRow(
-            id="tool-name-required",
-            only=_is_named,
-            evidence="S",
-            says="Missing required parameter: 'tools[0].name'.",
-        ),
-        refuses=example(tools=[{"type": "function", "function": {"name": "look"}}]),
-    ),
-    tool_name_rule(FIELD_CHECKS, "tools[].name", tool),
-    FIELD_CHECKS.max_length(
-        "tools[].name",
-        128,
-        example(tools=[tool("t" * 128)]),
-        example(tools=[tool("t" * 129)]),
-        FieldRow(
-            id="tool-name-length",
-            evidence="D",
-            says="Invalid 'tools[0].name': string too long. Expected a string with maximum length 128,"
-            " but got a string with length 129 instead.",
-        ),
-    ),
-    *schema_rules(
-        "tool-schema", "function", "invalid_function_parameters", _list_function_schemas, _example_with_tool
-    ),
-    tool_choice_rule(FIELD_CHECKS, tool),
+    *tool_list_rules("an array of tools", "F"),
+    FIELD_CHECKS.required("tools[].type", FieldRow(id="tool-type-required", evidence="S")),
+    FIELD_CHECKS.one_of("tools[].type", TYPES, FieldRow(id="tool-type", evidence="S")),
+    FIELD_CHECKS.required("tools[].name", FieldRow(id="tool-name-required", only=_is_named, evidence="S")),
+    tool_name_rule("tools[].name"),
+    FIELD_CHECKS.max_length("tools[].name", 128, FieldRow(id="tool-name-length", evidence="D")),
+    *schema_rules("tool-schema", "function", "invalid_function_parameters", _list_function_schemas),
+    tool_choice_rule(),
     rule(
         "choice-without-tools",
         _check_choice_without_tools,
         "Tool choice '{choice}' must be specified with 'tools' parameter.",
         param="tool_choice",
         evidence="S",
-        passes=example(tools=[tool()], tool_choice="required"),
-        offends=example(tool_choice="required"),
-        says="Tool choice 'required' must be specified with 'tools' parameter.",
-        also=(
-            (example(), ""),
-            (example(tool_choice="required", prompt={"id": "pmpt_1"}), ""),
-            (example(tool_choice="required", input=[_LATER]), ""),
-            (
-                example(tool_choice="required", input=[user("Hello")]),
-                "Tool choice 'required' must be specified with 'tools' parameter.",
-            ),
-        ),
     ),
     rule(
         "choice-known",
@@ -167,43 +106,15 @@ TOOL_RULES = (
         "Tool choice '{type}' not found in 'tools' parameter.",
         param="tool_choice",
         evidence="S",
-        passes=example(tools=[tool()], tool_choice={"type": "function", "name": "look"}),
-        offends=example(tools=[tool()], tool_choice={"type": "function", "name": "find"}),
-        says="Tool choice 'function' not found in 'tools' parameter.",
-        also=(
-            (example(tool_choice={"type": "web_search"}, tools=[{"type": "web_search"}]), ""),
-            (example(tool_choice={"type": "mcp", "name": "find"}), ""),
-            (example(tool_choice={"type": "function"}), ""),
-            (example(tool_choice=_FIND, prompt={"id": "pmpt_1"}), ""),
-            (example(tool_choice=_FIND, tools=[{"type": "namespace", "name": "n", "tools": []}]), ""),
-            (example(tool_choice=_FIND, input=[_LATER]), ""),
-            (example(tool_choice=_FIND), "Tool choice 'function' not found in 'tools' parameter."),
-        ),
     ),
 )
 
 FORMAT_RULES = (
-    format_type_rule(FIELD_CHECKS, "text.format"),
-    format_required_rule(
-        FIELD_CHECKS,
-        "text.format.name",
-        "format-name-required",
-        example(**answer_format()),
-        example(**answer_format(name=None)),
-    ),
-    format_required_rule(
-        FIELD_CHECKS,
-        "text.format.schema",
-        "format-schema-required",
-        example(**answer_format()),
-        example(**answer_format(schema=None)),
-    ),
-    *schema_rules(
-        "format-schema", "response_format", "invalid_json_schema", _list_answer_schemas, _example_with_answer
-    ),
-    FIELD_CHECKS.one_of(
-        "text.verbosity", ("low", "medium", "high"), "low", "tiny", FieldRow(id="verbosity", evidence="S")
-    ),
+    format_type_rule("text.format"),
+    format_required_rule("text.format.name", "format-name-required"),
+    format_required_rule("text.format.schema", "format-schema-required"),
+    *schema_rules("format-schema", "response_format", "invalid_json_schema", _list_answer_schemas),
+    FIELD_CHECKS.one_of("text.verbosity", ("low", "medium", "high"), FieldRow(id="verbosity", evidence="S")),
     rule(
         "format-json-said",
         _check_format_json_said,
@@ -211,12 +122,5 @@ FORMAT_RULES = (
         " 'json_object'.",
         param="input",
         evidence="S",
-        passes=example(input=[user(text("Answer in JSON."))], text={"format": {"type": "json_object"}}),
-        offends=example(instructions="Answer in JSON.", text={"format": {"type": "json_object"}}),
-        also=(
-            (example(text={"format": {"type": "json_object"}}, previous_response_id="resp_1"), ""),
-            (example(text={"format": {"type": "json_object"}}, conversation="conv_1"), ""),
-            (example(text={"format": {"type": "json_object"}}, prompt={"id": "pmpt_1"}), ""),
-        ),
     ),
 )

@@ -18,7 +18,6 @@ from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import as_mapping, field
 from bridle.sim.signatures import SIGNING_KEY, digest_value, hide_reasoning_text, open_signature, sign_note
 from bridle.values.message import Part, Reasoning, Reply, Text, ToolCall
-from bridle.values.model import Abilities
 
 Json = dict[str, object]
 
@@ -154,57 +153,19 @@ def _to_json(members: Json) -> str:
     return msgspec.json.encode(members).decode()
 
 
-def _example(*items: Json) -> RawRequest:
-    return RawRequest(
-        path="/v1/responses",
-        headers={},
-        body={"model": "some-model", "input": [{"role": "user", "content": "Look"}, *items], "store": False},
-        abilities=Abilities(output_tokens=128_000, thinking=("standard",), efforts=("low",), sampling=False),
-    )
-
-
-_REPLY = "0" * 32
-_ITS_ID = ItemPosition(_REPLY, 0, NO_REASONING).make_id("rs")
-_THOUGHT: Json = {
-    "type": REASONING,
-    "id": _ITS_ID,
-    "summary": [],
-    "encrypted_content": sign_note(REASONING, FAMILY, "some-model", id=_ITS_ID),
-}
-_CALL: Json = {
-    "type": "function_call",
-    "id": ItemPosition(_REPLY, 1, 0).make_id("fc"),
-    "call_id": "call_1",
-    "name": "look",
-    "arguments": "{}",
-}
-_OUTPUT: Json = {"type": "function_call_output", "call_id": "call_1", "output": "seen"}
-_FOREIGN = sign_note(REASONING, "another", "some-model", id=_ITS_ID)
-
 SIGNATURE_RULES: tuple[ProviderRule, ...] = (
     ProviderRule(
         id="sealed-content",
         find=_check_sealed_content,
         wording=_UNREADABLE,
         evidence="S",
-        passes=_example(_THOUGHT, _CALL, _OUTPUT),
-        offends=_example({**_THOUGHT, "encrypted_content": _FOREIGN}, _CALL, _OUTPUT),
-        says=_UNREADABLE.format(which=f"for item {_ITS_ID}"),
         type="invalid_encrypted_content",
-        also=((_example(make_summary_item("some-model", "cmp_1")), ""),),
     ),
     ProviderRule(
         id="sealed-id",
         find=_check_sealed_id,
         wording=_MISNAMED,
         evidence="S",
-        passes=_example(
-            {name: value for name, value in _THOUGHT.items() if name != "id"},
-            {name: value for name, value in _CALL.items() if name != "id"},
-            _OUTPUT,
-        ),
-        offends=_example({**_THOUGHT, "id": "rs_1"}, {**_CALL, "id": "fc_1"}, _OUTPUT),
-        says=_MISNAMED.format(id="rs_1"),
         type="invalid_encrypted_content",
     ),
     ProviderRule(
@@ -212,11 +173,7 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
         find=_check_sealed_sibling,
         wording=_ALONE,
         evidence="S",
-        passes=_example({**_CALL, "id": ItemPosition(_REPLY, 0, NO_REASONING).make_id("fc")}, _OUTPUT),
-        offends=_example(_CALL, _OUTPUT),
-        says=_ALONE.format(id=_CALL["id"], type="function_call", thought=_ITS_ID),
         type="invalid_request_error",
-        also=((_example({**_CALL, "id": str(_CALL["id"])[:-1] + "x"}, _OUTPUT), ""),),
     ),
 )
 

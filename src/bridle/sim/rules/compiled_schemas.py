@@ -122,38 +122,3 @@ def _find_cycle(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
                 seen.add(name)
                 paths.append([*path, name])
     return None
-
-
-# --- examples -----------------------------------------------------------------------------------
-
-
-def closed_schema(**properties: object) -> dict[str, object]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": list(properties),
-        "additionalProperties": False,
-    }
-
-
-def schema_with_optional(count: int) -> dict[str, object]:
-    fields: dict[str, object] = {f"p{number}": {"type": "string"} for number in range(count)}
-    return {**closed_schema(**fields), "required": []}
-
-
-def schema_with_unions(count: int) -> dict[str, object]:
-    """Unions in both spellings in turn."""
-    spellings: tuple[dict[str, object], ...] = (
-        {"type": ["string", "null"]},
-        {"anyOf": [{"type": "string"}, {"type": "null"}]},
-    )
-    return closed_schema(**{f"p{number}": spellings[number % 2] for number in range(count)})
-
-
-def schema_with_definitions(**references: str) -> dict[str, object]:
-    """Definitions of which each may hold another one."""
-    definitions = {
-        name: closed_schema(next={"$ref": f"#/$defs/{other}"}) if other else {"type": "string"}
-        for name, other in references.items()
-    }
-    return {**closed_schema(), "$defs": definitions}

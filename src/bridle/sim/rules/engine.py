@@ -1,13 +1,10 @@
-"""What a provider refuses, as data.
+"""Defines a provider's rules as data and checks requests against them.
 
-A rule looks at a request as it arrived, before anybody has interpreted it, because
-that is what the provider looks at.  It either finds nothing or finds the words that
-fill its wording.  Rules are asked in the order of their table and the first finding
-is the answer, as with the real thing.
+A rule checks a request as it arrived, as the provider does. It finds either nothing or the values that fill its
+message. Rules are checked in the order of their table, and the first finding is the answer.
 
-A rule brings its own proof: where its wording was seen (`evidence`), a request that
-passes and one that offends, with the message it earns.  The tests are made of these,
-so a rule without examples cannot be written.
+`evidence` says where the message was seen. Every rule has examples in tests/sim/rules/examples: a request that
+is accepted, one that is refused, and its message. A rule without them fails the tests.
 
     evidence  S  seen in a provider's answer, recorded or pasted in a public issue
               D  in the provider's documents
@@ -46,10 +43,6 @@ class ProviderRule(Value):
     find: Callable[[RawRequest], RuleFinding | None]
     wording: str
     evidence: str
-    passes: RawRequest
-    offends: RawRequest
-    says: str
-    """The whole message the offender gets."""
     models: str = "all"
     """Which models it is about, in words; `find` asks the abilities."""
     status: int = 400
@@ -58,8 +51,6 @@ class ProviderRule(Value):
     kind: FailureKind = "invalid"
     param: str = ""
     """Which field is at fault, where the provider tells that apart from the message; with blanks."""
-    also: tuple[tuple[RawRequest, str], ...] = ()
-    """Further examples, mostly where a limit lies: what each is told, nothing when it passes."""
 
 
 class RuleViolation(Value):

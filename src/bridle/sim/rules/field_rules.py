@@ -1,25 +1,20 @@
-"""Fields against their definitions, as rows: a path, a demand, a value that passes and one that does not.
+"""Field checks as rows of a table: a path, a demand, and what differs from the usual rule.
 
-Every provider checks the same few things of a field before it asks what the request means: whether it is
-there, what kind of JSON it is, whether it is one of a list, how large, how long.  They differ in how
-they write a place down and in the sentence.  So there is one checker for all of them.  A family lends it a
-`Voice` and lists its fields; each row becomes a rule with an id, its sentence and its examples.
+Every provider checks the same few properties of a field before it looks at what the request means: presence,
+JSON type, allowed values, size, length. They differ in how they write a place and in the message. So one
+checker serves all families: each gives it an `ErrorStyle` and lists its fields, and each row becomes a rule.
 
-A path is written `tools[].function.name`, with `[]` for every member of a list.  Examples are made
-of the row alone and never by what a rule runs, so that a rule which looks wrongly is found out by them.
+A path is written `tools[].function.name`, with `[]` for every member of a list.
 """
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from bridle.values.model import Abilities
-
 from .engine import ProviderRule, RawRequest, RuleFinding
-from .raw_request import JsonObject, MoreExamples, RuleFinder, as_list, as_mapping, for_model, is_number
+from .raw_request import JsonObject, RuleFinder, as_list, as_mapping, is_number
 
 ObjectFilter = Callable[[JsonObject], bool]
 JSON_TYPES: Mapping[type, str] = {
@@ -78,8 +73,6 @@ OWN_TYPE_NAMES = {kind: kind for kind in JSON_TYPES.values()}
 class ErrorStyle(NamedTuple):
     """How a family checks and tells."""
 
-    example: Callable[..., RawRequest]
-    """A small legal request with these fields changed."""
     rule: Callable[..., ProviderRule]
     messages: Mapping[str, FieldMessage]
     """By demand: type, value, required, fields, least, most, length, count, some, pattern.
@@ -115,30 +108,19 @@ class FieldRow(NamedTuple):
     """What a row may say beside its demand."""
 
     id: str = ""
-    within: JsonObject = NO_FIELDS
-    """What else the object around it holds in the examples."""
-    beside: JsonObject = NO_FIELDS
-    """What else the request says in the examples."""
-    model: Abilities | None = None
     only: ObjectFilter = _always
     """The objects around it that the demand is about."""
     at: str = ""
     """The place as it is told, where the path does not say it: in a union the chosen kind is part of it."""
     evidence: str = "F"
-    also: MoreExamples = ()
     models: str = "all"
     param: str = ""
     """Which field is blamed, where it is another."""
     words: str = ""
     """A sentence of its own."""
-    says: str = ""
-    """What the offender is told, where the row cannot tell by itself."""
 
 
 DEFAULT_ROW = FieldRow()
-EMPTY_LIST: tuple[object, ...] = ()
-ABSENT = object()
-"""In an example: the field is not there."""
 FieldCheck = Callable[[FieldPlace], RuleFinding | None]
 
 
@@ -166,228 +148,138 @@ def _item_places(voice: ErrorStyle, spot: FieldPlace) -> Iterator[FieldPlace]:
 
 
 class FieldRules:
-    """Makes rules of rows: each row says what is demanded, what passes and what does not."""
+    """Makes rules from rows: each method is one demand on the field at a path."""
 
-    def __init__(self, voice: ErrorStyle) -> None:
-        self.style = voice
+    def __init__(self, style: ErrorStyle) -> None:
+        self.style = style
 
     def of_type(
-        self,
-        path: str,
-        kinds: str,
-        takes: object,
-        refuses: object,
-        row: FieldRow = DEFAULT_ROW,
-        *,
-        expected: str = "",
+        self, path: str, kinds: str, row: FieldRow = DEFAULT_ROW, *, expected: str = ""
     ) -> ProviderRule:
-        """A value that is there is of one of these kinds (`string|array`)."""
-        voice, allowed = self.style, _split_types(kinds)
-        words = expected or voice.expected_names[kinds.removesuffix("|null")]
+        """A present value has one of these JSON types (`string|array`)."""
+        style, allowed = self.style, _split_types(kinds)
+        words = expected or style.expected_names[kinds.removesuffix("|null")]
 
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            absent = spot.value is None and voice.null_is_absent
-            if not spot.is_present or absent or voice.is_of_type(spot.value, allowed):
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            absent = place.value is None and style.null_is_absent
+            if not place.is_present or absent or style.is_of_type(place.value, allowed):
                 return None
-            shown = msgspec.json.encode(spot.value).decode()
-            got = voice.given_names[JSON_TYPES[type(spot.value)]]
-            return {"got": got, "shown": shown, **voice.describe_mismatch(spot.value, words)}
+            shown = msgspec.json.encode(place.value).decode()
+            got = style.given_names[JSON_TYPES[type(place.value)]]
+            return {"got": got, "shown": shown, **style.describe_mismatch(place.value, words)}
 
-        told = json.dumps(refuses, separators=(",", ":")) if not isinstance(refuses, RawRequest) else ""
-        blanks = {"got": voice.given_names.get(JSON_TYPES.get(type(refuses), ""), ""), "shown": told}
-        return self._make_field_rule(
-            "type", path, judge, takes, refuses, row, filled={"expected": words}, blanks=blanks
-        )
+        return self._make_field_rule("type", path, judge, row, filled={"expected": words})
 
-    def one_of(
-        self, path: str, values: Sequence[str], takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            odd = isinstance(spot.value, str) and spot.value not in values
-            return {"value": spot.value} if odd else None
+    def one_of(self, path: str, values: Sequence[str], row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            odd = isinstance(place.value, str) and place.value not in values
+            return {"value": place.value} if odd else None
 
         filled = {"expected": self.style.join_values(values)}
-        return self._make_field_rule(
-            "value", path, judge, takes, refuses, row, filled=filled, blanks={"value": refuses}
-        )
+        return self._make_field_rule("value", path, judge, row, filled=filled)
 
-    def required(
-        self, path: str, takes: object, row: FieldRow = DEFAULT_ROW, *, refuses: object = ABSENT
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            missing = spot.value is None and (self.style.null_is_missing or not spot.is_present)
+    def required(self, path: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            missing = place.value is None and (self.style.null_is_missing or not place.is_present)
             return {} if missing else None
 
-        return self._make_field_rule("required", path, judge, takes, refuses, row)
+        return self._make_field_rule("required", path, judge, row)
 
-    def minimum(
-        self, path: str, least: float, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            return {"value": spot.value} if is_number(spot.value) and spot.value < least else None
+    def minimum(self, path: str, least: float, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            return {"value": place.value} if is_number(place.value) and place.value < least else None
 
         filled = {"expected": f"{least:g}", "noun": _number_noun(least)}
-        return self._make_field_rule(
-            "least", path, judge, takes, refuses, row, filled=filled, blanks={"value": refuses}
-        )
+        return self._make_field_rule("least", path, judge, row, filled=filled)
 
-    def maximum(
-        self, path: str, most: float, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            return {"value": spot.value} if is_number(spot.value) and spot.value > most else None
+    def maximum(self, path: str, most: float, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            return {"value": place.value} if is_number(place.value) and place.value > most else None
 
         filled = {"expected": f"{most:g}", "noun": _number_noun(most)}
-        return self._make_field_rule(
-            "most", path, judge, takes, refuses, row, filled=filled, blanks={"value": refuses}
-        )
+        return self._make_field_rule("most", path, judge, row, filled=filled)
 
-    def max_length(
-        self, path: str, most: int, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            words = spot.value if isinstance(spot.value, str) else ""
+    def max_length(self, path: str, most: int, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            words = place.value if isinstance(place.value, str) else ""
             return {"length": len(words)} if len(words) > most else None
 
-        filled, blanks = {"expected": most}, {"length": _example_length(refuses)}
-        return self._make_field_rule("length", path, judge, takes, refuses, row, filled=filled, blanks=blanks)
+        return self._make_field_rule("length", path, judge, row, filled={"expected": most})
 
-    def max_items(
-        self, path: str, most: int, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            count = len(as_list(spot.value))
+    def max_items(self, path: str, most: int, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            count = len(as_list(place.value))
             return {"length": count} if count > most else None
 
-        filled, blanks = {"expected": most}, {"length": _example_length(refuses)}
         row = row._replace(id=row.id or _rule_id(path, "most"))
-        return self._make_field_rule("count", path, judge, takes, refuses, row, filled=filled, blanks=blanks)
+        return self._make_field_rule("count", path, judge, row, filled={"expected": most})
 
-    def not_empty(
-        self, path: str, takes: object, row: FieldRow = DEFAULT_ROW, *, refuses: object = EMPTY_LIST
-    ) -> ProviderRule:
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            return {} if spot.value in ([], ()) else None
+    def not_empty(self, path: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            return {} if place.value in ([], ()) else None
 
-        return self._make_field_rule("some", path, judge, takes, refuses, row)
+        return self._make_field_rule("some", path, judge, row)
 
-    def pattern(
-        self, path: str, pattern: str, takes: object, refuses: object, row: FieldRow = DEFAULT_ROW
-    ) -> ProviderRule:
+    def pattern(self, path: str, pattern: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
         regex = re.compile(pattern)
 
-        def judge(spot: FieldPlace) -> RuleFinding | None:
-            odd = isinstance(spot.value, str) and not regex.search(spot.value)
+        def judge(place: FieldPlace) -> RuleFinding | None:
+            odd = isinstance(place.value, str) and not regex.search(place.value)
             return {"pattern": pattern} if odd else None
 
-        return self._make_field_rule("pattern", path, judge, takes, refuses, row, blanks={"pattern": pattern})
+        return self._make_field_rule("pattern", path, judge, row)
 
-    def only_fields(
-        self,
-        path: str,
-        names: Sequence[str],
-        takes: object,
-        refuses: str | RawRequest,
-        row: FieldRow = DEFAULT_ROW,
-    ) -> ProviderRule:
-        """Nothing but these names in the objects at a path; an empty path is the body itself."""
-        voice = self.style
-        spellings = {*names, *map(voice.spell_name, names)}
+    def only_fields(self, path: str, names: Sequence[str], row: FieldRow = DEFAULT_ROW) -> ProviderRule:
+        """The objects at a path have no members but these; an empty path is the body itself."""
+        style = self.style
+        spellings = {*names, *map(style.spell_name, names)}
 
         def find(request: RawRequest) -> RuleFinding | None:
             whole = (FieldPlace("", request.body, {}, ""),)
-            for spot in find_places(voice, request.body, path) if path else whole:
-                for name in as_mapping(spot.value):
-                    if name not in spellings and row.only(as_mapping(spot.value)):
-                        return {"at": f"{spot.path}.{name}".lstrip("."), "name": name, "inside": spot.path}
+            for place in find_places(style, request.body, path) if path else whole:
+                for name in as_mapping(place.value):
+                    if name not in spellings and row.only(as_mapping(place.value)):
+                        return {"at": f"{place.path}.{name}".lstrip("."), "name": name, "inside": place.path}
             return None
 
-        place = _first_path(voice, path)
-        blanks = {"at": f"{place}.{refuses}".lstrip("."), "name": refuses, "inside": place}
-        refused = refuses if isinstance(refuses, RawRequest) else {**row.within, refuses: 1}
-        row = row._replace(id=row.id or _rule_id(path, "fields"), within={})
-        sentence = voice.messages["fields" if path else "fields-of-all"]
-        return self._make_rule(
-            row,
-            find,
-            sentence,
-            self._make_example(row, path, takes),
-            self._make_example(row, path, refused),
-            blanks,
-        )
+        row = row._replace(id=row.id or _rule_id(path, "fields"))
+        return self._make_rule(row, find, style.messages["fields" if path else "fields-of-all"])
 
     def _make_field_rule(
-        self,
-        demand: str,
-        path: str,
-        judge: FieldCheck,
-        takes: object,
-        refuses: object,
-        row: FieldRow,
-        *,
-        filled: JsonObject = NO_FIELDS,
-        blanks: RuleFinding = NO_FIELDS,
+        self, demand: str, path: str, judge: FieldCheck, row: FieldRow, *, filled: JsonObject = NO_FIELDS
     ) -> ProviderRule:
-        voice = self.style
+        style = self.style
 
         def find(request: RawRequest) -> RuleFinding | None:
-            for spot in find_places(voice, request.body, path):
-                found = judge(spot) if row.only(spot.parent) else None
+            for place in find_places(style, request.body, path):
+                found = judge(place) if row.only(place.parent) else None
                 if found is not None:
-                    return {"at": row.at or spot.path, "inside": spot.parent_path, **found}
+                    return {"at": row.at or place.path, "inside": place.parent_path, **found}
             return None
 
-        words, code = voice.messages[demand]
+        words, code = style.messages[demand]
         words = row.words or words
         for blank, filling in filled.items():
-            words, code = (said.replace(f"<{blank}>", str(filling)) for said in (words, code))
-        passes, offends = self._make_example(row, path, takes), self._make_example(row, path, refuses)
-        told = {"at": row.at or _first_path(voice, path), **blanks}
+            words, code = (text.replace(f"<{blank}>", str(filling)) for text in (words, code))
         row = row._replace(id=row.id or _rule_id(path, demand))
-        return self._make_rule(row, find, FieldMessage(words, code), passes, offends, told)
+        return self._make_rule(row, find, FieldMessage(words, code))
 
-    def _make_rule(
-        self,
-        row: FieldRow,
-        find: RuleFinder,
-        sentence: FieldMessage,
-        passes: RawRequest,
-        offends: RawRequest,
-        blanks: RuleFinding,
-    ) -> ProviderRule:
+    def _make_rule(self, row: FieldRow, find: RuleFinder, message: FieldMessage) -> ProviderRule:
         made: ProviderRule = self.style.rule(
             row.id,
             find,
-            sentence.text,
-            code=sentence.code,
+            message.text,
+            code=message.code,
             evidence=row.evidence,
-            passes=passes,
-            offends=offends,
-            says=row.says or sentence.text.format(**blanks),
             models=row.models,
-            also=row.also,
             param=row.param or self.style.param,
         )
         return made
-
-    def _make_example(self, row: FieldRow, path: str, value: object) -> RawRequest:
-        """An example: this value at the path of a small legal request, or a whole request as it is."""
-        if isinstance(value, RawRequest):
-            return value
-        fields = _nest_value(path.split("."), value, row.within) if path else as_mapping(value)
-        if value is ABSENT and "." not in path:
-            fields = {path: None}  # the way to ask for a request without it
-        asked = self.style.example(**{**row.beside, **fields})
-        return for_model(row.model, asked) if row.model is not None else asked
 
 
 def _split_types(kinds: str) -> tuple[str, ...]:
     names = kinds.split("|")
     return (*names, "integer") if "number" in names else tuple(names)
-
-
-def _example_length(example: object) -> int:
-    return len(example) if isinstance(example, str | list) else 0
 
 
 def _number_noun(limit: float) -> str:
@@ -397,19 +289,3 @@ def _number_noun(limit: float) -> str:
 def _rule_id(path: str, suffix: str) -> str:
     name = "-".join(step.removesuffix("[]") for step in path.split("."))
     return re.sub(r"(?<=[a-z])(?=[A-Z])|_", "-", f"{name}-{suffix}").lower().lstrip("-")
-
-
-def _first_path(voice: ErrorStyle, path: str) -> str:
-    index = voice.index_format.format(voice.first_index)
-    names = (step.partition("[") for step in path.split("."))
-    return ".".join(voice.spell_name(name) + (index if bracket else "") for name, bracket, _ in names)
-
-
-def _nest_value(steps: Sequence[str], value: object, within: JsonObject) -> dict[str, object]:
-    """The fields of a body with this value at a path."""
-    step, *rest = steps
-    if value is ABSENT and not rest:
-        return dict(within)
-    inner = _nest_value(rest, value, within) if rest else value
-    held = [inner] if step.endswith("[]") else inner
-    return {**({} if rest else within), step.removesuffix("[]"): held}

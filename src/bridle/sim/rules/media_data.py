@@ -4,9 +4,6 @@ import binascii
 
 from bridle.values.media import decode_head, recognize_bytes
 
-PNG, JPEG, PDF = "iVBORw0KGgoAAAAN", "/9j/4AAQSkZJRgAB", "JVBERi0xLjcKJeLj"
-"""The first bytes of three kinds of files, for examples."""
-
 
 def is_base64(data: str) -> bool:
     """Whether this is standard base64; missing padding is let pass, as providers do."""

@@ -7,16 +7,10 @@ finds nothing, and the rule about that field's shape speaks instead.
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeGuard
 
-from msgspec.structs import replace
-
-from bridle.values.model import Abilities
-
 from .engine import ProviderRule, RawRequest, RuleFinding
 
 JsonObject = Mapping[str, object]
 RuleFinder = Callable[[RawRequest], RuleFinding | None]
-MoreExamples = tuple[tuple[RawRequest, str], ...]
-"""Further examples, each with what it is told; nothing when it passes."""
 
 
 def field(request: RawRequest, name: str) -> object:
@@ -35,23 +29,6 @@ def is_number(value: object) -> TypeGuard[float]:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def for_model(abilities: Abilities | None, request: RawRequest) -> RawRequest:
-    """The request to another model; None is one nobody knows."""
-    return replace(request, abilities=abilities)
-
-
-def build_example(
-    path: str, body: JsonObject, abilities: Abilities, headers: Mapping[str, str] | None = None
-) -> RawRequest:
-    """A small legal request for examples; a field that is None is not in it."""
-    return RawRequest(
-        path=path,
-        headers=headers or {},
-        body={name: value for name, value in body.items() if value is not None},
-        abilities=abilities,
-    )
-
-
 def make_rule(
     id: str,  # noqa: A002  the word of `Rule`
     find: RuleFinder,
@@ -59,25 +36,17 @@ def make_rule(
     *,
     code: str,
     evidence: str,
-    passes: RawRequest,
-    offends: RawRequest,
-    says: str = "",
     models: str = "all",
-    also: MoreExamples = (),
     param: str = "",
 ) -> ProviderRule:
-    """A rule of the usual kind; `says` may be left out where the wording has no blanks."""
+    """A rule of the usual kind: status 400, an invalid request."""
     return ProviderRule(
         id=id,
         find=find,
         wording=wording,
         evidence=evidence,
-        passes=passes,
-        offends=offends,
-        says=says or wording,
         models=models,
         type=code,
-        also=also,
         param=param,
     )
 
