@@ -18,8 +18,7 @@ from .request import NEW_VERSION, OLD_VERSION, rule, version
 from .rules_cache import CACHE_RULES
 from .rules_compaction import COMPACTION_RULES
 from .rules_fields import FIELD_RULES, PREVIEW_RULES
-from .rules_media import MEDIA_RULES
-from .rules_messages import MESSAGE_RULES
+from .rules_messages import MEDIA_RULES, MESSAGE_RULES
 from .rules_models import MODEL_RULES
 from .rules_schemas import FORMAT_RULES
 from .rules_system import SYSTEM_RULES

@@ -17,8 +17,7 @@ from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 
 from .request import as_list, find_model_and_method, generation_setting, rule, thinking_setting, to_snake_case
 from .rules_fields import FIELD_RULES
-from .rules_media import MEDIA_RULES
-from .rules_messages import CONTENT_RULES
+from .rules_messages import CONTENT_RULES, MEDIA_RULES
 from .rules_schemas import SCHEMA_RULES
 from .rules_tools import TOOL_RULES
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
+from bridle.sim.rules.media_data import recognize_data
 from bridle.sim.rules.raw_request import JsonObject, as_mapping
 
 from .request import (
@@ -243,4 +244,26 @@ CONTENT_RULES = (
     rule("response-orphan", _check_response_orphan, _ORPHAN, evidence="S"),
     rule("response-count", _check_response_count, _COUNT, evidence="S"),
     rule("call-signed", _check_call_signed, _UNSIGNED, evidence="S", models="that think at levels"),
+)
+
+
+def _check_image_data(request: RawRequest) -> RuleFinding | None:
+    """Any of the image types is taken under the name of another; other files are not."""
+    for _, part in list_parts(request):
+        held = as_mapping(member(part, "inlineData"))
+        labelled = str(member(held, "mimeType")).startswith("image/")
+        shown = recognize_data(member(held, "data"))
+        if labelled and shown and not shown.startswith("image/"):
+            return {}
+    return None
+
+
+MEDIA_RULES = (
+    rule(
+        "image-data",
+        _check_image_data,
+        "Unable to process input image. Please retry or report in"
+        " https://developers.generativeai.google/guide/troubleshooting",
+        evidence="S",
+    ),
 )

@@ -27,8 +27,7 @@ from bridle.sim.rules.raw_request import field
 from .rules_compatible_servers import ECHO_RULES, ID_RULES, PARSE_RULES, STRIP_RULES
 from .rules_fields import MODEL_RULES, SETTING_RULES
 from .rules_local_servers import LOCAL_RULES, TEMPLATE_RULES
-from .rules_media import MEDIA_RULES
-from .rules_messages import CALL_RULES, MESSAGE_RULES
+from .rules_messages import CALL_RULES, MEDIA_RULES, MESSAGE_RULES
 from .rules_tools import FORMAT_RULES, TOOL_RULES
 
 BODY_FIELDS = ("audio", "frequency_penalty", "function_call", "functions", "logit_bias", "logprobs",

@@ -20,8 +20,7 @@ from .compaction import COMPACTION_RULES
 from .request import is_reasoning, requested_effort
 from .rules_fields import SETTING_RULES
 from .rules_item_links import LINK_RULES
-from .rules_items import ITEM_RULES
-from .rules_media import MEDIA_RULES
+from .rules_items import ITEM_RULES, MEDIA_RULES
 from .rules_tools import FORMAT_RULES, TOOL_RULES
 
 BODY_FIELDS = ("access_programs", "background", "client_metadata", "context_management", "conversation", "image",
