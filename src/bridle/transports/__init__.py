@@ -1,4 +1,4 @@
-"""What carries bytes: over HTTP, to an application in this process, or from a recording.
+"""Transports carry bytes: over HTTP, to an application in this process, or from a recording.
 
-One file per way.  Nothing is imported here, so that a way nobody takes costs nothing.
+One module per transport. This package imports none of them, so an unused transport costs nothing to import.
 """

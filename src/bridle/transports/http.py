@@ -1,17 +1,24 @@
-"""Over the network: HTTP/1.1 on aiohttp.
+"""HTTP/1.1 transport on aiohttp.
 
-Rule 1: this is the hot path.  Whatever is added to aiohttp's own work is paid on every
-        piece of every answer, so one object is the context manager, the answer and the
-        iterator, and the watch for silence is one lazy timer instead of one per read.
-Rule 2: connections are pooled per event loop and closed with it (pool.py); a request waits for its turn
-        where there are not enough descriptors for all, and its deadlines begin with its turn.
-Rule 3: leaving in the middle closes the socket at once.  A model that talks to nobody
-        still costs money, so nothing is drained to save a handshake.
-Rule 4: only `ProviderError` leaves here, with no cause attached: aiohttp's exceptions
-        carry the request and with it the key.  What they said is in the message
-        (explaining.py).
+Rule 1: this is the hot path. Anything added to aiohttp's own work is paid for every chunk of every response,
+so one object is the context manager, the response and the iterator, and one lazy timer checks the deadlines
+instead of one timer per read.
 
-It never retries, follows no redirects, keeps no cookies and does not know what it carries.
+Rule 2: connections are pooled per event loop and closed with it (pool.py). A request waits while the process
+lacks file descriptors; its deadlines start after that wait.
+
+Rule 3: leaving early closes the socket at once. A model that generates into the void still costs money, so
+nothing is drained to save a handshake.
+
+Rule 4: only `ProviderError` is raised, without a cause: aiohttp's exceptions carry the request and with it
+the key. Their text is in the message (network_failures.py).
+
+Rule 5: a long body is sent in slices of it, without a copy. aiohttp puts headers and body into one write; for
+a conversation of a megabyte that copies it in every step, which cost more than the rest of the step. The
+first slice is small and travels with the headers; between the others the loop runs other tasks, so an upload
+does not delay a stream.
+
+The transport never retries, follows no redirects, keeps no cookies and does not interpret the bytes.
 """
 
 import asyncio
@@ -31,17 +38,8 @@ from .deadlines import Deadlines
 from .network_failures import NETWORK_ERRORS, TotalDeadlineExceeded, explain_network_error
 from .pool import ConnectionPool, find_pool
 
-# A long request body on its way out, without a copy of it.
-#
-# aiohttp puts headers and body into one write, which for a conversation of a megabyte is one more copy of
-# it, made anew with every step, in memory the system has to clear first: it cost more than everything else
-# that happens in the step.  So a long body goes out in pieces that are windows on it.  The first is small
-# and travels with the headers; between the others the loop is let go of, so that an upload does not hold
-# up anybody's stream.
-
-
 UPLOAD_THRESHOLD_BYTES = 2**15
-"""Shorter bodies are quicker as one write."""
+"""Shorter bodies are faster as one write."""
 FIRST_PIECE_BYTES = 2**12
 PIECE_BYTES = 2**19
 
@@ -66,7 +64,7 @@ class BodyUpload(Payload):
             await writer.write(whole[start : start + PIECE_BYTES])
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        # The length that is announced is the body's own, so there is never less of it to write.
+        # The announced length is that of the whole body, so all of it is written.
         await self.write(writer)
 
 
@@ -90,10 +88,10 @@ async def close_all() -> None:
 
 
 class HttpExchange:
-    """One request and its answer."""
+    """One request and its response."""
 
     __slots__ = (
-        "_content", "_deadlines", "_ends", "_headers", "_heard", "_loop", "_outgoing", "_response",
+        "_content", "_deadlines", "_ends", "_headers", "_loop", "_outgoing", "_received", "_response",
         "_since", "_stalled", "_timeout", "_timer", "_turns", "status",
     )  # fmt: skip
 
@@ -105,7 +103,7 @@ class HttpExchange:
         self._response: aiohttp.ClientResponse | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._since: float | None = None
-        self._heard = False
+        self._received = False
         self._ends = inf
         self._stalled: TimeoutError | None = None
         self.status = 0
@@ -125,10 +123,10 @@ class HttpExchange:
 
     async def _send(self, pool: ConnectionPool) -> None:
         outgoing, loop, body = self._outgoing, self._loop, self._outgoing.body
-        patience = _seconds_or_infinity(self._deadlines.first_byte_seconds)
+        first_byte_limit = _seconds_or_infinity(self._deadlines.first_byte_seconds)
         started = self._since = loop.time()
         self._ends = started + _seconds_or_infinity(self._deadlines.total_seconds)
-        until = min(started + patience, self._ends)
+        until = min(started + first_byte_limit, self._ends)
         failure = None
         try:
             route = pool.find_route(outgoing.url)
@@ -143,9 +141,9 @@ class HttpExchange:
                     timeout=self._timeout,
                 )
         except NETWORK_ERRORS as error:
-            overdue = type(error) is TimeoutError and self._ends < started + patience
-            trouble = TotalDeadlineExceeded() if overdue else error
-            failure = explain_network_error(trouble, outgoing, self._deadlines, answered=False)
+            overdue = type(error) is TimeoutError and self._ends < started + first_byte_limit
+            shown_error = TotalDeadlineExceeded() if overdue else error
+            failure = explain_network_error(shown_error, outgoing, self._deadlines, answered=False)
         if failure is not None:
             raise ProviderError(failure)
         self._response, self._content, self.status = response, response.content, response.status
@@ -179,38 +177,40 @@ class HttpExchange:
 
     async def __anext__(self) -> bytes:
         content = self._content
-        if self._heard:
+        if self._received:
             self._since = self._loop.time()
         failure = None
         try:
             chunk = await content.readany()
         except NETWORK_ERRORS as error:
-            # aiohttp reports a break before it hands out what arrived ahead of it, but those
-            # are words the model said.
+            # aiohttp reports a broken connection before it hands out the data that arrived earlier; that data
+            # is part of the reply.
             chunk = content._read_nowait(-1)
             if not chunk:
                 failure = explain_network_error(
-                    self._stalled or error, self._outgoing, self._deadlines, answered=self._heard
+                    self._stalled or error, self._outgoing, self._deadlines, answered=self._received
                 )
         if failure is not None:
             raise ProviderError(failure)
         self._since = None
         if not chunk:
             self._raise_end()
-        if not self._heard:
-            self._heard = True
+        if not self._received:
+            self._received = True
             self._start_idle_deadline()
         return chunk
 
     def _raise_end(self) -> None:
-        if self._stalled:  # an answer without a length ends where its connection ends, also when we ended it
+        if (
+            self._stalled
+        ):  # without a content length, closing the connection ends the body, also if this side closed it
             raise ProviderError(
-                explain_network_error(self._stalled, self._outgoing, self._deadlines, answered=self._heard)
+                explain_network_error(self._stalled, self._outgoing, self._deadlines, answered=self._received)
             )
         raise StopAsyncIteration
 
     def _start_idle_deadline(self) -> None:
-        """The first byte is here: from now on the idle deadline counts."""
+        """Switch from the first-byte deadline to the idle deadline."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -223,21 +223,22 @@ class HttpExchange:
             self._timer = self._loop.call_at(when, self._check_deadline)
 
     def _check_deadline(self) -> None:
-        """Is it overdue?  Silence counts only while somebody waits here for the other side.
+        """Abort if a deadline has passed, else look again at the next one.
 
-        Looking again later is far cheaper than moving the timer with every piece.
+        Silence counts only while the reader waits for the server. Checking again later is far cheaper than
+        moving the timer for every chunk.
         """
         deadlines = self._deadlines
-        patience = _seconds_or_infinity(
-            deadlines.idle_seconds if self._heard else deadlines.first_byte_seconds
+        limit = _seconds_or_infinity(
+            deadlines.idle_seconds if self._received else deadlines.first_byte_seconds
         )
         now = self._loop.time()
         since = self._since
-        if since is None or (not self._heard and self._content.total_bytes):
+        if since is None or (not self._received and self._content.total_bytes):
             since = now
         over = self._ends <= now
-        if since + patience > now and not over:
-            self._schedule_deadline_check(min(since + patience, self._ends))
+        if since + limit > now and not over:
+            self._schedule_deadline_check(min(since + limit, self._ends))
             return
         self._stalled = TotalDeadlineExceeded() if over else TimeoutError()
         if self._response is not None:

@@ -1,13 +1,12 @@
-"""To an application in this process: no socket, otherwise the same road.
+"""Transport to an application in this process: no socket, otherwise like HTTP.
 
-An application is `async def app(outgoing)`, given as a function or as the words
-`module:function`, which are looked up when the first request is made.  It returns a whole
-answer (`HttpReply`) or one that takes its time (`Timeline`).  Pieces are handed out one by
-one, and between two of them everybody else gets a turn, as they would while a network is
-waited for: what can be cancelled there can be cancelled here.
+An application is `async def app(outgoing)`, given as a function or as `module:function`, which is imported on
+the first request. It returns a complete response (`HttpReply`) or a timed one (`ResponseTimeline`). Chunks
+are yielded one at a time, and other tasks run between two of them as they would during network waits: what
+can be cancelled there can be cancelled here.
 
-Silence is slept on the clock this was given, and patience ends where it would on a network,
-so that a test of a provider that hangs for an hour takes no time.
+Pauses sleep on the given clock and the deadlines apply as on a network, so a test of a provider that hangs
+for an hour takes no time.
 """
 
 import asyncio
@@ -75,7 +74,7 @@ class LocalExchange:
             raise _app_error(f"failed: {type(error).__name__}: {error}", self._app) from error
         timeline = to_timeline(reply)
         if timeline.delay_seconds:
-            await self._wait(timeline.delay_seconds, heard=False)
+            await self._wait(timeline.delay_seconds, received=False)
         if timeline.steps and isinstance(timeline.steps[0], ConnectionCut):
             raise _make_failure("cut", "closed the connection before it answered; try again")
         self._timeline, self.status = timeline, timeline.status
@@ -92,37 +91,37 @@ class LocalExchange:
         return self._headers
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        heard = False
-        for beat in self._timeline.steps if self._timeline is not None else ():
-            if not isinstance(beat, (SilentPause, ConnectionCut)):
+        received = False
+        for step in self._timeline.steps if self._timeline is not None else ():
+            if not isinstance(step, (SilentPause, ConnectionCut)):
                 await asyncio.sleep(0)
-                heard, self._waited = True, 0.0
-                yield beat
-            elif isinstance(beat, SilentPause):
-                await self._wait(beat.seconds, heard=heard)
+                received, self._waited = True, 0.0
+                yield step
+            elif isinstance(step, SilentPause):
+                await self._wait(step.seconds, received=received)
             else:
-                when = "in the middle of its answer" if heard else "before it answered"
+                when = "in the middle of its answer" if received else "before it answered"
                 raise _make_failure("cut", f"broke off {when}; try again")
 
-    async def _wait(self, seconds: float, *, heard: bool) -> None:
-        patience = self._deadlines.idle_seconds if heard else self._deadlines.first_byte_seconds
-        left = inf if patience is None else max(0.0, patience - self._waited)
+    async def _wait(self, seconds: float, *, received: bool) -> None:
+        limit = self._deadlines.idle_seconds if received else self._deadlines.first_byte_seconds
+        limit_left = inf if limit is None else max(0.0, limit - self._waited)
         total = self._deadlines.total_seconds
-        in_all = inf if total is None else max(0.0, total - self._spent)
-        if seconds > in_all and in_all <= left:
-            await self._sleep(in_all)
+        total_left = inf if total is None else max(0.0, total - self._spent)
+        if seconds > total_left and total_left <= limit_left:
+            await self._sleep(total_left)
             raise _make_failure(
                 "timeout",
                 f"had not finished after {total:g} s (total_seconds) and was given up;"
                 " ask for less, or allow more time with Deadlines(total_seconds=…)",
                 should_retry=False,
             )
-        if seconds > left:
-            await self._sleep(left)
-            name = "idle_seconds" if heard else "first_byte_seconds"
+        if seconds > limit_left:
+            await self._sleep(limit_left)
+            name = "idle_seconds" if received else "first_byte_seconds"
             raise _make_failure(
                 "timeout",
-                f"sent nothing for {patience:g} s ({name}) and was given up;"
+                f"sent nothing for {limit:g} s ({name}) and was given up;"
                 f" try again, or allow more time with Deadlines({name}=…)",
             )
         await self._sleep(seconds)
@@ -131,7 +130,7 @@ class LocalExchange:
 
 
 def to_timeline(reply: HttpReply | ResponseTimeline) -> ResponseTimeline:
-    """Any answer as it happens; a whole one happens without a pause."""
+    """Convert a complete response to a timeline without pauses; a timeline is returned unchanged."""
     if isinstance(reply, ResponseTimeline):
         return reply
     return ResponseTimeline(status=reply.status, headers=reply.headers, steps=reply.frames)

@@ -1,7 +1,6 @@
-"""What a network error means to the person who reads it: one line, and what to check.
+"""Explains network errors in one line that says what to check.
 
-A table, first fitting row wins.  Header values never appear in a message, even if an
-error should quote one.
+The first matching row of a table wins. Header values never appear in a message, even if an error quotes one.
 """
 
 import os
@@ -19,14 +18,14 @@ from .deadlines import Deadlines
 
 CAUSE_LENGTH_MAX = 200
 SECRET_LENGTH_MIN = 6
-"""Shorter header values are words like `POST` or `*/*`, which any message may contain."""
+"""Shorter header values are words such as `POST` or `*/*`, which any message may contain."""
 
 NETWORK_ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError, RuntimeError)
-"""What aiohttp, the system and a bad address raise."""
+"""Exceptions that aiohttp, the operating system and a malformed address raise."""
 
 
 class TotalDeadlineExceeded(TimeoutError):
-    """An answer was coming, and took too long as a whole."""
+    """The response was still arriving when the total deadline passed."""
 
 
 class _ErrorRow(NamedTuple):
@@ -106,16 +105,16 @@ def _describe_host(error: Exception, url: str) -> str:
 
 
 def _describe_cause(error: Exception, outgoing: OutgoingRequest) -> str:
-    words = str(error)
+    text = str(error)
     if isinstance(error, aiohttp.ClientConnectorError):
         reason = error.os_error
         if isinstance(error, aiohttp.ClientSSLError) or reason.errno is None or reason.errno <= 0:
-            words = reason.strerror or str(reason)
+            text = reason.strerror or str(reason)
         else:
-            words = os.strerror(reason.errno)
+            text = os.strerror(reason.errno)
     elif isinstance(error, aiohttp.ClientResponseError):
-        words = error.message
-    words = re.sub(r"^\[SSL[^]]*\] | \(_ssl\.c:\d+\)$", "", words)
-    if any(len(value) >= SECRET_LENGTH_MIN and value in words for _, value in outgoing.headers):
-        words = ""
-    return " ".join(words.split())[:CAUSE_LENGTH_MAX].lower() or type(error).__name__
+        text = error.message
+    text = re.sub(r"^\[SSL[^]]*\] | \(_ssl\.c:\d+\)$", "", text)
+    if any(len(value) >= SECRET_LENGTH_MIN and value in text for _, value in outgoing.headers):
+        text = ""
+    return " ".join(text.split())[:CAUSE_LENGTH_MAX].lower() or type(error).__name__

@@ -1,17 +1,15 @@
-"""The connections of one event loop, shared by everybody on it and closed with it.
+"""The HTTP connections of one event loop, shared by its tasks and closed with the loop.
 
-Nobody has to remember to close anything.  That is harder than it sounds: a loop tells
-nobody that it is about to be closed, and afterwards the sockets on it cannot be closed
-any more; they leak, and Python says so.  Hence a pool takes the place of `loop.close`.
-When it is called it closes its connections while the loop can still run, gives the loop
-its own `close` back and calls that.
+Callers never close anything. An event loop has no hook that runs before it closes, and afterwards its sockets
+can no longer be closed: they leak and Python warns. So a pool replaces `loop.close`. When called, it closes
+its connections while the loop can still run, restores the original `close` and calls it.
 
-`asyncio.run`, runners, test frameworks and bare loops all come by here.  Nothing but the
-loop keeps the pool, so it lives exactly as long as its loop; a loop that is still open
-when the process ends (a notebook's, a daemon thread's) has its pool emptied then.
+This covers `asyncio.run`, runners, test frameworks and bare loops. Only the loop references its pool, so the
+pool lives as long as the loop. A loop still open when the process exits (a notebook's, a daemon thread's) has
+its pool closed by an exit hook.
 
-Connections are limited by the descriptors that the process may open: requests beyond the limit wait for
-their turn, before any deadline of theirs begins, instead of failing.
+The number of connections is limited by the file descriptors the process may open. Requests beyond the limit
+wait, before their deadlines start, instead of failing.
 """
 
 import asyncio
@@ -32,22 +30,28 @@ from yarl import URL
 from bridle import __version__
 
 KEEP_CONNECTION_SECONDS = 45.0
-"""How long an unused connection is kept.  Most middleboxes forget one after 60 seconds."""
+"""Time an idle connection stays open. Most middleboxes drop one after 60 seconds."""
 KEEPALIVE_PROBE_SECONDS = 60
-"""A silent connection is probed this often: reasoning models are silent for minutes, and a
-router that forgot the connection would otherwise be noticed only by the idle deadline."""
+"""Interval of TCP keepalive probes.
+
+Reasoning models are silent for minutes; without probes, a connection dropped by a router would be noticed
+only by the idle deadline.
+"""
 KEEPALIVE_PROBES = 5
 EXIT_SECONDS = 1.0
-"""How long the end of the process waits for the loop of another thread to empty its pool."""
+"""Time that process exit waits for another thread's loop to close its pool."""
 ROUTES_MAX = 256
 DESCRIPTORS_PER_CONNECTION = 4
-"""One connection in use for so many descriptors.  As many again may be idle at another address, which
-leaves half of them to stores, tools and the program."""
+"""File descriptors per active connection.
+
+As many idle connections may exist for other addresses, which leaves half of the descriptors to stores, tools
+and the program.
+"""
 CONNECTIONS_MIN = 4
 
 _KEEPALIVE_OPTIONS = (
     ("TCP_KEEPIDLE", KEEPALIVE_PROBE_SECONDS),
-    ("TCP_KEEPALIVE", KEEPALIVE_PROBE_SECONDS),  # what some platforms call the first
+    ("TCP_KEEPALIVE", KEEPALIVE_PROBE_SECONDS),  # name of TCP_KEEPIDLE on some platforms
     ("TCP_KEEPINTVL", KEEPALIVE_PROBE_SECONDS),
     ("TCP_KEEPCNT", KEEPALIVE_PROBES),
 )
@@ -64,7 +68,7 @@ def find_pool(loop: asyncio.AbstractEventLoop) -> "ConnectionPool":
 
 
 def max_connections() -> int | None:
-    """The requests that may be under way at once in one loop; None without a limit of descriptors."""
+    """Maximum number of concurrent requests in one loop; None if descriptors are unlimited."""
     try:
         resource = import_module("resource")
     except ImportError:
@@ -86,9 +90,9 @@ class ConnectionPool:
             headers={"user-agent": f"bridle/{__version__}", "accept-encoding": "identity"},
             response_class=_DroppingResponse,
         )
-        most = max_connections()
-        self.turns = nullcontext() if most is None else asyncio.Semaphore(most)
-        """Entered for every request, until its answer has been read or given up."""
+        limit = max_connections()
+        self.turns = nullcontext() if limit is None else asyncio.Semaphore(limit)
+        """Entered by every request until its response has been read or abandoned."""
         self._routes: dict[str, Route] = {}
         self._loop, self._process = loop, os.getpid()
         self._former = vars(loop).get("close")
@@ -98,7 +102,7 @@ class ConnectionPool:
         _register_exit_hook()
 
     def __call__(self) -> None:
-        """`loop.close()`."""
+        """Close the pool, then the loop; takes the place of `loop.close()`."""
         if not self._loop.is_running() and not self._loop.is_closed():
             self._finish()
         self._close_loop()
@@ -113,7 +117,7 @@ class ConnectionPool:
         await self.session.close()
 
     def find_route(self, url: str) -> Route:
-        """The parsed address and the proxy to it, looked up once; aiohttp would ask on every request."""
+        """Parse a URL and look up its proxy, cached; aiohttp would do so for every request."""
         found = self._routes.get(url)
         if found is None:
             try:
@@ -129,17 +133,17 @@ class ConnectionPool:
         return found
 
     def close_at_exit(self) -> None:
-        """The process ends and this loop was never closed.  After a fork the loop is the parent's."""
+        """Close the pool of a loop still open at process exit, except in a forked child."""
         if self._process != os.getpid() or self._loop.is_closed():
             return
         if not self._loop.is_running():
             self._finish()
             return
-        emptying = asyncio.run_coroutine_threadsafe(self.close_connections(), self._loop)
+        closing = asyncio.run_coroutine_threadsafe(self.close_connections(), self._loop)
         try:
-            emptying.result(EXIT_SECONDS)
+            closing.result(EXIT_SECONDS)
         except TimeoutError:
-            emptying.cancel()
+            closing.cancel()
 
     def _finish(self) -> None:
         try:
@@ -147,7 +151,7 @@ class ConnectionPool:
         except RuntimeError:
             self._loop.run_until_complete(self.close_connections())
             return
-        # Closed from inside another loop, and a thread can run only one.
+        # Called from inside another loop: a thread can run only one loop.
         thread = threading.Thread(target=lambda: self._loop.run_until_complete(self.close_connections()))
         thread.start()
         thread.join()
@@ -155,17 +159,17 @@ class ConnectionPool:
 
 class _DroppingResponse(aiohttp.ClientResponse):
     def close(self) -> None:
-        """Drop the connection instead of closing it politely.
+        """Abort the connection instead of closing it gracefully.
 
-        A polite close first sends what is still unsent and, over TLS, waits for an answer;
-        with a server that stopped reading, that is for ever.
+        A graceful close flushes unsent data and, over TLS, waits for the peer; if the server stopped reading,
+        it waits forever.
         """
         connection = self.connection
         if connection is not None and connection.transport is not None:
             connection.transport.abort()
         super().close()
         if connection is not None:
-            connection.close()  # of a loop that is closed, aiohttp would leave it to complain
+            connection.close()  # otherwise aiohttp warns if the loop is closed
 
 
 def _open_socket(address: aiohttp.AddrInfoType) -> socket.socket:

@@ -1,8 +1,17 @@
-"""From a recording: answers played in order, in slices of any size.
+"""Transports that play back recordings, and one that records another transport's traffic.
 
-For tests and replays.  A recording that ends in a failure fails after its last byte, as a
-connection that was cut does; a bare failure never answers at all.  Everything that was
-sent is remembered, so that a test can look at it.
+`RecordedTransport` returns recorded responses in order, in slices of any size. A recording that ends in a
+failure raises it after its last byte, like a cut connection; a bare failure raises before any response.
+Requests are collected in `sent` for tests to inspect.
+
+`RecordingTransport` wraps any transport and passes each finished exchange on without secrets; `ExchangeFile`
+writes exchanges as lines of JSON, in the format of all recorded traffic in this project. A response is
+recorded when it ends, also if it ends early.
+
+Only headers known to be harmless keep their values. A credential from another header or from the URL is also
+removed from URLs, bodies and responses that repeat it (values/redaction.py). Other header values stay in the
+body: removing them would change the request and break checksums of binary streams. Bodies compressed with
+gzip are stored decompressed.
 """
 
 import json
@@ -37,7 +46,7 @@ class RecordedReply(Value):
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes = b""
     failure: Failure | None = None
-    """What happened after the last byte, if the answer was not complete."""
+    """The failure after the last byte, if the response was incomplete."""
 
 
 class RecordedTransport:
@@ -52,7 +61,7 @@ class RecordedTransport:
 
     @property
     def remaining(self) -> int:
-        """How many answers nobody has asked for yet."""
+        """Number of recorded responses not requested yet."""
         return len(self._answers) - len(self.sent)
 
     def open(self, outgoing: OutgoingRequest) -> "PlaybackExchange":
@@ -96,29 +105,17 @@ class PlaybackExchange:
             raise ProviderError(self._answer.failure)
 
 
-# Any transport, with everything that passes written down, and without the secrets.
-#
-# One line of JSON for each exchange, in the format that recorded traffic has everywhere in
-# this project: whatever reads recordings reads these.  An answer is written when it has ended,
-# also when it ended in the middle.
-#
-# Only headers that are known to be harmless are kept with their values.  A credential that another header
-# or the address held is also removed from addresses, bodies and answers, should it be repeated there
-# (values/redaction.py).  All other words of a header stay in the body: removing them would change what was
-# asked, and break the checksums of binary streams.  Bodies that are packed with gzip are kept unpacked.
-
-
-SECRET_PLACEHOLDER = "[secret]"  # noqa: S105 - stands where a secret was
+SECRET_PLACEHOLDER = "[secret]"  # noqa: S105 - replaces a secret
 HARMLESS_HEADERS = re.compile(
     r"content-type|accept|user-agent|.*-version|.*-beta|retry-after(-ms)?|x-should-retry"
 )
 GZIP_MAGIC = b"\x1f\x8b"
 UNPACKED_BYTES_MAX = 64 * 1024 * 1024
-"""A packed body that becomes longer is not kept."""
+"""Longer decompressed bodies are not recorded."""
 
 
 class RecordedExchange(Value):
-    """A request without its secrets, and what came of it."""
+    """A request without its secrets, and its response."""
 
     method: str
     path: str
@@ -130,7 +127,7 @@ class RecordedExchange(Value):
 
 
 class RecordingTransport:
-    """`write` is given each exchange when it has ended."""
+    """Records every exchange of another transport; calls `write` when an exchange has ended."""
 
     def __init__(self, inner: Transport, write: Callable[[RecordedExchange], None], family: str = "") -> None:
         self._inner, self._write, self._family = inner, write, family
@@ -149,7 +146,7 @@ class RecordingExchange:
     ) -> None:
         self._inner, self._outgoing, self._write, self._family = inner, outgoing, write, family
         self._answer: TransportResponse | None = None
-        self._heard: list[bytes] = []
+        self._chunks: list[bytes] = []
         self._failure: Failure | None = None
 
     async def __aenter__(self) -> Self:
@@ -181,7 +178,7 @@ class RecordingExchange:
         assert self._answer is not None
         try:
             async for chunk in self._answer.chunks():
-                self._heard.append(chunk)
+                self._chunks.append(chunk)
                 yield chunk
         except ProviderError as error:
             self._failure = error.failure
@@ -192,14 +189,14 @@ class RecordingExchange:
         recording = RecordedReply(
             status=answer.status if answer else 0,
             headers=tuple(answer.headers.items()) if answer else (),
-            body=b"".join(self._heard),
+            body=b"".join(self._chunks),
             failure=self._failure,
         )
         self._write(scrub_exchange(self._outgoing, recording, self._family))
 
 
 def scrub_exchange(outgoing: OutgoingRequest, answer: RecordedReply, family: str = "") -> RecordedExchange:
-    """An exchange without anything that only its owner may know."""
+    """Remove all secrets from an exchange."""
     redactor = Redactor(_find_secrets(outgoing), SECRET_PLACEHOLDER)
 
     def clean(data: bytes) -> bytes:
@@ -238,7 +235,7 @@ def _find_secrets(outgoing: OutgoingRequest) -> set[str]:
 
 
 def _decompress(data: bytes) -> bytes:
-    """A gzip body as what it holds: neither the key inside nor the encoding of the header would show."""
+    """Return the content of a gzip body: redaction cannot see a key inside compressed data."""
     if not data.startswith(GZIP_MAGIC):
         return data
     unpacking = zlib.decompressobj(wbits=31)
@@ -250,7 +247,7 @@ def _decompress(data: bytes) -> bytes:
 
 
 def encode_exchange(exchanged: RecordedExchange, number: int) -> bytes:
-    """The exchange as a line of a file of recordings."""
+    """Encode an exchange as one line of a recording."""
     answer = exchanged.answer
     response: dict[str, object] = {"status": answer.status, "headers": dict(answer.headers)}
     try:
@@ -282,7 +279,7 @@ def encode_exchange(exchanged: RecordedExchange, number: int) -> bytes:
 
 
 def read_exchanges(path: Path) -> tuple[RecordedExchange, ...]:
-    """Everything that was written to a file; raises `MisuseError` when it is something else."""
+    """Read a recording; raise `MisuseError` if the file is not one."""
     try:
         lines = path.read_bytes().splitlines()
         return tuple(_decode_exchange(json.loads(line)) for line in lines if line.strip())
@@ -332,17 +329,14 @@ def _find_model(body: bytes) -> str:
     return str(given.get("model", "")) if isinstance(given, dict) else ""
 
 
-# A file of recorded exchanges: for its owner only, and of limited size.
-
-
 FILE_BYTES_MAX = 512 * 1024 * 1024
 
 
 class ExchangeFile:
-    """Writes exchanges until the file is full; counts those that were left out then."""
+    """A file of recorded exchanges, readable by its owner only; counts those omitted once it is full."""
 
     def __init__(self, path: Path, *, append: bool = False, bytes_max: int = FILE_BYTES_MAX) -> None:
-        """Raises `OSError` when the file cannot be written."""
+        """Open the file; raise `OSError` if it cannot be written."""
         self.path = path
         self.omitted = 0
         self._bytes_max = bytes_max
@@ -364,7 +358,7 @@ class ExchangeFile:
 
     @property
     def warning(self) -> str:
-        """Empty unless something was left out."""
+        """Text that reports omitted exchanges; empty if there are none."""
         if not self.omitted:
             return ""
         return f"{self.path} is full ({self._bytes_max:,} bytes): {self.omitted} exchanges were not written"
@@ -375,7 +369,7 @@ def _open_private(path: Path, *, append: bool) -> BinaryIO:
     descriptor = os.open(path, flags, 0o600)
     try:
         if stat.S_ISREG(os.fstat(descriptor).st_mode) and hasattr(os, "fchmod"):
-            os.fchmod(descriptor, 0o600)  # one that was there before may be open to everybody
+            os.fchmod(descriptor, 0o600)  # an existing file may be readable by others
         return os.fdopen(descriptor, "ab" if append else "wb", buffering=0)
     except BaseException:
         os.close(descriptor)
