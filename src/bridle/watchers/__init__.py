@@ -1,1 +1,1 @@
-"""Those who look on.  They see records and deltas, and can never change a run."""
+"""Watchers observe a run: they receive records and deltas, and cannot change the run."""

@@ -1,11 +1,11 @@
-"""A run on a terminal: the model's words on one stream, everything about them on another.
+"""Shows a run on a terminal: the model's text on one stream, everything about the run on another.
 
-Words go to `out`, which may be nobody.  Tool calls, notices and the closing line go to
-`about`, in colour when that is a terminal.  What a model or a tool says is shown with its
-control and invisible characters escaped: a terminal obeys them, and they are not ours to pass on.
+The reply goes to `out` (None: not shown). Tool calls, notices and the closing line go to `about`, in colour
+if that is a terminal. Control and invisible characters in text of a model or a tool are escaped, because a
+terminal would obey them.
 
-A stream that can no longer be written to is remembered (`failed`) and left alone: whoever
-started the run decides what that means.
+After a failed write the error is stored in `failed` and nothing more is written; the caller decides how to
+react.
 """
 
 from typing import TextIO
@@ -46,16 +46,16 @@ class Console:
             case TextDelta(text=text):
                 self._streamed = True
                 self._print_text(text)
-            case ReasoningDelta(reasoning=words):
-                self._print_reasoning(words)
+            case ReasoningDelta(reasoning=text):
+                self._print_reasoning(text)
             case AttemptRestarted():
                 self._print_restart(happening)
             case Record(event=event, at=at):
                 self._print_event(event, at)
 
-    def note(self, words: str, style: str = "dim") -> None:
+    def note(self, message: str, style: str = "dim") -> None:
         self._end_text_line()
-        text = escape_text(words)
+        text = escape_text(message)
         if self._colour:
             wrap = WordWrap()
             text = wrap.feed(text) + wrap.flush()
@@ -72,8 +72,8 @@ class Console:
                 self._streamed = False
                 for note in notes:
                     self.note(f"· {note}", "yellow")
-            case e.ModelReplied(summarizes_until=through) if through:
-                pass  # no part of the conversation; what comes of it is told next
+            case e.ModelReplied(summarizes_until=summarized_until) if summarized_until:
+                pass  # not part of the conversation; the Compacted event that follows is shown
             case e.ModelReplied(reply=reply):
                 if not self._streamed and reply.text:
                     self._print_text(reply.text)
@@ -89,7 +89,7 @@ class Console:
                 self._running[call_id] = name
                 self._show_running()
             case e.ToolFinished(result=result, name=name):
-                if name:  # of a call that was made before this run was taken up again
+                if name:  # a call made before this run was resumed
                     call = ToolCall(id=result.call_id, name=name, arguments="")
                     self._calls.setdefault(result.call_id, call)
                 self._print_tool_result(result, at)
@@ -102,8 +102,8 @@ class Console:
             case e.LogRepaired(items=items):
                 for item in items:
                     self.note(f"· put right in the log: {item}", "yellow")
-            case e.RequestAdjusted(adjustments=what):
-                for each in what:
+            case e.RequestAdjusted(adjustments=adjustments):
+                for each in adjustments:
                     self.note(f"· {each}", "yellow")
             case e.PrefixMoved(layer=layer, block=block, why=why):
                 self.note(f"· the cached prompt is read anew: {layer}, from {block} on: {why}", "yellow")
@@ -113,8 +113,8 @@ class Console:
                     f"· of the last {calls} prompts {rate:.0%} came from the cache: {verdict} ({lost} lost)",
                     "yellow",
                 )
-            case e.Reprompted(why="wrap up", message=words):
-                self.note(f"· {words.partition('. ')[0]}: asked the model to finish", "yellow")
+            case e.Reprompted(why="wrap up", message=message):
+                self.note(f"· {message.partition('. ')[0]}: asked the model to finish", "yellow")
             case e.Reprompted(why=why):
                 self.note(f"· {why}: asked the model to try again", "yellow")
             case e.RunEnded():
@@ -142,7 +142,7 @@ class Console:
         self._end_text_line()
         head, text = f"  {escape_text(shown)}", escape_text(shorten(result.text))
         if self._colour:
-            # One line: what is left out is in `bridle show`.
+            # One line only; `bridle show` prints all of it.
             text = fit_cells(text, terminal_width() - cell_count(f"{head} {mark} {took}"))
         self._write(
             self._about,
@@ -152,7 +152,7 @@ class Console:
         self._show_running()
 
     def _show_running(self) -> None:
-        """Name the tools at work on a line that the next output replaces; only a terminal can do that."""
+        """Show the running tools on a status line that the next output replaces; terminals only."""
         if not self._colour or not self._running:
             return
         self._end_text_line()
@@ -175,15 +175,15 @@ class Console:
         self._write(self._out, self._wrap.feed(shown) if self._wrap else shown)
         self._in_line = not text.endswith("\n")
 
-    def _print_reasoning(self, words: str) -> None:
+    def _print_reasoning(self, text: str) -> None:
         if not self._reasoning:
             return
         self._thinking = True
-        self._write(self._about, self._apply_style(escape_text(words, prose=True), "dim"))
-        self._in_line = not words.endswith("\n")
+        self._write(self._about, self._apply_style(escape_text(text, prose=True), "dim"))
+        self._in_line = not text.endswith("\n")
 
     def _end_text_line(self) -> None:
-        """End the line of words before a line about them."""
+        """End the current line of the reply before a notice is written."""
         if self._wrap and self._out is not None and self._in_line and not self._thinking:
             self._write(self._out, self._wrap.flush())
             self._wrap.start_line()
@@ -191,29 +191,29 @@ class Console:
             self._write(self._about if self._thinking or self._out is None else self._out, "\n")
         self._in_line = self._thinking = False
 
-    def _write(self, stream: TextIO, words: str) -> None:
+    def _write(self, stream: TextIO, text: str) -> None:
         if self.failed is not None:
             return
-        if words:
+        if text:
             self._clear_status()
         try:
-            stream.write(words)
+            stream.write(text)
             stream.flush()
         except OSError as error:
             self.failed = error
 
-    def _apply_style(self, words: str, style: str) -> str:
-        return f"\x1b[{STYLES[style]}m{words}\x1b[0m" if self._colour and words.strip() else words
+    def _apply_style(self, text: str, style: str) -> str:
+        return f"\x1b[{STYLES[style]}m{text}\x1b[0m" if self._colour and text.strip() else text
 
 
-def shorten(words: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
-    """One line, not too long."""
-    flat = join_lines(words)
+def shorten(text: str, limit: int = SHOWN_CHARACTERS_MAX) -> str:
+    """Join lines and cut the text to `limit` characters."""
+    flat = join_lines(text)
     return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def format_count(count: int, noun: str) -> str:
-    """A count with its noun: `1 step`, `2 steps`."""
+    """Format a count with its noun: `1 step`, `2 steps`."""
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
@@ -224,7 +224,6 @@ def format_duration(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Tokens by cache state, in words."""
     read = f"{usage.input:,} in"
     if usage.cache_read or usage.cache_write:
         read += f" + {usage.cache_read:,} cached + {usage.cache_write:,} written to cache"

@@ -1,4 +1,4 @@
-"""Every record as one line of JSON, written as it happens.  Deltas are not written: they are not kept."""
+"""Writes every record as one line of JSON as it happens. Deltas are not part of the log and are not written."""
 
 from typing import TextIO
 

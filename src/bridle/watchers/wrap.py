@@ -21,7 +21,7 @@ def terminal_width() -> int:
 
 
 def cell_count(text: str) -> int:
-    """The number of terminal columns that a text takes."""
+    """Number of terminal columns the text occupies."""
     return len(text) if text.isascii() else sum(map(letter_cells, text))
 
 
@@ -32,7 +32,7 @@ def letter_cells(letter: str) -> int:
 
 
 def fit_cells(line: str, width: int) -> str:
-    """The line cut to a width in columns; an ellipsis shows that something was cut."""
+    """Cut a line to a width in columns, with an ellipsis if something was cut."""
     if cell_count(line) <= width:
         return line
     kept, room = [], width - 1
@@ -45,7 +45,7 @@ def fit_cells(line: str, width: int) -> str:
 
 
 class WordWrap:
-    """Decides where lines break; `feed` returns what can be written now, `flush` what was held back."""
+    """Breaks lines between words; `feed` returns text that can be written now, `flush` the rest."""
 
     def __init__(self, width: Callable[[], int] = terminal_width) -> None:
         self._width = width
@@ -67,13 +67,13 @@ class WordWrap:
         return "".join(written)
 
     def flush(self) -> str:
-        """The word and spaces held back, for the end of a text."""
+        """Return the word and spaces held back, at the end of a text."""
         rest = self._place_word() + self._spaces
         self._spaces = ""
         return rest
 
     def start_line(self) -> None:
-        """The caller has begun a new line by itself."""
+        """Reset the column after the caller began a new line."""
         self._start_line()
 
     def _start_line(self) -> None:
