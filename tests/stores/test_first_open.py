@@ -14,10 +14,10 @@ OPENING = """
 import asyncio, sys
 from bridle.stores.sqlite.store import SqliteStore
 from bridle.values.events import RunEnded
-from bridle.values.record import GENESIS, seal
+from bridle.values.record import GENESIS, seal_record
 
 async def write():
-    await store.append(sys.argv[2], 0, [seal(1, 1.0, RunEnded(stop="done"), GENESIS)])
+    await store.append(sys.argv[2], 0, [seal_record(1, 1.0, RunEnded(stop="done"), GENESIS)])
     assert len(await store.read(sys.argv[2])) == 1
     await store.close()
 

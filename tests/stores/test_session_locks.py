@@ -109,7 +109,7 @@ def count_descriptors():
 @pytest.mark.parametrize("link", [link_file, link_folder])
 def test_a_session_held_through_one_path_is_held_through_every_symbolic_link(path, tmp_path, link):
     other = link(path, tmp_path)
-    driven = pytest.raises(Conflict, match="driven by somebody else")
+    driven = pytest.raises(Conflict, match="in use by another run")
     with Child(HOLDING, path, "held"), driven, open_store(other).lease("s"):
         pass
     with open_store(other).lease("s"), pytest.raises(Conflict), open_store(path).lease("s"):

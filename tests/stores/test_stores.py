@@ -381,8 +381,8 @@ def test_names_and_urls(tmp_path, monkeypatch):
         ("sqlite://log.db", "sqlite:///PATH"),
         ("sqlite:///log.db?mode=ro", "sqlite:///PATH"),
         ("sqlite:///", "sqlite:///PATH"),
-        ("", "no store was named"),
-        ("  ", "no store was named"),
+        ("", "the store path is empty"),
+        ("  ", "the store path is empty"),
     ],
 )
 def test_a_store_that_cannot_be_had_is_refused_in_one_line(where, words, tmp_path, monkeypatch):

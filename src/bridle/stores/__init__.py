@@ -1,8 +1,7 @@
-"""Where logs are kept: in memory, or in one SQLite file.
+"""Stores persist session logs: in memory, or in one SQLite file.
 
-`open_store` is the only name needed from here.  A store's own module is imported
-when such a store is opened, so that a program that keeps nothing on disk never
-loads a database.
+`open_store` is the only name needed from here. The SQLite modules are imported when such a store is opened,
+so a program that keeps nothing on disk never loads a database.
 """
 
 import os
@@ -20,7 +19,7 @@ _SQLITE = "sqlite:///"
 
 
 def open_store(where: str | os.PathLike[str] | None) -> Store:
-    """None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, made when absent."""
+    """Open a store: None or ":memory:" for memory; a path or `sqlite:///PATH` for a file, created if absent."""
     if where is None or where == ":memory:":
         return MemoryStore()
     if isinstance(where, str):
@@ -32,12 +31,12 @@ def open_store(where: str | os.PathLike[str] | None) -> Store:
 
 def _parse_location(where: str) -> Path:
     if not where.strip():
-        raise MisuseError("no store was named: give a file path, or leave it out to keep the log in memory")
+        raise MisuseError("the store path is empty; give a file path, or omit it to keep the log in memory")
     if where.startswith(_SQLITE) and len(where) > len(_SQLITE) and "?" not in where:
         where = where[len(_SQLITE) :]
     elif scheme := _SCHEME.match(where):
         raise MisuseError(_explain_bad_scheme(scheme[1].lower()))
-    # Only the plain "~/": a shell would have expanded it, a settings file does not.
+    # Only the plain "~/": a shell expands it, a settings file does not.
     return Path(where).expanduser() if where.startswith("~/") else Path(where)
 
 

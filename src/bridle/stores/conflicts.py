@@ -1,8 +1,8 @@
-"""What every store refuses, checked and said in the same words.
+"""Checks and errors shared by all stores, so that every store refuses the same things in the same words.
 
-A batch that is not a line of records is the caller's mistake.  A batch that is a
-line but does not go on from the end of the session is a conflict: somebody else
-was faster, and only reading again can tell what they wrote.
+A batch whose records do not follow one another is the caller's mistake (`MisuseError`). A valid batch that
+does not continue from the end of the session is a `Conflict`: another writer appended first, and the caller
+has to read the session again.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from bridle.values.record import Record
 
 
 def check_batch(session: str, after: int, records: Sequence[Record]) -> dict[str, int]:
-    """What in a batch may be in a log only once, with its place.  Raises when the batch is not one line."""
+    """Return a batch's unique keys with their sequence numbers; raise if records are not consecutive."""
     seq, prev = after, records[0].prev
     names: dict[str, int] = {}
     for record in records:
@@ -32,7 +32,7 @@ def check_batch(session: str, after: int, records: Sequence[Record]) -> dict[str
 
 
 def check_session_name(session: str) -> None:
-    """A name must have characters, and only such as can be written down."""
+    """Raise `MisuseError` unless the id is non-empty and encodable as UTF-8."""
     try:
         session.encode()
     except UnicodeEncodeError as error:
@@ -58,7 +58,7 @@ def diverged_append(session: str, after: int) -> Conflict:
 def repeated_name(session: str, name: str) -> Conflict:
     return Conflict(
         f"session {session!r} already has {name!r}, which may be recorded only once; "
-        "read it again: what it stands for has been done"
+        "read the session again, that action has already been recorded"
     )
 
 

@@ -33,20 +33,20 @@ from types import ModuleType
 from bridle.values.errors import Conflict, Unusable
 
 Inode = tuple[int, int]
-"""Device and inode: what a file is, whatever its path."""
+"""Device and inode number, which identify a file whatever its path."""
 
 _NO_DESCRIPTOR_LEFT = {errno.EMFILE, errno.ENFILE}
 _OPEN_FLAGS = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0)
 
 
 class _LockFile:
-    """An open lock file of this process, and how many sessions hold each of its bytes."""
+    """An open lock file of this process, with the number of sessions per locked byte."""
 
     def __init__(self, inode: Inode, descriptor: int) -> None:
         self.inode = inode
         self.descriptor = descriptor
         self.spare_descriptors: list[int] = []
-        """Opened for a file that was open already.  Closing one early could release POSIX locks."""
+        """Further descriptors of the same file. Closing one early could release POSIX locks."""
         self.holders: dict[int, int] = {}
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class _LockFile:
 
 
 class _ProcessLocks:
-    """All the locks of one process."""
+    """All session locks of one process."""
 
     def __init__(self) -> None:
         self.mutex = threading.Lock()
@@ -115,19 +115,19 @@ _process_locks = _ProcessLocks()
 
 @contextmanager
 def lease_session(log: str, session: str, path: Path | None = None) -> Iterator[None]:
-    """Hold a session of a log.  `path` is the lock file, if other processes can open the log."""
+    """Lock a session of a log for one driver. `path` is the lock file, if other processes can open the log."""
     holdings = _process_locks
     file, scope = holdings.take(log, session, path)
     try:
         yield
     finally:
-        # In a child made by fork() the locks are still the parent's.
+        # In a child made by fork() the locks still belong to the parent.
         if holdings is _process_locks:
             holdings.release(log, session, file, scope)
 
 
 def _prepare_fork() -> None:
-    """Wait until no file is half opened: the child could not close it."""
+    """Wait until no lock file is half open: the child could not close it."""
     _process_locks.mutex.acquire()
 
 
@@ -159,7 +159,7 @@ def _lock_byte(file: _LockFile, session: str) -> None:
                 raise Unusable(
                     f"session {session!r} cannot be locked: {error.strerror}; free some locks and resume"
                 ) from error
-            # The file system has no locks: as on a platform without them.
+            # The file system has no locks: continue as on a platform without them.
     file.holders[offset] = file.holders.get(offset, 0) + 1
 
 
@@ -169,7 +169,7 @@ def _unlock_byte(file: _LockFile, session: str) -> None:
     if file.holders[offset]:
         return
     del file.holders[offset]
-    if file.holders:  # else the file is closed, which releases the lock as well
+    if file.holders:  # otherwise the file is closed, which releases the lock too
         _set_byte_lock(file.descriptor, offset, "F_UNLCK")
 
 
@@ -204,13 +204,13 @@ def find_inode(path: Path) -> Inode | None:
 
 
 def _explain_lock_error(path: Path, error: OSError) -> Unusable:
-    way_out = "check who may write there"
+    remedy = "check who may write there"
     if error.errno in _NO_DESCRIPTOR_LEFT:
-        way_out = "close files or raise the limit of open files (ulimit -n)"
+        remedy = "close files or raise the limit of open files (ulimit -n)"
     elif error.errno == errno.ELOOP:
-        way_out = "it is a symbolic link; remove it"
-    return Unusable(f"{path} cannot be opened: {error.strerror}; {way_out}")
+        remedy = "it is a symbolic link; remove it"
+    return Unusable(f"{path} cannot be opened: {error.strerror}; {remedy}")
 
 
 def _session_in_use(session: str) -> Conflict:
-    return Conflict(f"session {session!r} is being driven by somebody else; wait for that run, or end it")
+    return Conflict(f"session {session!r} is in use by another run; wait for that run or stop it")

@@ -1,12 +1,11 @@
-"""Logs kept in memory: the reference that every other store is compared with.
+"""In-memory store: the reference that every other store is compared with.
 
-A fork remembers its parent and where it left it; records are never copied, only
-found by walking up.  Records above a fork point belong to the branch they were
-appended to, hence the two numbers of a line: it owns those above `forked_at`, and
-a child that forked below that owns none of them.
+A fork refers to its parent and its fork point; records are never copied but found by walking up the
+ancestors. Records after a fork point belong to the session they were appended to, hence the two numbers of a
+session: it owns the records above `forked_at`, and a child forked at a lower number sees none of them.
 
-A lock, and not the event loop, keeps two appends apart: agents are driven from
-several loops and threads at once, and check-then-extend is two steps.
+A lock, not the event loop, serialises appends: agents are driven from several loops and threads at once, and
+check-then-extend is two steps.
 """
 
 import asyncio
@@ -33,7 +32,7 @@ from .conflicts import (
 from .locks import lease_session
 
 LARGE_BLOB_BYTES = 1 << 20
-"""From here on a hash takes long enough to be made beside the event loop."""
+"""Larger blobs are hashed in a thread, because hashing would block the event loop."""
 
 
 class MemoryStore:
@@ -43,7 +42,7 @@ class MemoryStore:
         self._touches = 0
         self._lock = threading.Lock()
         self.approval_key = token_bytes(32)
-        """Lives as long as the records."""
+        """Secret for approval tokens; lives as long as the records."""
 
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
         if not records:
@@ -111,7 +110,7 @@ class MemoryStore:
             return tuple(line.info() for line in newest_first[: max(limit, 0)])
 
     async def close(self) -> None:
-        """Nothing to let go of: the records live as long as this object."""
+        """Do nothing: the records live as long as this object."""
 
     def _touch(self, line: "_MemorySession") -> None:
         self._touches += 1
@@ -124,7 +123,7 @@ def _hash_blob(data: bytes) -> str:
 
 
 class _MemorySession:
-    """One session: its own records, and the parent that has the ones before them."""
+    """One session: its own records, and the parent that holds the records before them."""
 
     __slots__ = ("forked_at", "head", "id", "length", "names", "own", "parent", "touched")
 
@@ -139,7 +138,7 @@ class _MemorySession:
         self.touched = 0
 
     def segments(self) -> Iterator[tuple["_MemorySession", int]]:
-        """This line and its ancestors, each with the last number of its own that shows here."""
+        """Yield this session and its ancestors, each with the last of its own records visible here."""
         line: _MemorySession | None = self
         last = self.length
         while line is not None:

@@ -1,10 +1,10 @@
-"""The file under the SQLite store: making it, opening it, and saying what is wrong with it.
+"""Creates, opens and checks the database file of the SQLite store.
 
-What is refused is refused when the store is opened, before anything is spent on a
-model, in one line that names the file and the way out.
+An unusable file is refused when the store is opened, before anything is spent on a model, with one line that
+names the file and a remedy.
 
-The file is never opened except through SQLite.  On POSIX, closing any descriptor of
-a file drops every lock this process has on it, those of another store included.
+The file is opened only through SQLite. On POSIX, closing any descriptor of a file releases all locks this
+process holds on it, including those of another store.
 """
 
 import os
@@ -23,25 +23,28 @@ T = TypeVar("T")
 
 APPLICATION = int.from_bytes(b"BRDL", "big")
 FORMAT = 1
-"""Raised when an older Bridle could no longer read what a newer one writes, and not otherwise."""
+"""File format version; raised only if older versions of Bridle could not read the new files."""
 
 LATER_TABLES = ("blobs", "origins")
-"""Tables that files of this format may lack; opening one adds them."""
+"""Tables that older files of this format may lack; opening such a file adds them."""
 
 SQLITE_MIN = (3, 37, 0)
-"""Strict tables came with it."""
+"""First version with STRICT tables."""
 
 LOCK_MILLISECONDS = 30_000
-"""How long to wait for another process that is writing.  Its commits take milliseconds."""
+"""Time to wait for another process that is writing. Its commits take milliseconds."""
 
 POLL_MILLISECONDS = 50
-"""SQLite looks for a free lock ever more rarely, up to ten times a second, and takes no turns: a
-waiting process can starve beside a busy one.  Starting over this often keeps it looking often."""
+"""Busy timeout of one attempt to take the write lock.
+
+SQLite polls a busy lock less and less often, down to ten times a second, and has no queue: a waiting process
+can starve beside a busy one. Restarting the wait keeps the polling frequent.
+"""
 
 SCHEMA = Path(__file__).with_name("schema.sql")
 
 PRAGMAS = (
-    "PRAGMA synchronous = FULL",  # NORMAL survives a crash of the process, not a loss of power
+    "PRAGMA synchronous = FULL",  # NORMAL survives a crash of the process, but not a power loss
     "PRAGMA fullfsync = ON",  # where fsync alone leaves the data in the drive's cache (macOS)
     "PRAGMA foreign_keys = ON",
 )
@@ -50,7 +53,7 @@ NETWORK_FILE_SYSTEMS = {
     "afs", "ceph", "cifs", "fuse.glusterfs", "fuse.sshfs", "glusterfs", "lustre", "ncpfs", "nfs", "nfs4",
     "smb3", "smbfs",
 }  # fmt: skip
-"""Where locks and shared memory do not hold between machines, or are slow to tell."""
+"""File systems whose locks and shared memory are unreliable or slow between machines."""
 
 _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_BUSY: (Unusable, "another process keeps it locked; end that process or try again"),
@@ -61,7 +64,7 @@ _ERRORS_BY_CODE: dict[int, tuple[type[StoreError], str]] = {
     sqlite3.SQLITE_CONSTRAINT: (Corrupt, "its rows contradict one another; restore it from a backup"),
     sqlite3.SQLITE_CORRUPT: (Corrupt, "the file is damaged; restore it from a backup"),
     sqlite3.SQLITE_FULL: (Unusable, "the disk is full; make room and resume"),
-    sqlite3.SQLITE_IOERR: (Unusable, "the disk does not answer as it should; check it and resume"),
+    sqlite3.SQLITE_IOERR: (Unusable, "the disk reported an I/O error; check it and resume"),
     sqlite3.SQLITE_NOTADB: (Unusable, "it is not a database, or its start is damaged; choose another path"),
     sqlite3.SQLITE_PERM: (Unusable, "it may not be written; change its permissions or choose another path"),
     sqlite3.SQLITE_READONLY: (
@@ -74,7 +77,7 @@ _creation_lock = threading.Lock()
 
 
 def find_file(path: Path) -> Path:
-    """The absolute path of the file itself, symbolic links followed."""
+    """Return the absolute path of the file, with symbolic links resolved."""
     try:
         return path.resolve()
     except (OSError, RuntimeError) as error:
@@ -82,7 +85,7 @@ def find_file(path: Path) -> Path:
 
 
 def prepare_file(path: Path) -> None:
-    """Make the file ready for `connect`, creating it if need be.  Raises `Unusable` when it cannot be."""
+    """Create the file and its tables if needed; raise `Unusable` if the file cannot be used."""
     if sqlite3.sqlite_version_info < SQLITE_MIN:
         raise Unusable(
             f"SQLite {sqlite3.sqlite_version} of this Python is too old for stores; 3.37 is needed"
@@ -100,13 +103,13 @@ def prepare_file(path: Path) -> None:
 
 
 def open_connection(path: Path, busy_milliseconds: int) -> sqlite3.Connection:
-    """A connection to a file that exists: one that was removed must not come back empty."""
+    """Connect to an existing file. A removed file is not created again, because it would be empty."""
     db = sqlite3.connect(
         f"{path.as_uri()}?mode=rw", uri=True, isolation_level=None, timeout=busy_milliseconds / 1000
     )
     try:
         for pragma in PRAGMAS:
-            # The first of them reads the schema: a process that is just making the file keeps that locked.
+            # The first pragma reads the schema, which a process that is creating the file keeps locked.
             retry_while_locked(partial(db.execute, pragma))
     except BaseException:
         db.close()
@@ -115,7 +118,7 @@ def open_connection(path: Path, busy_milliseconds: int) -> sqlite3.Connection:
 
 
 def retry_while_locked(act: Callable[[], T]) -> T:
-    """Do what takes a lock, waiting as long as another process may reasonably hold it."""
+    """Run an action that takes a lock, retrying while another process holds it."""
     deadline = time.monotonic() + LOCK_MILLISECONDS / 1000
     while True:
         try:
@@ -128,13 +131,13 @@ def retry_while_locked(act: Callable[[], T]) -> T:
 
 
 def explain_error(path: Path, error: sqlite3.Error) -> StoreError:
-    """SQLite's error in our words.  What is not in the table is shown as it came."""
-    kind, words = _ERRORS_BY_CODE.get(_primary_code(error), (Unusable, "it cannot be used"))
-    return kind(f"store {path}: {words} ({error})")
+    """Translate an SQLite error; an unlisted one is quoted."""
+    kind, explanation = _ERRORS_BY_CODE.get(_primary_code(error), (Unusable, "it cannot be used"))
+    return kind(f"store {path}: {explanation} ({error})")
 
 
 def find_file_system(path: Path, mounts: str) -> str:
-    """The type of file system a path is on, given the text of Linux' table of mounts."""
+    """Return the type of the file system that holds a path, given the text of /proc/self/mounts."""
     deepest, kind = -1, ""
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -147,7 +150,7 @@ def find_file_system(path: Path, mounts: str) -> str:
 
 
 def is_mount_point(path: Path, mounts: str) -> bool:
-    """True if something is mounted exactly there, given the text of Linux' table of mounts."""
+    """Return True if something is mounted at exactly this path, given the text of /proc/self/mounts."""
     lines = (line.split(" ") for line in mounts.splitlines())
     return any(_decode_mount_point(fields) == str(path) for fields in lines if len(fields) >= 3)
 
@@ -166,7 +169,7 @@ def _create_database(path: Path) -> None:
         if not os.path.lexists(path):
             _create_file(path)
         if not path.is_file():
-            raise Unusable(f"store {path}: what has that name is not a file; choose another path")
+            raise Unusable(f"store {path}: it is not a file; choose another path")
         _reject_hard_links(path)
     except OSError as error:
         raise Unusable(
@@ -181,10 +184,10 @@ def _create_database(path: Path) -> None:
 
 def _create_file(path: Path) -> None:
     try:
-        # For its owner only: a log holds everything that was said.
+        # Readable by the owner only: a log holds whole conversations.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        return  # another process was faster, which is as good
+        return  # another process created it first
     _sync_folder(path.parent)
 
 
@@ -193,7 +196,7 @@ def _create_folder(folder: Path) -> None:
         return
     _create_folder(folder.parent)
     folder.mkdir(exist_ok=True)
-    # Else a loss of power could take the folder, and with it records that were acknowledged.
+    # Otherwise a power loss could remove the folder, and with it acknowledged records.
     _sync_folder(folder.parent)
 
 
@@ -225,7 +228,8 @@ def _reject_network_mounts(path: Path) -> None:
 
 
 def _reject_hard_links(path: Path) -> None:
-    # What belongs to a database is found by its name: two names would be two write-ahead logs and two locks.
+    # SQLite derives the names of the other files from the name of the database: two names would mean two
+    # write-ahead logs and two locks.
     names = path.stat().st_nlink
     if names > 1:
         raise Unusable(
@@ -251,7 +255,7 @@ def _create_tables(db: sqlite3.Connection, path: Path) -> None:
 
 
 def _read_file_marks(db: sqlite3.Connection) -> tuple[int, int, int, int]:
-    """Whose file it is.  One statement, or another process could lay it out half-way through the question."""
+    """Read application id, format and table counts in one statement: others may be creating tables."""
     application, version, tables, later_tables = db.execute(
         "SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema),"
         " (SELECT count(*) FROM sqlite_schema WHERE name IN (?, ?))"

@@ -1,13 +1,12 @@
-"""Proof that a session's row is the one that was made: its id, its place in the tree, its first record.
+"""Detects session rows that were renamed, exchanged or deleted by another program.
 
-The chain of hashes proves what a line of records says and in which order, but not whose it is.  So a
-row in `origins`, written with the session and never changed, has the id it was made under and a hash
-over that id, the parent and the record the session's own part begins with.  A session that was renamed,
-exchanged with another or deleted no longer fits to it; neither do times in its row that its
-records do not have.
+The hash chain proves the content and order of a session's records, but not which session they belong to. So a
+row in `origins`, written with the session and never changed, holds the id it was created with and a hash over
+that id, the parent and the record its own part begins with. A session that was renamed, exchanged or deleted
+does not match it; neither do times in its row that differ from its records.
 
-Sessions of older versions have no such row and are believed.  Somebody who changes `origins` as well
-leaves no trace.
+Sessions of older versions have no such row and are not checked. A program that changes `origins` as well is
+not detected.
 """
 
 import sqlite3
@@ -28,12 +27,12 @@ class SessionRow(NamedTuple):
     created: float
     updated: float
     origin: str | None
-    """The id it was made under; None in a log of an older version."""
+    """Id the session was created with; None in a log of an older version."""
     origin_hash: str | None
 
 
 def find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
-    """The row of a session; raises `Corrupt` when there was one that is gone, or if it was renamed."""
+    """Return the row of a session; raise `Corrupt` if it was deleted or renamed."""
     found = db.execute(_SELECT_ROW, (session,)).fetchone()
     if found is None:
         check_not_deleted(session, db)
@@ -52,13 +51,13 @@ def check_not_deleted(session: str, db: sqlite3.Connection) -> None:
 def seal_origin(
     session: str, sid: int | None, parent: int | None, forked_at: int, anchor: str, db: sqlite3.Connection
 ) -> None:
-    """`anchor` is the hash of a session's first record; of a fork, that of the record it forked at."""
+    """Write the origin of a new session; `anchor` is the hash of its first or its forked record."""
     seal = _hash_origin(session, sid, parent, forked_at, anchor)
     db.execute("INSERT INTO origins (uid, sid, seal) VALUES (?, ?, ?)", (session, sid, seal))
 
 
 def move_origin(session: str, row: SessionRow, first: Record, db: sqlite3.Connection) -> None:
-    """A torn line lost all records of its own and begins again with this one."""
+    """Update the origin of a torn session that lost all records of its own and begins again with `first`."""
     if row.parent is None:
         seal = _hash_origin(session, row.sid, row.parent, row.forked_at, first.hash)
         db.execute("UPDATE origins SET seal = ? WHERE sid = ?", (seal, row.sid))
@@ -66,23 +65,23 @@ def move_origin(session: str, row: SessionRow, first: Record, db: sqlite3.Connec
 
 
 def check_origin(session: str, row: SessionRow, records: Sequence[Record]) -> None:
-    """Hold a line, given from its first record on, against the row that was made for it."""
+    """Check the records, from the first one on, against the origin of the session."""
     if row.origin_hash is None or not records:
         return
     anchored = row.forked_at if row.parent is not None else 1
     if anchored and len(records) >= anchored:
         anchor = records[anchored - 1].hash
         if _hash_origin(session, row.sid, row.parent, row.forked_at, anchor) != row.origin_hash:
-            raise Corrupt("its records are not those it was made with: another session's were put here")
+            raise Corrupt("its records belong to another session")
 
 
 def check_times(row: SessionRow, records: Sequence[Record]) -> None:
-    """Hold the times of the row against those of the whole line."""
+    """Check the times of the row against those of its records."""
     if row.origin_hash is None or not records:
         return
     first = records[row.forked_at] if len(records) > row.forked_at else records[-1]
     if (row.created, row.updated) != (first.at, records[-1].at):
-        raise Corrupt("the times of its row are not those of its records: another program changed them")
+        raise Corrupt("its times differ from those of its records: another program changed them")
 
 
 def _hash_origin(session: str, sid: int | None, parent: int | None, forked_at: int, anchor: str) -> str:

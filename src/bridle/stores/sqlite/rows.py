@@ -1,15 +1,14 @@
-"""Records as rows: what the SQLite store says to its database, and checks of what it answers.
+"""Queries of the SQLite store: records as rows, verified when read.
 
-Every function runs inside a transaction that somebody else began and will end.  Those
-that write check first and write after: a `BridleError` means nothing was written.
+Every function runs inside a transaction that the caller begins and ends. Functions that write check first and
+write afterwards: a `BridleError` means nothing was written.
 
-A line of records is made of segments: the session's own, and for a fork those of its
-parent up to the fork point, and so on up.  A parent's segment ends at the lower of the
-two fork points below it; else forking a fork before its own fork point would show
-records that came after.
+The history of a session consists of segments: its own records, and for a fork those of its parent up to the
+fork point, and so on up. A parent's segment ends at the lower of the two fork points below it; otherwise
+forking a fork before its own fork point would show later records.
 
-The hash of the previous record is not a column: it is the hash of the row before, and a
-record that does not match it is not what was written.
+The hash of the previous record is not a column: it is the hash of the row before. A record that does not
+match it was altered.
 """
 
 import math
@@ -36,10 +35,11 @@ from bridle.values.record import GENESIS, Record, unseal_record
 from .origins import SessionRow, check_origin, check_times, find_row, move_origin, seal_origin
 
 BLOB_BYTES = 64 * 1024
-"""Longer events are kept beside the table, by their hash: listing it never reads through them."""
+"""Longer events are stored in `blobs` by their hash, so that listing `events` never reads them."""
 
 Segment = tuple[int, int, int]
-"""Whose records (sid), above which number, up to which."""
+"""Session id (sid) that owns the records, and the range of their numbers: above the first, up to the second.
+"""
 
 
 def insert_records(
@@ -110,7 +110,7 @@ def select_records(session: str, after: int, db: sqlite3.Connection) -> tuple[Re
 
 
 def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record, ...]:
-    """The records up to the first that is not whole."""
+    """Return the records before the first damaged one."""
     records: list[Record] = []
     row = None
     try:
@@ -118,18 +118,18 @@ def select_intact_records(session: str, db: sqlite3.Connection) -> tuple[Record,
         if row is not None:
             records.extend(_verify_records(_select_segments(session, db), 0, row.length, row.head, db))
     except Corrupt:
-        # extend() keeps what came before; what is wrong with the rest, reading the session tells.
+        # extend() has added the records before the damage; reading the session reports it.
         pass
     try:
         if row is not None:
             check_origin(session, row, records)
     except Corrupt:
-        return ()  # another session's
+        return ()  # the records belong to another session
     return tuple(records)
 
 
 def repair_tail(session: str, record: Record, db: sqlite3.Connection) -> None:
-    """Let a torn line go on with this record; what is left of the one that was torn goes."""
+    """Replace the torn end of a session with this record."""
     _check_timestamp(record)
     try:
         select_records(session, 0, db)
@@ -189,7 +189,7 @@ def _find_row(session: str, db: sqlite3.Connection) -> SessionRow | None:
 
 
 def _select_segments(session: str, db: sqlite3.Connection) -> list[Segment]:
-    """The session's own segment first, then up.  Its own has no end: a row too many must show."""
+    """Return the session's own segment, which has no upper end, then those of its ancestors."""
     return db.execute(_SELECT_SEGMENTS, (session,)).fetchall()
 
 
@@ -203,7 +203,7 @@ def _check_unique_names(
 
 
 def _check_timestamp(record: Record) -> None:
-    # A whole number, NaN or -0.0 would come back as something else, and the hash no longer fit.
+    # An integer, NaN or -0.0 would be read back as something else, and the hash would no longer match.
     at = record.at
     if type(at) is not float or not math.isfinite(at) or math.copysign(1.0, at) < 0:
         raise MisuseError(
@@ -212,7 +212,7 @@ def _check_timestamp(record: Record) -> None:
 
 
 def _split_body(record: Record, db: sqlite3.Connection) -> tuple[str | None, bytes | None]:
-    """The two columns for an event's bytes, of which one is null."""
+    """Return the `blob` and `data` columns for an event; one of them is null."""
     if len(record.data) <= BLOB_BYTES:
         return None, record.data
     return insert_blob(record.data, db), None
@@ -221,11 +221,11 @@ def _split_body(record: Record, db: sqlite3.Connection) -> tuple[str | None, byt
 def _verify_records(
     segments: Sequence[Segment], after: int, length: int, head: str, db: sqlite3.Connection
 ) -> Iterator[Record]:
-    """The records above `after`, each proved to be the one written and to follow the one before."""
+    """Yield the records above `after`, each verified to be unaltered and to follow the one before."""
     prev, expected = GENESIS, max(after, 1)
     own = segments[0][1] if segments else 0
     for sid, lo, hi in reversed(segments):
-        # From the record before, whose hash the first one wanted must build on.
+        # Starts one record early: the first record returned must follow its hash.
         for seq, at, once, hash_, data in db.execute(_SELECT_RECORDS, (sid, max(lo, after - 1), hi)):
             if seq != expected:
                 raise Corrupt(f"record {expected} is missing", last_good=expected - 1)
@@ -239,12 +239,12 @@ def _verify_records(
                 yield _decode_record(seq, at, once, hash_, data, prev)
             prev, expected = hash_, seq + 1
     if expected <= length:
-        lost = f"record {length} is" if expected == length else f"records {expected} to {length} are"
+        missing = f"record {length} is" if expected == length else f"records {expected} to {length} are"
         raise Corrupt(
-            f"the line is torn: {lost} missing at its end", last_good=expected - 1, torn=expected > own
+            f"the log is torn: {missing} missing at its end", last_good=expected - 1, torn=expected > own
         )
     if expected != length + 1 or prev != head:
-        raise Corrupt(f"record {length} is not where the line ends", last_good=max(length - 1, 0))
+        raise Corrupt(f"record {length} is not the last record", last_good=max(length - 1, 0))
 
 
 def _decode_record(seq: int, at: float, once: str | None, hash_: str, data: bytes, prev: str) -> Record:
@@ -252,14 +252,14 @@ def _decode_record(seq: int, at: float, once: str | None, hash_: str, data: byte
         record = unseal_record(seq, at, data, prev, hash_)
     except Corrupt as error:
         raise Corrupt(str(error), last_good=seq - 1) from error
-    # What a newer version wrote may happen once by rules that are not known here.
+    # A newer version may assign unique keys by rules unknown here.
     if record.event.unique_key != once and not isinstance(record.event, UnknownEvent):
-        raise Corrupt(f"record {seq} is filed under a wrong name", last_good=seq - 1)
+        raise Corrupt(f"record {seq} has a wrong unique key", last_good=seq - 1)
     return record
 
 
 def _is_truncated(data: bytes) -> bool:
-    """Whether this is the beginning of an event and no more: written in part, and not by somebody's hand."""
+    """Return True if the data is the beginning of an event: written in part, not edited."""
     try:
         msgspec.json.decode(data, type=msgspec.Raw)
     except msgspec.DecodeError as error:
@@ -269,13 +269,15 @@ def _is_truncated(data: bytes) -> bool:
 
 def _locate_corruption(session: str, error: Corrupt, db: sqlite3.Connection) -> Corrupt:
     file = db.execute("PRAGMA database_list").fetchone()[2]
-    ways = "restore the file from a backup"
+    remedy = "restore the file from a backup"
     if error.torn:
-        ways += ", or speak to the session again: it goes on without what was lost, and says so"
+        remedy += ", or continue the session: it resumes without the lost records and reports that"
     elif error.last_good is not None:
-        ways += f", or go on from record {error.last_good} with: bridle fork {quote(session)} --last-good"
+        remedy += (
+            f", or continue from record {error.last_good} with: bridle fork {quote(session)} --last-good"
+        )
     return Corrupt(
-        f"store {file}, session {session!r}: {error}; {ways}", last_good=error.last_good, torn=error.torn
+        f"store {file}, session {session!r}: {error}; {remedy}", last_good=error.last_good, torn=error.torn
     )
 
 
@@ -313,13 +315,13 @@ VALUES (
     ?, ?, ?, ?, ?, ?, ?, ?
 )
 """
-# Above the number of every session there ever was: that of a deleted one is not used again.
+# Above the sid of every session that ever existed: the sid of a deleted session is not reused.
 
 _INSERT_EVENT = """
 INSERT INTO events (sid, seq, at, once, hash, blob, data) VALUES (?, ?, ?, ?, ?, ?, CAST(? AS TEXT))
 """
 
-# Content that is there already is left alone, unless it was damaged: then this heals it.
+# Existing content is left alone unless it is damaged; then this restores it.
 _INSERT_BLOB = """
 INSERT INTO blobs (hash, bytes) VALUES (?, ?)
 ON CONFLICT (hash) DO UPDATE SET bytes = excluded.bytes WHERE bytes <> excluded.bytes

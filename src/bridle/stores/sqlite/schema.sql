@@ -1,7 +1,7 @@
--- One file holds many sessions.  A record is written once and never changed; the
--- only row that changes is a session's own, which says where its line ends now.
+-- One file holds many sessions. A record is written once and never changed. Only the session's own row
+-- changes: it holds the number and hash of the last record.
 --
--- Written to be run by two processes at the same time on the same empty file.
+-- Two processes may run this script at the same time on the same empty file.
 
 BEGIN IMMEDIATE;
 
@@ -9,15 +9,15 @@ CREATE TABLE IF NOT EXISTS sessions (
     sid      INTEGER PRIMARY KEY,
     uid      TEXT    NOT NULL UNIQUE,
     parent   INTEGER REFERENCES sessions CHECK (parent < sid),
-    fork_seq INTEGER NOT NULL DEFAULT 0,   -- records up to here are the parent's
-    seq      INTEGER NOT NULL,             -- number of the last record of the line
-    head     TEXT    NOT NULL,             -- its hash: a cut tail shows
+    fork_seq INTEGER NOT NULL DEFAULT 0,   -- records up to here belong to the parent
+    seq      INTEGER NOT NULL,             -- number of the last record
+    head     TEXT    NOT NULL,             -- its hash, which reveals a missing end
     created  REAL    NOT NULL,
     updated  REAL    NOT NULL,
     touched  INTEGER NOT NULL              -- last gseq when this row was written: order without a clock
 ) STRICT;
 
--- `data` last: everything before it can be listed without reading past a big one.
+-- `data` is last, so that the other columns can be listed without reading long events.
 CREATE TABLE IF NOT EXISTS events (
     gseq INTEGER PRIMARY KEY,
     sid  INTEGER NOT NULL REFERENCES sessions,
@@ -33,14 +33,13 @@ CREATE TABLE IF NOT EXISTS events (
 
 CREATE UNIQUE INDEX IF NOT EXISTS events_once ON events (sid, once) WHERE once IS NOT NULL;
 
--- What would make the rows above long, and what records refer to, by the SHA-256 of its bytes; equal
--- content is kept once.
+-- Long events and content that records refer to, by SHA-256; equal content is stored once.
 CREATE TABLE IF NOT EXISTS blobs (
     hash  TEXT PRIMARY KEY NOT NULL,
     bytes BLOB NOT NULL
 ) STRICT;
 
--- What a session was made as: proof against one that was renamed, exchanged or deleted (sqlite_origins.py).
+-- The identity a session was created with; reveals renamed, exchanged or deleted sessions (origins.py).
 CREATE TABLE IF NOT EXISTS origins (
     uid  TEXT    PRIMARY KEY NOT NULL,
     sid  INTEGER NOT NULL UNIQUE,

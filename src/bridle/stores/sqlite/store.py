@@ -1,19 +1,17 @@
-"""Logs kept in one SQLite file, with nothing but the standard library.
+"""Store that keeps all logs in one SQLite file, with the standard library alone.
 
-An append is acknowledged when it is on disk: write-ahead log, full synchronisation,
-always.  What makes that affordable is one writer thread that commits everything
-waiting for it in one transaction, so that a hundred sessions share one fsync.
+An append is acknowledged when it is on disk: write-ahead log with full synchronisation. One writer thread
+commits all waiting appends in one transaction, so a hundred sessions share one fsync.
 
-  - The writer checks every job before it writes for it, so that a conflict in one
-    session leaves the others of its group alone.  Should the group's transaction fail
-    all the same, each job is tried alone and fails alone.
-  - Transactions begin IMMEDIATE.  One that reads first and then wants to write is
-    refused at once when another process wrote in between, whatever the timeout.
-  - A fork is one row.  Its line is read by walking up its parents.
-  - Reading has its own thread and connection, never waits for a writer, and checks
-    every record's hash and its place in the chain.
+  - The writer checks every job before it writes for it, so a conflict in one session does not affect
+    the others of its group. If the transaction of a group fails anyway, each job is retried alone.
+  - Transactions begin IMMEDIATE. A transaction that reads first and then writes is refused at once if
+    another process wrote in between, whatever the timeout.
+  - A fork is one row. Its records are read by walking up its parents.
+  - Reads have their own thread and connection, never wait for a writer, and verify every record's hash
+    and its position in the chain.
 
-It does not know what an event means, only what it is called if it may happen once.
+The store does not interpret events; it only enforces their unique keys.
 """
 
 import asyncio
@@ -45,10 +43,10 @@ from .worker import Job, Worker
 
 
 class SqliteStore:
-    """May be used from any number of event loops and threads.  Opening makes the file if there is none."""
+    """Store in one SQLite file, created if absent. Safe to use from several event loops and threads."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        # Symbolic links are followed once, here: locks are kept beside the file itself.
+        # Symbolic links are resolved once, here: the lock file is beside the database itself.
         self.path = find_file(Path(path))
         prepare_file(self.path)
         files = _DatabaseFiles(self.path)
@@ -60,7 +58,7 @@ class SqliteStore:
             weakref.finalize(self, worker.stop).atexit = False
 
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
-        """When cancelled, the records may or may not be kept; reading tells."""
+        """Append records. After a cancellation, only reading tells if they were stored."""
         if not records:
             return
         check_session_name(session)
@@ -98,16 +96,16 @@ class SqliteStore:
         return await self._reader.run(partial(rows.select_sessions, max(limit, 0)))
 
     async def close(self) -> None:
-        """What was asked before is done first.  Closed everywhere, the store is one file again."""
-        # One after the other: of two that leave together, each takes the other for still there,
-        # and neither folds the write-ahead log back into the file.
+        """Finish pending jobs, then close. After the last close the store is a single file again."""
+        # One after the other: if both connections close together, each sees the other as open, and neither
+        # merges the write-ahead log into the database.
         for worker in (self._reader, self._writer):
             worker.stop()
             await asyncio.to_thread(worker.join)
 
 
 class _Connection:
-    """A connection that is opened when needed, and anew after trouble.  Belongs to one thread."""
+    """A connection of one thread, opened on demand and reopened after an error."""
 
     def __init__(self, files: "_DatabaseFiles", busy_milliseconds: int) -> None:
         self.path = files.path
@@ -124,7 +122,7 @@ class _Connection:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """What happens between `begin` and here is kept when this ends well, and undone otherwise."""
+        """Commit what happens between `begin` and the end of this block; roll back on an exception."""
         with self._translate_errors():
             assert self._db is not None
             yield self._db
@@ -136,7 +134,7 @@ class _Connection:
         try:
             yield
         except BaseException as error:
-            # Closing rolls back.  After trouble nothing about the old connection is worth trusting.
+            # Closing rolls back. After an error the old connection is not reused.
             self.drop()
             if isinstance(error, sqlite3.Error):
                 raise explain_error(self.path, error) from error
@@ -149,12 +147,12 @@ class _Connection:
 
     def _open(self) -> sqlite3.Connection:
         self._db = open_connection(self.path, self._busy_milliseconds)
-        # SQLite has opened all three by now, and keeps them until the last connection is closed.
+        # SQLite has opened all three files by now, and keeps them open until the last connection is closed.
         self._inodes = self._files.inodes()
         return self._db
 
     def _check_file_exists(self) -> None:
-        """SQLite keeps writing to files that were removed: that must not be acknowledged."""
+        """Raise `Unusable` if a file was removed: SQLite would keep writing to it."""
         found = self._files.inodes()
         if found == self._inodes and None not in found:
             return
@@ -165,78 +163,78 @@ class _Connection:
                 f"store {self.path}: the file was removed or replaced while in use; put it back and resume"
             )
         if found[1] is None:
-            # No other process has opened the store since, or there would be a new one: what only the
-            # removed file holds can be saved.
+            # No other process has opened the store since, or there would be a new -wal file. A checkpoint
+            # saves the content that only the removed file holds.
             self._db.execute("PRAGMA wal_checkpoint(FULL)")
         raise self._files.mark_unusable()
 
 
 class _DatabaseFiles:
-    """The database and the two files beside it that all its connections share.
+    """The database and the -wal and -shm files that all its connections share.
 
-    When one of the two is removed, an open connection and a new one no longer see each other's
-    writes.  So the store is given up in this process, and every connection is closed.
+    If one of the two is removed, open connections and new ones no longer see each other's writes. So this
+    process stops using the store and closes every connection.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._beside = tuple(path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
-        self._given_up = False
+        self._unusable = False
 
     def inodes(self) -> tuple[Inode | None, ...]:
         return tuple(find_inode(path) for path in (self.path, *self._beside))
 
     def check_usable(self) -> None:
-        if self._given_up:
+        if self._unusable:
             raise self.mark_unusable()
 
     def mark_unusable(self) -> Unusable:
-        self._given_up = True
+        self._unusable = True
         return Unusable(
             f"store {self.path}: its -wal or -shm file was removed or replaced while in use, and what was "
             "written last may be lost; end every process that uses the store, then open it again"
         )
 
 
-def _write_group(link: _Connection, jobs: Sequence[Job]) -> None:
-    """One commit for all; where that fails, one each, so that one session's trouble stays its own."""
-    link.begin("BEGIN IMMEDIATE")
+def _write_group(connection: _Connection, jobs: Sequence[Job]) -> None:
+    """Commit all jobs in one transaction; if that fails, one transaction each."""
+    connection.begin("BEGIN IMMEDIATE")
     try:
-        _commit_group(link, jobs)
+        _commit_group(connection, jobs)
     except Exception as error:  # noqa: BLE001 - not swallowed: the caller it belongs to gets it
         if len(jobs) == 1:
             jobs[0].error = error
         else:
-            _write_each(link, jobs)
+            _write_each(connection, jobs)
 
 
-def _write_each(link: _Connection, jobs: Sequence[Job]) -> None:
+def _write_each(connection: _Connection, jobs: Sequence[Job]) -> None:
     for place, job in enumerate(jobs):
         job.value = job.error = None
         try:
-            _write_group(link, [job])
+            _write_group(connection, [job])
         except BridleError as error:
-            # It could not even begin, after a long wait perhaps: nor would the others.
+            # The transaction could not begin, perhaps after a long wait; the other jobs would fail as well.
             for waiting in jobs[place:]:
                 waiting.error = error
             return
 
 
-def _commit_group(link: _Connection, jobs: Sequence[Job]) -> None:
-    with link.transaction() as db:
+def _commit_group(connection: _Connection, jobs: Sequence[Job]) -> None:
+    with connection.transaction() as db:
         for job in jobs:
             try:
                 job.value = job.ask(db)
             except BridleError as error:
-                # Raised before anything was written for this job; the others go on.
+                # Raised before anything was written for this job; the others continue.
                 job.error = error
 
 
-def _read_group(link: _Connection, jobs: Sequence[Job]) -> None:
+def _read_group(connection: _Connection, jobs: Sequence[Job]) -> None:
     for job in jobs:
         try:
-            link.begin("BEGIN")
-            with link.transaction() as db:
+            connection.begin("BEGIN")
+            with connection.transaction() as db:
                 job.value = job.ask(db)
         except Exception as error:  # noqa: BLE001 - not swallowed: its caller gets it
             job.error = error

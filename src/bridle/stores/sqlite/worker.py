@@ -1,19 +1,18 @@
-"""A thread that does one thing at a time for any number of event loops.
+"""A thread that runs blocking jobs one at a time for any number of event loops.
 
-A database call blocks, and a connection belongs to one thread.  So each connection
-gets a thread of its own, tasks hand it jobs and await the answers.  The thread
-takes every job that is waiting at once: that is what lets a writer put them into
-one commit.
+A database call blocks, and a connection belongs to one thread. So each connection gets a thread; tasks submit
+jobs and await the results. The thread takes all waiting jobs at once, which lets a writer commit them
+together.
 
 Rules:
 
-  - An answer is delivered by the loop that asked; that loop may be gone by then.
-  - A caller that was cancelled changes nothing: its job is done, its answer dropped.
-  - The thread never dies of a job: whatever is raised is the answer.
-  - It is a daemon, so it cannot keep a program from ending; it is asked to finish
-    when the program exits, so that the file is left tidy.  Acknowledged work does
-    not depend on that: it was on disk before anybody heard of it.
-  - It does not survive `fork()`, and neither does a connection: a child is told so.
+  - A result is delivered on the loop that submitted the job; that loop may be closed by then.
+  - Cancelling the caller does not cancel the job: it runs, and its result is dropped.
+  - An exception in a job never ends the thread: it is the job's result.
+  - The thread is a daemon, so it cannot keep a program from exiting. An exit hook asks it to finish, so
+    that the file is closed cleanly. Acknowledged work does not depend on that: it is on disk before the
+    caller is notified.
+  - Neither the thread nor the connection survives `fork()`: using the store in a child raises an error.
 """
 
 import asyncio
@@ -29,14 +28,14 @@ from bridle.values.errors import MisuseError
 T = TypeVar("T")
 
 GROUP_MAX = 512
-"""Jobs taken at once: more would make the first of them wait for the last without making either cheaper."""
+"""Most jobs per group: with more, the first waits for the last and neither gets cheaper."""
 
 EXIT_SECONDS = 10.0
-"""How long an exiting program waits for the thread; only a lock held by another process takes that long."""
+"""Time an exiting program waits for the thread; only another process's lock takes that long."""
 
 
 class Job:
-    """Something to do, who waits for it, and what came of it."""
+    """A function to run, the future of its caller, and its result."""
 
     __slots__ = ("ask", "error", "future", "value")
 
@@ -48,8 +47,11 @@ class Job:
 
 
 class Worker:
-    """`handle` answers a group of jobs; what it raises is the answer to all of them.
-    `finish` runs once, last, in the same thread."""
+    """Runs jobs in one thread.
+
+    `handle` runs a group of jobs; an exception it raises is the result of all of them. `finish` runs once,
+    last, in the same thread.
+    """
 
     def __init__(
         self, name: str, handle: Callable[[Sequence[Job]], None], finish: Callable[[], None]
@@ -68,7 +70,7 @@ class Worker:
         job = Job(ask, loop.create_future())
         if os.getpid() != self._process:
             raise MisuseError("this store was opened before fork(): open it again in the child process")
-        # The lock makes "stopped" and "queued" one decision: a job behind the stop would wait for ever.
+        # The lock makes "stopped" and "queued" one decision: a job queued after the stop would wait forever.
         with self._lock:
             if self._stopped:
                 raise MisuseError("this store was closed: open it again")
@@ -78,7 +80,7 @@ class Worker:
         return cast("T", await job.future)
 
     def stop(self) -> None:
-        """Do what is waiting, then end.  Does not wait, so that a garbage collector may call it."""
+        """Run the waiting jobs, then end the thread; returns at once."""
         self._put_stop()
         atexit.unregister(self._drain_and_finish)
 
@@ -93,7 +95,7 @@ class Worker:
 
     def _put_stop(self) -> None:
         if os.getpid() != self._process:
-            return  # a child: the thread is not here, and the lock may have been held when it forked
+            return  # in a child process: the thread does not exist, and the lock may have been held at the fork
         with self._lock:
             if not self._stopped:
                 self._stopped = True
@@ -116,7 +118,7 @@ class Worker:
         self._finish()
 
     def _next_group(self) -> list[Job]:
-        """Everything in the queue; empty when there is nothing more to come."""
+        """Take all queued jobs, at most GROUP_MAX; empty after the stop marker."""
         jobs = []
         job = self._queue.get()
         while job is not None:
@@ -130,7 +132,7 @@ class Worker:
 
 
 def _deliver_results(jobs: Sequence[Job]) -> None:
-    """One wake-up a loop, however many of its tasks are answered: waking costs more than answering."""
+    """Deliver results with one wake-up per loop: waking a loop costs more than resolving its futures."""
     loops: dict[asyncio.AbstractEventLoop, list[Job]] = {}
     for job in jobs:
         loops.setdefault(job.future.get_loop(), []).append(job)
@@ -138,7 +140,7 @@ def _deliver_results(jobs: Sequence[Job]) -> None:
         try:
             loop.call_soon_threadsafe(_resolve_futures, done)
         except RuntimeError:
-            # That loop was closed while its job ran: nobody is left to be told.
+            # The loop was closed while its job ran, so its caller is gone.
             continue
 
 
