@@ -1,12 +1,11 @@
-"""Shapes combined: both at once (`meet`), and either of several (`join`).
+"""Combines schemas: intersections and unions.
 
-`Alternatives` takes a shape apart into flat ones: none of them refers, none is composed of others, and
-a value fits the shape exactly when it fits one of them, but for listed losses, which only ever let
-more through.  `allOf`, `$ref` with words beside it, and `anyOf` beside other words all come out of
-this one place; writers need to know none of them.
+`SchemaAlternatives.expand` splits a schema into flat ones: none has references or subschemas for the same
+value, and a value matches the schema exactly if it matches one of them, except for listed losses, which only
+accept more. `allOf`, `$ref` with other keywords, and `anyOf` beside other keywords are all resolved here, so
+writers need not handle them.
 
-`join` is the step that costs something: one object instead of several, for tops that may not be a
-union.
+`unite_objects` is the lossy step: one object instead of several, for roots that may not be a union.
 """
 
 import math
@@ -19,11 +18,11 @@ from .source import SchemaSource
 from .values import declared_types, has_type, value_key
 
 ALTERNATIVES_MAX = 64
-"""More are not worth their tokens; the rule that would bring them is left out instead."""
+"""More are not worth their tokens; the constraint that would add them is dropped instead."""
 _COMBINING_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "$ref"}) | DEFINITION_KEYWORDS
 ANNOTATIONS = ("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly")
 NARROWED_NOTE = "only the named fields can be written"
-"""How every loss ends that forbids something: fields that an object allowed by not mentioning them."""
+"""End of every loss that forbids something: fields an object allowed by not mentioning them."""
 
 
 class SchemaAlternatives:
@@ -33,7 +32,7 @@ class SchemaAlternatives:
         self._known: dict[str, list[SchemaNode]] = {}
 
     def expand(self, schema: Schema) -> list[SchemaNode]:
-        """Flat shapes, one of which every value of the schema fits; none when nothing fits it."""
+        """Return flat schemas, one of which every matching value matches; none if nothing matches."""
         if isinstance(schema, bool):
             return [SchemaNode({}, "#")] if schema else []
         found = [_flatten(schema)]
@@ -51,12 +50,12 @@ class SchemaAlternatives:
         return self._apply_unevaluated(found, schema)
 
     def record_one_of_loss(self, options: Sequence[SchemaNode], at: str) -> None:
-        """Take "exactly one of" for "any of", which is a loss unless no value can fit two."""
+        """Record the loss of replacing "exactly one of" by "any of", unless no value can match two."""
         if not _are_disjoint(options):
             self._losses.add(at, "oneOf", "became anyOf: more than one may fit")
 
     def _expand_definition(self, place: str) -> list[SchemaNode]:
-        # Without this, definitions that each use the next one twice would take forever.
+        # The cache avoids exponential time for definitions that each use the next one twice.
         if place not in self._known:
             self._known[place] = self.expand(self._source.definitions[place])
         return self._known[place]
@@ -72,7 +71,7 @@ class SchemaAlternatives:
         ]
 
     def _apply_unevaluated(self, found: list[SchemaNode], schema: SchemaNode) -> list[SchemaNode]:
-        """`unevaluated…` looks at all that was combined, so its turn is when that is done."""
+        """Apply `unevaluated…`, which depends on everything that was combined."""
         if "unevaluatedItems" in schema:
             if any("items" not in flat for flat in found) and schema["unevaluatedItems"] is not True:
                 self._losses.add(schema.at, "unevaluatedItems", "is left out")
@@ -84,7 +83,7 @@ class SchemaAlternatives:
         if rest is not True and any(word in flat for flat in found for word in unclear):
             self._losses.add(schema.at, "unevaluatedProperties", "is left out, and any field is accepted")
             rest = True
-        # A value may fit several alternatives and have the fields of each.
+        # A value may match several alternatives and have the fields of each.
         names = dict.fromkeys(name for flat in found for name in flat.get("properties", {}))
         closed = []
         for flat in found:
@@ -96,10 +95,10 @@ class SchemaAlternatives:
             closed.append(bare)
         return closed
 
-    # ── both at once ────────────────────────────────────────────────────────
+    # ── intersections ───────────────────────────────────────────────────────
 
     def _intersect_pair(self, one: SchemaNode, other: SchemaNode) -> SchemaNode | None:
-        """What fits both; None when nothing can."""
+        """Return the schema for values that match both; None if there are none."""
         met = SchemaNode({**one, **{word: held for word, held in other.items() if word not in one}}, one.at)
         for keyword in [word for word in one if word in other]:
             if keyword in ANNOTATIONS or value_key(one[keyword]) == value_key(other[keyword]):
@@ -108,7 +107,7 @@ class SchemaAlternatives:
             if rule is not None and (both := rule(one[keyword], other[keyword])) is not None:
                 met[keyword] = both
             elif keyword not in _GROUPED_KEYWORDS:
-                self._losses.add(other.at, keyword, "cannot be joined with another of its kind; left out")
+                self._losses.add(other.at, keyword, "cannot be combined with another one; left out")
         self._intersect_fields(one, other, met)
         _intersect_items(one, other, met)
         for group in _KEYWORD_GROUPS:
@@ -116,9 +115,7 @@ class SchemaAlternatives:
                 if value_key([one.get(word) for word in group]) != value_key(
                     [other.get(word) for word in group]
                 ):
-                    self._losses.add(
-                        other.at, group[0], "cannot be joined with another of its kind; left out"
-                    )
+                    self._losses.add(other.at, group[0], "cannot be combined with another one; left out")
                 for word in group:
                     if word in met and word not in one:
                         del met[word]
@@ -134,7 +131,9 @@ class SchemaAlternatives:
         for mine, theirs, at in ((first, second, one.at), (second, first, other.at)):
             if mine.rest is not True and (theirs.patterns or (mine.patterns and theirs.named)):
                 self._losses.add(
-                    at, "additionalProperties", "cannot be joined with patternProperties; let loose"
+                    at,
+                    "additionalProperties",
+                    "cannot be combined with patternProperties; any field is accepted",
                 )
         names = dict.fromkeys((*first.named, *second.named))
         named = {name: intersect(first.schema_for(name), second.schema_for(name)) for name in names}
@@ -150,10 +149,10 @@ class SchemaAlternatives:
         if "additionalProperties" in met:
             met["additionalProperties"] = rest
 
-    # ── either of several ───────────────────────────────────────────────────
+    # ── unions ──────────────────────────────────────────────────────────────
 
     def unite_objects(self, flats: Sequence[SchemaNode], at: str) -> SchemaNode:
-        """One object for all that fit any of these objects."""
+        """Return one object schema for values that match any of these objects."""
         if len(flats) == 1:
             return flats[0]
         several = [fields_of(flat) for flat in flats]
@@ -194,7 +193,7 @@ class SchemaAlternatives:
             self._losses.add(at, "patternProperties", "is left out, and any field is accepted")
             joined["additionalProperties"] = True
         elif any(fields.rest is True and not fields.silent for fields in several):
-            # Said, where it was said: silence would be read as "no others".
+            # Written explicitly: omitting it would be read as "no others".
             joined["additionalProperties"] = True
         elif all(fields.rest is not True for fields in several):
             joined["additionalProperties"] = unite(
@@ -203,17 +202,17 @@ class SchemaAlternatives:
 
 
 class ObjectFields(NamedTuple):
-    """What an object says about its fields."""
+    """The constraints of an object on its fields."""
 
     named: dict[str, Schema]
     patterns: dict[str, Schema]
     rest: Schema
     given: bool
     silent: bool
-    """Whether it names fields, and others are allowed only because nothing was said."""
+    """True if it names fields and allows others only by not mentioning them."""
 
     def schema_for(self, name: str) -> Schema:
-        """What a field must fit; loose where patterns would have to be tried."""
+        """Return the schema of a field; accepts anything if patterns would have to be tried."""
         return self.named.get(name, True if self.patterns else self.rest)
 
 
@@ -240,7 +239,7 @@ def intersect(one: Schema, other: Schema) -> Schema:
 
 
 def unite(options: Iterable[Schema], at: str, *, empty: bool = True) -> Schema:
-    """One schema for several; `empty` when there are none."""
+    """Return one schema for several; `empty` if there are none."""
     distinct = {value_key(option): option for option in options}
     if not distinct:
         return empty
@@ -252,21 +251,21 @@ def unite(options: Iterable[Schema], at: str, *, empty: bool = True) -> Schema:
 
 
 def _merge_enums(flats: list[SchemaNode]) -> list[SchemaNode]:
-    """The alternatives with all that only list values made one."""
+    """Merge the alternatives that only list values into one."""
     lists = [flat for flat in flats if "enum" in flat and not flat.keys() - {"type", "enum", *ANNOTATIONS}]
     if len(lists) < 2:
         return flats
     values = {value_key(it): it for flat in lists for it in flat["enum"] if _allows_type(flat, it)}
-    words = [
+    descriptions = [
         f"{', '.join(abbreviate_json(it) for it in flat['enum'])}: {flat['description']}"
         for flat in lists
         if flat.get("description")
     ]
-    gathered = SchemaNode({"enum": list(values.values())}, lists[0].at)
-    if words:
-        gathered["description"] = "; ".join(words)
+    merged = SchemaNode({"enum": list(values.values())}, lists[0].at)
+    if descriptions:
+        merged["description"] = "; ".join(descriptions)
     rest = [flat for flat in flats if not any(flat is listed for listed in lists)]
-    return [gathered, *rest]
+    return [merged, *rest]
 
 
 def _allows_type(flat: SchemaNode, value: Any) -> bool:
@@ -309,7 +308,7 @@ def _is_forbidden(flat: SchemaNode, name: str) -> bool:
 
 
 def _are_disjoint(flats: Sequence[SchemaNode]) -> bool:
-    """Whether no value can fit two of them, as far as types and fixed values tell."""
+    """Return True if no value can match two of them, judging by types and fixed values."""
     return all(_is_disjoint_pair(one, other) for at, one in enumerate(flats) for other in flats[at + 1 :])
 
 

@@ -1,20 +1,20 @@
-"""One JSON Schema in, what a wire takes of it out, and a list of what was lost on the way.
+"""Compiles a JSON Schema for a wire and lists what was lost.
 
-Wires take different parts of JSON Schema, and one shape that a provider does not know refuses the whole
-request.  So every schema goes through `compile_schema` before it is sent.
+Wires accept different parts of JSON Schema, and one unsupported keyword makes a provider refuse the whole
+request. So every schema passes through `compile_schema` before it is sent.
 
-  - A schema that is fine comes out as it went in, byte for byte.
-  - Otherwise it is said again in the words there are.  A rewrite only ever lets the model write more than
-    the source allows, because the arguments are checked against the source, never against what was
-    sent.  Every rewrite that loses something is listed, with its place.
-  - A strict dialect that cannot say a schema without forbidding what it allows does not get it: the
-    schema goes out in the dialect's fallback, `strict` is false, and the first loss says why.
-  - Two things are read as they are commonly meant, and listed: an object that names fields and is silent
-    about others has no others, and a shape without a type has the type its words are about.
+  - An acceptable schema is returned byte for byte.
+  - Otherwise it is rewritten with the available keywords. A rewrite only ever accepts more than the
+    source, because arguments are checked against the source, never against what was sent. Every rewrite
+    that loses something is listed, with its location.
+  - If a strict dialect cannot express a schema without forbidding values it allows, the schema is sent
+    in the dialect's fallback, `strict` is false, and the first loss gives the reason.
+  - Two omissions are read as commonly meant, and listed: an object that names fields and does not
+    mention others has no others, and a schema without a type has the type its keywords apply to.
 
-`restore` is the way back for arguments: it undoes what only the rewrite made the model write.
+`restore_arguments` converts arguments back: it undoes what only the rewrite made the model write.
 
-The same text gives the same text, in every process.
+Compilation is deterministic: the same text gives the same result in every process.
 """
 
 from collections.abc import Sequence
@@ -49,30 +49,30 @@ __all__ = [
 ]
 
 COMPILED_MAX = 1_024
-"""How many schemas are remembered; a session sends the same ones with every request."""
+"""Compiled schemas to cache; a session sends the same ones with every request."""
 
 
 class CompiledSchema(Value):
     text: str
-    """JSON, to be sent as it is."""
+    """JSON, to be sent unchanged."""
     losses: tuple[str, ...] = ()
-    """Place, word, and what became of it."""
+    """Location, keyword and result of each loss."""
     strict: bool = False
-    """Whether it may be marked as strict."""
+    """True if it may be marked as strict."""
     dialect: str = ""
     renamed: tuple[tuple[str, str], ...] = ()
-    """Names of fields at the top as they go out, each with its name in the source."""
+    """Names of root fields as sent, each with its name in the source."""
     unfit: str = ""
-    """Reason why the dialect asked for could not carry it, so that it is in that dialect's fallback."""
+    """Reason why the requested dialect cannot express it, so that its fallback was used."""
 
 
 def compile_schema(text: str, dialect: SchemaDialect) -> CompiledSchema:
-    """`text` as the dialect takes it; `BadTool` when it is no JSON or no schema."""
+    """Compile `text` for the dialect; raise `BadTool` if it is not JSON or not a schema."""
     return _compile_cached(text, dialect)
 
 
 def compile_together(texts: Sequence[str], dialect: SchemaDialect) -> tuple[CompiledSchema, ...]:
-    """The schemas of one request: as many of them strict, the first ones first, as may be so together."""
+    """Compile the schemas of one request, marking as many as possible strict, in order."""
     chosen: list[CompiledSchema] = []
     for text in texts:
         compiled = compile_schema(text, dialect)
@@ -83,26 +83,24 @@ def compile_together(texts: Sequence[str], dialect: SchemaDialect) -> tuple[Comp
 
 
 def explain_joint_limit(compiled: Sequence[CompiledSchema]) -> str | None:
-    """Why these cannot be in one request; None when they can."""
+    """Return why these cannot be in one request; None if they can."""
     strict = [one for one in compiled if one.strict]
     for name in dict.fromkeys(one.dialect for one in strict):
-        spoken = find_dialect(name)
-        sizes = [_schema_size(one.text, spoken) for one in strict if one.dialect == name]
+        dialect = find_dialect(name)
+        sizes = [_schema_size(one.text, dialect) for one in strict if one.dialect == name]
         limits = (
-            ("strict schemas", len(sizes), spoken.tools_max),
-            ("optional fields", sum(size.optional for size in sizes), spoken.optional_max),
-            ("unions", sum(size.unions for size in sizes), spoken.unions_max),
+            ("strict schemas", len(sizes), dialect.tools_max),
+            ("optional fields", sum(size.optional for size in sizes), dialect.optional_max),
+            ("unions", sum(size.unions for size in sizes), dialect.unions_max),
         )
-        for what, count, most in limits:
-            if most is not None and count > most:
-                return (
-                    f"together they have {count} {what}, and {most} are the most; make fewer of them strict"
-                )
+        for noun, count, limit in limits:
+            if limit is not None and count > limit:
+                return f"together they have {count} {noun}; the limit is {limit}: make fewer of them strict"
     return None
 
 
 def restore_arguments(arguments_json: str, source: str, dialect: SchemaDialect) -> str:
-    """Arguments written to fit `source` as compiled for `dialect`, made to fit `source` itself."""
+    """Convert arguments that match `source` as compiled for `dialect` so that they match `source`."""
     compiled = compile_schema(source, dialect)
     nulls = compiled.strict and dialect.all_required and compiled.text != source
     if not nulls and not compiled.renamed:
@@ -111,7 +109,7 @@ def restore_arguments(arguments_json: str, source: str, dialect: SchemaDialect) 
 
 
 def is_strict_ready(text: str, dialect: SchemaDialect | None = None) -> bool:
-    """Whether a schema may be marked as strict without any rewriting."""
+    """Return True if a schema may be marked as strict without rewriting."""
     try:
         return is_strict_ready_tree(_parse_schema(text), dialect or default_strict_dialect())
     except BadTool:
@@ -119,39 +117,41 @@ def is_strict_ready(text: str, dialect: SchemaDialect | None = None) -> bool:
 
 
 @lru_cache(maxsize=COMPILED_MAX)
-def _compile_cached(text: str, spoken: SchemaDialect) -> CompiledSchema:
+def _compile_cached(text: str, dialect: SchemaDialect) -> CompiledSchema:
     tree = _parse_schema(text)
-    if spoken.strict and is_strict_ready_tree(tree, spoken):
-        return CompiledSchema(text=text, strict=True, dialect=spoken.name)
+    if dialect.strict and is_strict_ready_tree(tree, dialect):
+        return CompiledSchema(text=text, strict=True, dialect=dialect.name)
     losses = SchemaLosses()
     try:
         source = SchemaSource(tree, losses)
-        top = build_root(source, spoken, losses)
+        top = build_root(source, dialect, losses)
         writer = (
-            NarrowWriter(source, spoken, losses) if spoken.is_narrow else FullWriter(source, spoken, losses)
+            NarrowWriter(source, dialect, losses)
+            if dialect.is_narrow
+            else FullWriter(source, dialect, losses)
         )
         written = writer.write_document(top)
-        if why := explain_excess(written, spoken):
+        if why := explain_excess(written, dialect):
             raise UnfitSchema("#", "schema", why)
     except UnfitSchema as unfit:
-        return _compile_fallback(text, spoken, str(unfit), f"{unfit}, so the schema is sent as not strict")
+        return _compile_fallback(text, dialect, str(unfit), f"{unfit}, so the schema is sent as not strict")
     same = value_key(written) == value_key(tree)
     return CompiledSchema(
         text=text if same else dumps(written).decode(),
         losses=losses.to_lines(),
-        strict=spoken.strict,
-        dialect=spoken.name,
+        strict=dialect.strict,
+        dialect=dialect.name,
         renamed=top.renamed,
     )
 
 
 @lru_cache(maxsize=COMPILED_MAX)
-def _schema_size(text: str, spoken: SchemaDialect) -> SchemaSize:
-    return measure_schema(loads(text), spoken)
+def _schema_size(text: str, dialect: SchemaDialect) -> SchemaSize:
+    return measure_schema(loads(text), dialect)
 
 
-def _compile_fallback(text: str, spoken: SchemaDialect, why: str, loss: str) -> CompiledSchema:
-    loose = compile_schema(text, find_dialect(spoken.fallback))
+def _compile_fallback(text: str, dialect: SchemaDialect, why: str, loss: str) -> CompiledSchema:
+    loose = compile_schema(text, find_dialect(dialect.fallback))
     return replace(loose, losses=(loss, *loose.losses), unfit=why)
 
 

@@ -1,9 +1,9 @@
-"""Circles of references: who leads where, and what is done about shapes that stand for themselves.
+"""Finds cycles of references and cuts those that pass through no field or item.
 
-A reference that leads back to itself with nothing in between says nothing; it is left out, so that from
-then on every circle passes through a field or an item, and whoever follows references comes to an end.
-A rule that turns around when something in it lets more through ("not", "exactly one of", "if") is left
-out with it, wherever it leads to such a place.
+A reference that leads to itself without a field or item in between is vacuous. It is dropped, so that every
+remaining cycle passes through a field or an item and following references terminates. A constraint that
+becomes stricter when something inside it accepts more ("not", "oneOf", "if") is dropped with it if it refers
+to such a location.
 """
 
 from collections.abc import Container, Iterable, Mapping
@@ -12,11 +12,12 @@ from .losses import SchemaLosses
 from .node import Schema, iter_nodes, iter_references, iter_same_value
 
 _FRAGILE_KEYWORDS = {"not": ("not",), "if": ("if", "then", "else"), "oneOf": ("oneOf",)}
-"""Rules that turn around when something inside them is left out, and what goes with them."""
+"""Constraints that become stricter when something inside them is dropped, and the keywords dropped with them.
+"""
 
 
 class ReferenceGraph:
-    """Where each definition leads, directly or through others."""
+    """The definitions that each definition refers to, directly or indirectly."""
 
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._edges = {place: list(iter_references(held)) for place, held in definitions.items()}
@@ -31,9 +32,9 @@ class ReferenceGraph:
 def cut_cycles(
     root: Schema, definitions: Mapping[str, Schema], loosened: set[str], losses: SchemaLosses
 ) -> None:
-    """Leave out the references that make a shape stand for itself.
+    """Drop the references that make a schema refer to itself without a field or item in between.
 
-    `loosened`: definitions that let more through than the source says.
+    `loosened` holds the definitions that accept more than the source says.
     """
     steps = {
         place: [(node.at, node["$ref"]) for node in iter_same_value(held) if "$ref" in node]
@@ -64,7 +65,7 @@ def _drop_fragile_rules(
     loosened: set[str],
     losses: SchemaLosses,
 ) -> bool:
-    """Leave out rules that turn around because something they lead to was left out; whether any was."""
+    """Drop constraints that became stricter because something they refer to was dropped; True if any was."""
     found = False
     for place, held in trees:
         for node in iter_nodes(held):
@@ -90,7 +91,6 @@ def _is_loosened(schema: Schema, cut: Container[str], leads: ReferenceGraph, loo
 
 
 def _find_reachable(place: str, edges: Mapping[str, Iterable[str]]) -> set[str]:
-    """Where one comes to from a place."""
     found: set[str] = set()
     waiting = [place]
     while waiting:

@@ -1,7 +1,7 @@
-"""Rules a dialect cannot carry, put into words.
+"""Puts constraints that a dialect cannot express into the description.
 
-The model still reads a description.  A bound that is only described is kept far more often than one
-that is not mentioned, and the check of the arguments catches the rest.
+The model reads descriptions. A constraint that is only described is followed far more often than one that is
+not mentioned, and the check of the arguments catches the rest.
 """
 
 from typing import Any
@@ -9,9 +9,9 @@ from typing import Any
 from .losses import abbreviate_json
 
 NOTE_LENGTH_MAX = 200
-"""A rule that is longer as JSON is not worth its tokens."""
+"""A constraint that is longer as JSON is not worth its tokens."""
 UNBOUNDED = 2**53 - 1
-"""Bounds from here on only say that a number fits a computer; generators write them everywhere."""
+"""Larger bounds only describe a machine integer; schema generators write them everywhere."""
 _PHRASES = {
     "minimum": "at least {}",
     "maximum": "at most {}",
@@ -33,7 +33,7 @@ _PHRASES = {
 
 
 def describe_rule(keyword: str, value: Any) -> str:
-    """The rule for a reader; empty when it says little or would take too many words."""
+    """Describe a constraint; empty if it is vacuous or too long."""
     if value is False or (isinstance(value, int | float) and abs(value) >= UNBOUNDED):
         return ""
     if keyword in ("enum", "examples") and isinstance(value, list):
@@ -52,7 +52,6 @@ def describe_rule(keyword: str, value: Any) -> str:
 
 
 def append_notes(text: str, notes: tuple[str, ...]) -> str:
-    """A description with its notes."""
     extra = "; ".join(dict.fromkeys(note for note in notes if note))
     if not extra:
         return text

@@ -1,11 +1,10 @@
-"""How one wire's JSON Schema differs from the next one's, as data.
+"""Differences between the JSON Schema dialects of the wires, as data.
 
-Each difference is a field whose default is JSON Schema 2020-12 as published; the rows are in
-`dialects.toml`.  Code asks for a field and never for a row's name, so that a wire nobody
-has met yet is a new row and no new branch.
+Each difference is a field whose default is JSON Schema 2020-12 as published; the rows are in `dialects.toml`.
+Code reads fields and never compares a row's name, so a new wire is a new row and no new branch.
 
-A row with `keywords` is narrow: a schema is taken apart and said again in those words only.  A row
-without takes all of JSON Schema, and its schemas are touched only where it would refuse them.
+A row with `keywords` is narrow: a schema is taken apart and written again with those keywords only. A row
+without them accepts all of JSON Schema, and its schemas are changed only where they would be refused.
 """
 
 import re
@@ -25,73 +24,75 @@ _TABLE = Path(__file__).with_name("dialects.toml")
 class SchemaDialect(Value):
     name: str
     about: str = ""
-    """Where it is spoken, for people."""
+    """The providers and uses it applies to, for readers."""
     strict: bool = False
-    """Whether the provider holds the model to the schema, and so refuses what it cannot compile."""
+    """True if the provider enforces the schema on the model, and so refuses one it cannot compile."""
     fallback: str = ""
-    """The row that takes what a strict one cannot say."""
+    """The row used for a schema that a strict one cannot express."""
 
     keywords: tuple[str, ...] = ()
-    """The words it understands, and the only ones ever written; none: all of them."""
+    """The keywords it supports, the only ones ever written; empty: all of them."""
     tolerated: tuple[str, ...] = ()
-    """Words it lets pass where they already stand."""
+    """Further keywords it accepts where a schema already has them."""
     extensions: bool = False
-    """Whether words that begin with x- are let pass."""
+    """True if keywords that begin with x- are accepted."""
 
     root_object: bool = True
-    """Whether the top must be an object, as the arguments of a tool are."""
+    """True if the root must be an object, as the arguments of a tool are."""
     root_refused: tuple[str, ...] = ()
-    """Words that may not stand at the top."""
+    """Keywords that the root may not have."""
     root_names: str = ""
-    """What the names of the fields at the top must look like; others go out under a changed name."""
+    """Pattern for the names of the root's fields; other names are sent under a changed name."""
     root_properties: bool = False
-    """Whether the top must have `properties`, be there any or not."""
+    """True if the root must have `properties`, even if there are none."""
 
     references: Literal["shared", "inline"] = "shared"
-    """`inline`: what is referred to is written where it is meant."""
+    """`inline`: definitions are written in place of each reference."""
     recursion: Literal["free", "optional", "none"] = "free"
-    """`optional`: a shape may contain itself only in a field that can be left out."""
+    """`optional`: a schema may contain itself only through an optional field."""
     beside_reference: Literal["anything", "annotations", "nothing"] = "anything"
-    """What may stand beside a reference."""
+    """Keywords that may accompany a reference."""
     types: Literal["lower", "upper"] = "lower"
-    """`upper`: the names of types in capitals, one per shape, with `nullable` for null."""
+    """`upper`: type names in capitals, one per schema, with `nullable` for null."""
     union_alone: bool = False
-    """Whether `anyOf` may have nothing beside it."""
+    """True if `anyOf` must be the only keyword."""
     const: bool = True
-    """Whether `const` is understood where all words are; otherwise it is an enum of one."""
+    """False if `const` has to be written as an enum of one value (dialects without `keywords`)."""
     enums: Literal["any", "scalars", "strings"] = "any"
     formats: tuple[str, ...] | None = None
-    """`type:format` of those accepted; None for all."""
+    """The accepted `type:format` pairs; None for all."""
     patterns: Literal["any", "regular"] = "any"
-    """`regular`: no looking around, no going back, no word boundaries."""
+    """`regular`: no lookaround, no backreferences, no word boundaries."""
     min_items_max: int | None = None
     """The highest `minItems` accepted."""
 
     typed: bool = False
-    """Whether every shape must name its type."""
+    """True if every schema must name its type."""
     closed: bool = False
-    """Whether every object must refuse fields it does not name."""
+    """True if every object must refuse fields it does not name."""
     all_required: bool = False
-    """Whether every field must be required; null then stands for leaving it out."""
+    """True if every field must be required; null then means that it is omitted."""
     empty_properties: bool = True
-    """Whether `properties` may be empty."""
+    """True if `properties` may be empty."""
     tuples: Literal["widened", "unfit"] = "widened"
-    """Arrays whose places have shapes of their own, where that cannot be said: any place may take any of the
-    shapes, or the schema does not fit."""
+    """Treatment of arrays whose positions have schemas of their own, if the dialect lacks them.
+
+    `widened`: every item may match any of the schemas. `unfit`: the schema does not fit the dialect.
+    """
     array_items: bool = False
-    """Whether an array must have `items`."""
+    """True if an array must have `items`."""
 
     depth_max: int | None = None
     properties_max: int | None = None
     enum_values_max: int | None = None
     characters_max: int | None = None
-    """Of all names and values together."""
+    """Total over all names and values."""
     long_enum_values: int | None = None
     long_enum_characters_max: int | None = None
-    """How long the values of one enum may be together, once there are more than `long_enum_values`."""
+    """Total length of the values of one enum with more than `long_enum_values` values."""
 
     tools_max: int | None = None
-    """This and the next two count over all strict schemas of one request."""
+    """This and the next two are limits over all strict schemas of one request."""
     optional_max: int | None = None
     unions_max: int | None = None
 
@@ -100,7 +101,7 @@ class SchemaDialect(Value):
         return bool(self.keywords)
 
     def takes_name(self, name: str) -> bool:
-        """Whether a field at the top may have this name."""
+        """Return True if a field of the root may have this name."""
         return not self.root_names or re.fullmatch(self.root_names, name) is not None
 
     def takes_format(self, kind: str, name: str) -> bool:
@@ -119,7 +120,7 @@ class SchemaDialect(Value):
 
 
 def find_dialect(name: str) -> SchemaDialect:
-    """The row of that name; `MisuseError` when there is none."""
+    """Return the row of that name; raise `MisuseError` if there is none."""
     rows = _load_rows()[0]
     if name not in rows:
         raise MisuseError(f"no schema dialect {name!r}: there are {', '.join(rows)}")
@@ -131,12 +132,12 @@ def all_dialects() -> tuple[SchemaDialect, ...]:
 
 
 def default_strict_dialect() -> SchemaDialect:
-    """What "strict" means when nobody says whose."""
+    """Return the dialect that "strict" means if no other is given."""
     rows, reference = _load_rows()
     return rows[reference]
 
 
-# Groups that look around, references back, named groups of one language only, word boundaries.
+# Lookaround, backreferences, named groups of a single regex flavour, word boundaries.
 _NON_REGULAR_PATTERN = re.compile(r"\(\?(?!:)|\\[1-9bBkAzZGpPuxc]|(?:[*+?}]\+)")
 
 
@@ -145,8 +146,8 @@ def _load_rows() -> tuple[dict[str, SchemaDialect], str]:
     table = tomllib.loads(_TABLE.read_text(encoding="utf-8"))
     rows: dict[str, SchemaDialect] = {}
     for name, row in table["dialects"].items():
-        usual = msgspec.structs.asdict(rows[row["like"]]) if "like" in row else {}
-        fields = {**usual, **row, "name": name}
+        inherited = msgspec.structs.asdict(rows[row["like"]]) if "like" in row else {}
+        fields = {**inherited, **row, "name": name}
         fields.pop("like", None)
         if unknown := fields.keys() - set(SchemaDialect.__struct_fields__):
             raise MisuseError(f"schema dialect {name!r} has {sorted(unknown)}, which no dialect has")

@@ -1,8 +1,7 @@
-"""A schema for a dialect that takes all of JSON Schema: kept as it is, but for what would be refused.
+"""Writes a schema for a dialect that accepts all of JSON Schema, changing only what would be refused.
 
-A schema that is fine comes out the way it went in, with its references where they were.  Only when the
-top had to be rebuilt, or when definitions are to be written where they are meant, do references move
-into one `$defs` at the top.
+An acceptable schema is written unchanged, with its references where they were. References move into one
+`$defs` at the root only if the root was rebuilt or definitions are to be inlined.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,10 +27,10 @@ from .root import SchemaRoot
 from .source import SchemaSource
 
 INLINED_SHAPES_MAX = 1_000
-"""Shapes that may be written out in place of references; beyond that they stay references."""
+"""Subschemas that may be written in place of references; further ones stay references."""
 _DYNAMIC_REFERENCES = ("$dynamicRef", "$recursiveRef")
 _EVALUATED_KEYWORDS = ("unevaluatedProperties", "unevaluatedItems", "maxContains")
-"""Rules that forbid more when something beside them lets more through."""
+"""Constraints that become stricter when a neighbouring one accepts more."""
 
 
 class FullWriter:
@@ -43,7 +42,7 @@ class FullWriter:
         self._names: dict[str, str] = {}
         self._inlined = 0
         self._inside: tuple[str, ...] = ()
-        """Definitions we are in the middle of, without a field in between that can be left out."""
+        """Definitions being written, without an optional field in between."""
         self._cuts = 0
 
     def write_document(self, top: SchemaRoot) -> dict[str, Any]:
@@ -73,7 +72,7 @@ class FullWriter:
         if "$ref" in schema:
             written = self._write_reference(schema, written)
         if self._cuts > cuts:
-            self._drop(schema, written, _EVALUATED_KEYWORDS, "counts what had to be loosened")
+            self._drop(schema, written, _EVALUATED_KEYWORDS, "depends on a schema that was loosened")
         self._inside = outside
         return written
 
@@ -102,8 +101,8 @@ class FullWriter:
             elif not self._moves or word not in IGNORED_KEYWORDS:
                 written[word] = held
         if self._moves:
-            self._drop(schema, written, _DYNAMIC_REFERENCES, "leads to what has moved")
-        self._drop(schema, written, self._recursive_rules(schema), "leads to what had to be loosened")
+            self._drop(schema, written, _DYNAMIC_REFERENCES, "refers to a schema that moved")
+        self._drop(schema, written, self._recursive_rules(schema), "refers to a schema that was loosened")
         return written
 
     def _drop(self, schema: SchemaNode, written: dict[str, Any], words: Iterable[str], why: str) -> None:
@@ -113,18 +112,18 @@ class FullWriter:
                 self._losses.add(schema.at, word, f"is left out, because it {why}")
 
     def _recursive_required_fields(self, schema: SchemaNode) -> list[str]:
-        """The required fields that must be made optional, because they lead back to here."""
+        """Return the required fields that must become optional because they are recursive."""
         if self._dialect.recursion != "optional":
             return []
         fields = schema.get("properties", {})
         endless = [name for name in schema.get("required", ()) if self._is_recursive(fields.get(name, True))]
         if endless:
             self._cuts += 1
-            self._losses.add(schema.at, "required", f"no longer names {endless}: they lead back to here")
+            self._losses.add(schema.at, "required", f"no longer names {endless}: they are recursive")
         return endless
 
     def _is_recursive(self, schema: Schema) -> bool:
-        """Whether a shape contains one that we are in, and has no field to leave out before that."""
+        """Return True if a schema contains one being written, without an optional field in between."""
         if isinstance(schema, bool):
             return False
         if "$ref" in schema:
@@ -139,7 +138,7 @@ class FullWriter:
         )
 
     def _recursive_rules(self, schema: SchemaNode) -> list[str]:
-        """Rules that would turn around if something in them let more through."""
+        """Return the constraints that become stricter if something inside them accepts more."""
         if self._dialect.recursion != "optional":
             return []
         endless = [
@@ -161,7 +160,9 @@ class FullWriter:
             SchemaNode({"$ref": place}, schema.at)
         ):
             self._cuts += 1
-            self._losses.add(schema.at, "$ref", "leads back with nothing to leave out; anything is accepted")
+            self._losses.add(
+                schema.at, "$ref", "is recursive without an optional field; anything is accepted"
+            )
             return beside
         reference = {"$ref": self._definition_path(place)}
         constrained = beside.keys() - DEFINITION_KEYWORDS - set(ANNOTATIONS)
@@ -174,7 +175,7 @@ class FullWriter:
             return False
         self._inlined += _count_nodes(self._source.definitions[place])
         if self._inlined > INLINED_SHAPES_MAX:
-            self._losses.add(place, "schema", "is too large to be written wherever it is meant")
+            self._losses.add(place, "schema", "is too large to be inlined")
         return self._inlined <= INLINED_SHAPES_MAX
 
     def _inline_definition(self, place: str, beside: dict[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What a rewritten schema no longer says, one line for each: the place, the word, and what became of it.
+"""Records the constraints that a rewritten schema lost, one line each: location, keyword, result.
 
-Losses are for people who wonder why a model wrote what its tool refuses.  They are in the order in
-which they came up, each once, and depend on nothing but the schema.
+Losses explain why a model writes arguments that its tool rejects. They are listed in order of occurrence,
+without duplicates, and depend only on the schema.
 """
 
 import json
@@ -17,7 +17,6 @@ class SchemaLosses:
         self._lines.setdefault(f"{at}: {keyword} {became}")
 
     def __len__(self) -> int:
-        """How often something was lost, said before or not."""
         return self._count
 
     def to_lines(self) -> tuple[str, ...]:
@@ -25,13 +24,13 @@ class SchemaLosses:
 
 
 class UnfitSchema(Exception):
-    """A schema that cannot be said in a strict dialect without forbidding what it allows."""
+    """Raised if a strict dialect cannot express a schema without forbidding values it allows."""
 
     def __init__(self, at: str, keyword: str, why: str) -> None:
         super().__init__(f"{at}: {keyword} {why}")
 
 
 def abbreviate_json(value: object, length_max: int = 60) -> str:
-    """A value as JSON, cut when it is long."""
+    """Format a value as JSON, cut to `length_max` characters."""
     text = json.dumps(value, ensure_ascii=False, default=str)
     return text if len(text) <= length_max else text[: length_max - 1] + "…"

@@ -1,13 +1,13 @@
-"""A schema said again in the few words a narrow dialect has.
+"""Rewrites a schema with the few keywords of a narrow dialect.
 
-Each place is taken apart into flat alternatives of one type each (`_schema_merge`), each alternative is
-written in the words there are (`_schema_kinds`), and what comes out is put together here: one shape,
-one that may be null, or a union of several.
+Each schema is split into flat alternatives of one type each (combine.py), each alternative is written with
+the keywords available (typed_shapes.py), and the results are combined here: one schema, one that may be null,
+or a union.
 
-A strict dialect holds the model to the schema.  What it cannot say must therefore not be said tighter:
-the schema is `Unfit`, and goes out as not strict.  The exceptions are what nearly everybody leaves out:
-an object that names fields and does not mention others is read as having no others, and a shape
-without a type as having the type its words are about.  Both are listed.
+A strict dialect enforces the schema on the model, so a rewrite must not forbid values that the source allows:
+such a schema raises `UnfitSchema` and is sent as not strict. Two common omissions are exceptions: an object
+that names fields and does not mention others is read as having no others, and a schema without a type gets
+the type its keywords apply to. Both are recorded as losses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,9 +24,9 @@ from .typed_shapes import NULL_PIECE, SchemaPiece, TypeWriter
 from .values import KEYWORDS_BY_TYPE, declared_types, implied_types, value_key
 
 SHAPES_MAX = 1_000
-"""Shapes written in one schema; what would come after is only outlined."""
+"""Subschemas written for one schema; further ones are reduced to their types."""
 UNROLL_DEPTH_MAX = 2
-"""How often a shape that contains itself is written inside itself, where it cannot be referred to."""
+"""Times a recursive schema is written inside itself, in dialects without references."""
 _SCALARS = frozenset({"string", "number", "integer", "boolean"})
 _FLAT_WORDS = frozenset(word for words in KEYWORDS_BY_TYPE.values() for word in words) | {"type", "enum"}
 
@@ -39,14 +39,14 @@ class NarrowWriter:
         self._alternatives = SchemaAlternatives(source, losses)
         self._kinds = TypeWriter(dialect, losses, self.write_place)
         self._names: dict[str, str] = {}
-        """Definitions that are referred to, by place, under the names they go out with."""
+        """Names of the definitions that are referred to, by location."""
         self._count = 0
 
     def write_document(self, top: SchemaRoot) -> dict[str, Any]:
         written = self.write_place(top.node, "#")
         if written is None:
             if self._dialect.strict:
-                raise UnfitSchema("#", "schema", "accepts nothing, which cannot be said")
+                raise UnfitSchema("#", "schema", "accepts nothing, which cannot be expressed")
             self._losses.add("#", "schema", "accepts nothing; any object is accepted")
             written = {"type": self._type_name("object")}
         defined: dict[str, Any] = {}
@@ -54,14 +54,14 @@ class NarrowWriter:
             place, name = list(self._names.items())[len(defined)]
             held = self.write_place(self._source.definitions[place], place)
             if held is None:
-                raise UnfitSchema(place, "schema", "accepts nothing, which cannot be said")
+                raise UnfitSchema(place, "schema", "accepts nothing, which cannot be expressed")
             defined[name] = held
         return {**written, "$defs": defined} if defined else written
 
     def write_place(
         self, schema: Schema, at: str, opened: tuple[str, ...] = (), *, optional: bool = False
     ) -> dict[str, Any] | None:
-        """What is written for one place; None when no value fits it.  `optional`: null fits as well."""
+        """Write the schema of one location; None if no value matches it. `optional`: null matches as well."""
         self._count += 1
         pieces = self._write_alternatives(SchemaNode({}, at) if schema is True else schema, opened)
         if not pieces:
@@ -70,7 +70,7 @@ class NarrowWriter:
             pieces = [*pieces, NULL_PIECE]
         return self._write_union(pieces, schema if isinstance(schema, SchemaNode) else SchemaNode({}, "#"))
 
-    # ── apart ───────────────────────────────────────────────────────────────
+    # ── splitting ───────────────────────────────────────────────────────────
 
     def _write_alternatives(self, schema: Schema, opened: tuple[str, ...]) -> list[SchemaPiece]:
         if isinstance(schema, bool):
@@ -92,9 +92,9 @@ class NarrowWriter:
     def _write_references(
         self, bare: SchemaNode, schema: SchemaNode, opened: tuple[str, ...]
     ) -> list[SchemaPiece] | None:
-        """The pieces of a shape that is nothing but references and alternatives; None for any other."""
+        """Return the pieces of a schema made only of references and alternatives; None for any other."""
         words = list(bare)
-        # A description of its own cannot stand beside a reference, so the shape is written out with it.
+        # A description cannot accompany a reference, so the schema is written out with it.
         annotated = "description" in schema or "default" in schema
         if words == ["$ref"]:
             place = bare["$ref"]
@@ -105,9 +105,11 @@ class NarrowWriter:
             return None if annotated else [self._write_reference(place)]
         if words == ["allOf"] and len(bare["allOf"]) == 1:
             (part,) = bare["allOf"]
-            said = {word: schema[word] for word in ("description", "default") if annotated and word in schema}
+            annotations = {
+                word: schema[word] for word in ("description", "default") if annotated and word in schema
+            }
             return self._write_alternatives(
-                SchemaNode({**part, **said}, part.at) if isinstance(part, SchemaNode) else part, opened
+                SchemaNode({**part, **annotations}, part.at) if isinstance(part, SchemaNode) else part, opened
             )
         if words not in (["anyOf"], ["oneOf"]):
             return None
@@ -117,7 +119,7 @@ class NarrowWriter:
                 [flat for part in parts for flat in self._alternatives.expand(part)], bare.at
             )
         plain = [part for part in parts if isinstance(part, bool) or "$ref" not in part]
-        # The second word keeps it from coming back here.
+        # The extra keyword prevents this branch from being taken again.
         found = (
             self._write_alternatives(SchemaNode({"anyOf": plain, "allOf": [True]}, bare.at), opened)
             if plain
@@ -134,7 +136,7 @@ class NarrowWriter:
         return SchemaPiece({"$ref": f"#/$defs/{self._names[place]}"})
 
     def _collect_references(self, schema: Schema, found: dict[str, None]) -> dict[str, None]:
-        """The definitions a shape stands for, at this place itself and not further in."""
+        """Collect the definitions that apply to the value of a schema itself, not to its fields or items."""
         if isinstance(schema, bool):
             return found
         if (place := schema.get("$ref")) is not None and place not in found:
@@ -146,10 +148,10 @@ class NarrowWriter:
         return found
 
     def _write_outline(self, schema: SchemaNode) -> list[SchemaPiece]:
-        """No more than the types of a shape that cannot be written out to its end."""
+        """Write only the types of a schema that cannot be written out completely."""
         if self._dialect.strict:
             raise UnfitSchema(schema.at, "schema", "cannot be written out to its end")
-        self._losses.add(schema.at, "$ref", "leads on without end; only the type is said from here on")
+        self._losses.add(schema.at, "$ref", "is recursive; only the type is written from here on")
         kinds = dict.fromkeys(
             kind for flat in self._alternatives.expand(schema) for kind in declared_types(flat)
         )
@@ -173,7 +175,7 @@ class NarrowWriter:
         ]
 
     def _describe_unsupported(self, flat: SchemaNode) -> tuple[str, ...]:
-        """Notes on the words that belong to no type and are in no narrow dialect."""
+        """Describe the keywords that belong to no type and that no narrow dialect has."""
         notes = []
         for word, held in flat.items():
             if (
@@ -190,12 +192,12 @@ class NarrowWriter:
 
     def _write_anything(self, at: str, flat: SchemaNode | None = None) -> list[SchemaPiece]:
         if self._dialect.strict:
-            raise UnfitSchema(at, "type", "is left out and anything is accepted, which cannot be said")
+            raise UnfitSchema(at, "type", "is left out and anything is accepted, which cannot be expressed")
         self._losses.add(at, "type", "was left out; lists of lists of lists cannot be written")
         first, *others = self._kinds.write_anything()
         return [first._replace(notes=self._describe_unsupported(flat) if flat is not None else ()), *others]
 
-    # ── together ────────────────────────────────────────────────────────────
+    # ── combining ───────────────────────────────────────────────────────────
 
     def _write_union(self, pieces: Sequence[SchemaPiece], own: SchemaNode) -> dict[str, Any]:
         shapes = [piece for piece in pieces if piece is not NULL_PIECE]
@@ -207,15 +209,15 @@ class NarrowWriter:
         if self._dialect.types == "upper":
             return self._write_upper_union(shapes, kept, text, notes, nullable=nullable)
         if len(shapes) == 1 and (single := self._write_nullable(shapes[0], nullable=nullable)) is not None:
-            words = append_notes(text or shapes[0].text, (*shapes[0].notes, *notes))
+            description = append_notes(text or shapes[0].text, (*shapes[0].notes, *notes))
             if "$ref" in single:
-                return {"anyOf": [single], **kept, "description": words} if words else single
-            return {**single, **kept, "description": words} if words else {**single, **kept}
+                return {"anyOf": [single], **kept, "description": description} if description else single
+            return {**single, **kept, "description": description} if description else {**single, **kept}
         union: dict[str, Any] = {"anyOf": [self._write_branch(piece) for piece in shapes], **kept}
         if nullable:
             union["anyOf"].append({"type": "null"})
-        words = append_notes(text, notes)
-        return {**union, "description": words} if words else union
+        description = append_notes(text, notes)
+        return {**union, "description": description} if description else union
 
     def _write_upper_union(
         self,
@@ -230,7 +232,7 @@ class NarrowWriter:
         if len(shapes) == 1:
             first = first._replace(text=text or first.text, notes=(*first.notes, *notes))
         elif text or notes:
-            # Nothing may stand beside a union, so what is said of all of it is said of its first member.
+            # A union may have no other keyword, so its description goes to its first member.
             first = first._replace(
                 text=" ".join(filter(None, (text, first.text))), notes=(*first.notes, *notes)
             )
@@ -240,7 +242,7 @@ class NarrowWriter:
         return {**branches[0], **kept} if len(branches) == 1 else {"anyOf": branches}
 
     def _write_nullable(self, piece: SchemaPiece, *, nullable: bool) -> dict[str, Any] | None:
-        """One shape, with null if wanted; None when only a union can say both."""
+        """Write one schema, with null if wanted; None if that takes a union."""
         members = dict(piece.members)
         if not nullable:
             return members
@@ -255,18 +257,18 @@ class NarrowWriter:
         members = dict(piece.members)
         if "type" in members:
             members["type"] = self._type_name(members["type"])
-        words = append_notes(piece.text, piece.notes)
-        if "$ref" in members or not words:
+        description = append_notes(piece.text, piece.notes)
+        if "$ref" in members or not description:
             return members
-        return {**members, "description": words}
+        return {**members, "description": description}
 
-    def _write_null(self, at: str, kept: dict[str, Any], words: str) -> dict[str, Any]:
+    def _write_null(self, at: str, kept: dict[str, Any], description: str) -> dict[str, Any]:
         written: dict[str, Any] = {"type": "null"}
         if self._dialect.types == "upper":
             self._losses.add(at, "type", "null became a string that may be null")
             written = {"type": "STRING", "nullable": True}
         written.update(kept)
-        return {**written, "description": words} if words else written
+        return {**written, "description": description} if description else written
 
     def _split_annotations(self, own: SchemaNode) -> tuple[dict[str, Any], tuple[str, ...]]:
         kept: dict[str, Any] = {}
@@ -277,7 +279,7 @@ class NarrowWriter:
             if word in self._dialect.keywords:
                 kept[word] = own[word]
             elif word != "title":
-                self._losses.add(own.at, word, "is only said in the description")
+                self._losses.add(own.at, word, "is only in the description")
                 notes.append(describe_rule(word, own[word]))
         return kept, tuple(notes)
 
@@ -288,5 +290,5 @@ class NarrowWriter:
 def _remove_duplicates(pieces: Iterable[SchemaPiece]) -> list[SchemaPiece]:
     found = list(pieces)
     if len(found) < 2:
-        return found  # the usual case; telling shapes apart costs as much as they are large
+        return found  # the usual case; comparing large schemas is expensive
     return list({value_key([piece.members, piece.text, piece.notes]): piece for piece in found}.values())

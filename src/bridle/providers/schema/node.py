@@ -1,4 +1,4 @@
-"""A shape of a schema in memory, the words that hold other shapes, and the ways to walk through them."""
+"""Schemas in memory, the keywords that hold subschemas, and ways to iterate over them."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -16,12 +16,12 @@ DEFINITION_KEYWORDS = frozenset({"$defs", "definitions"})
 IGNORED_KEYWORDS = DEFINITION_KEYWORDS | {
     "$schema", "$id", "id", "$anchor", "$comment", "$vocabulary", "$dynamicAnchor", "$recursiveAnchor",
 }  # fmt: skip
-"""Words that mean nothing once references are resolved."""
+"""Keywords without meaning once references are resolved."""
 _SAME_VALUE_KEYWORDS = frozenset({"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "dependentSchemas"})
 
 
 class SchemaNode(dict[str, Any]):
-    """A shape, with the place in the source it comes from."""
+    """A schema object with its location (JSON pointer) in the source."""
 
     __slots__ = ("at",)
 
@@ -37,7 +37,6 @@ Schema: TypeAlias = SchemaNode | bool
 
 
 def iter_references(schema: Schema) -> Iterator[str]:
-    """The places a shape refers to, wherever inside it."""
     if isinstance(schema, bool):
         return
     if "$ref" in schema:
@@ -47,7 +46,7 @@ def iter_references(schema: Schema) -> Iterator[str]:
 
 
 def iter_children(node: SchemaNode) -> Iterator[tuple[str, Schema]]:
-    """The shapes directly inside a shape, each with the word it stands under; not what it only defines."""
+    """Yield the direct subschemas, each with its keyword; definitions are not included."""
     for keyword, held in node.items():
         if keyword in SINGLE_SCHEMA_KEYWORDS:
             yield keyword, held
@@ -60,7 +59,7 @@ def iter_children(node: SchemaNode) -> Iterator[tuple[str, Schema]]:
 
 
 def iter_nodes(schema: Schema) -> Iterator[SchemaNode]:
-    """A shape and all shapes in it, those it only defines included."""
+    """Yield a schema and all subschemas, definitions included."""
     if isinstance(schema, bool):
         return
     yield schema
@@ -72,7 +71,7 @@ def iter_nodes(schema: Schema) -> Iterator[SchemaNode]:
 
 
 def iter_same_value(schema: Schema) -> Iterator[SchemaNode]:
-    """A shape and those in it that are about the same value, not about its fields or items."""
+    """Yield a schema and the subschemas that apply to the same value, not to its fields or items."""
     if isinstance(schema, bool):
         return
     yield schema
@@ -82,7 +81,7 @@ def iter_same_value(schema: Schema) -> Iterator[SchemaNode]:
 
 
 def definition_name(place: str, taken: Iterable[str]) -> str:
-    """A name for what stands at a place, in letters that every wire takes."""
+    """Derive a definition name from a location, in characters that every wire accepts."""
     base = re.sub(r"[^a-zA-Z0-9_.-]+", "_", place.rpartition("/")[2]).strip("_") or "root"
     name, number = base, 1
     while name in taken:

@@ -1,11 +1,10 @@
-"""The way back: arguments that fit a rewritten schema, made to fit the one they were rewritten from.
+"""Converts arguments that match a rewritten schema so that they match its source.
 
-Two rewrites need it.  A field that could be left out may have had to be demanded, with null for leaving
-it out; such nulls are removed, but never one that the source itself allows.  And a field at the top may
-have gone out under another name.
+Two rewrites need it. An optional field may have become required, with null for omission; such nulls are
+removed, but never one that the source allows. And a field of the root may have been sent under another name.
 
-Arguments are data from a model.  What is no JSON, gives a field twice or does not fit at all is returned
-untouched: refusing it, in words for the model, is the business of whoever checks it.
+Arguments are data from a model. Invalid JSON, duplicate fields and arguments that do not match at all are
+returned unchanged: the check of arguments rejects them with a message for the model.
 """
 
 import json
@@ -48,7 +47,7 @@ def restore_tree(
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":"))
     try:
         text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair can only be said in ASCII
+    except UnicodeEncodeError:  # half of a surrogate pair can only be encoded as ASCII
         return json.dumps(found, separators=(",", ":"))
     return text
 
@@ -57,7 +56,8 @@ def _drop_added_nulls(found: dict[str, Any], source: str, tree: SchemaTree) -> d
     careful: dict[str, Any] = _ArgumentRestorer(tree).restore_value(found).value
     if _is_valid(careful, source):
         return careful
-    # The source may forbid null in a way that types do not show, such as `not` or an overlap in `oneOf`.
+    # The source may forbid null in a way that types do not show, such as `not` or overlapping `oneOf`
+    # members.
     eager: dict[str, Any] = _ArgumentRestorer(tree, eager=True).restore_value(found).value
     return eager if _is_valid(eager, source) else careful
 
@@ -71,7 +71,7 @@ def _is_valid(value: dict[str, Any], source: str) -> bool:
 
 @lru_cache(maxsize=VALIDATORS_MAX)
 def _make_validator(source: str) -> "Validator":
-    # Imported when first needed: most sessions never see a null.  Offline: a schema fetches nothing.
+    # Imported on first use: most sessions never see a null. Offline: a schema fetches nothing.
     module = import_module("jsonschema_rs")
     try:
         validator: Validator = module.validator_for(source, validate_formats=True, offline=True)
@@ -83,7 +83,7 @@ def _make_validator(source: str) -> "Validator":
 class _FitResult(NamedTuple):
     value: Any
     faults: int
-    """How much of it does not fit; among alternatives the one with the fewest is meant."""
+    """Number of mismatches; among alternatives the one with the fewest is chosen."""
 
 
 class _ArgumentRestorer:

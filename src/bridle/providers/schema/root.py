@@ -1,9 +1,8 @@
-"""The top of a schema: what every wire is pickiest about.
+"""Adapts the root of a schema, the part that wires restrict most.
 
-The arguments of a tool are an object, always, so whatever stands at the top is made one: a missing
-type is filled in, a reference is followed, a union becomes one object that takes what any of its
-members takes.  Names of fields that a wire refuses at the top are changed, and `renamed` remembers
-them for the way back.
+The arguments of a tool are always an object, so the root is made one: a missing type is added, a reference is
+followed, and a union becomes one object that accepts what any member accepts. Field names that a wire refuses
+at the root are changed and stored in `renamed`, so that arguments can be restored.
 """
 
 import re
@@ -22,9 +21,9 @@ _COMPOSING_KEYWORDS = ("allOf", "anyOf", "oneOf")
 class SchemaRoot(NamedTuple):
     node: SchemaNode
     renamed: tuple[tuple[str, str], ...] = ()
-    """Names as they go out, each with the name it has in the source."""
+    """Names as sent, each with its name in the source."""
     rebuilt: bool = True
-    """Whether places in the source no longer lead where they did."""
+    """True if locations in the source no longer lead where they did."""
 
 
 def build_root(source: SchemaSource, dialect: SchemaDialect, losses: SchemaLosses) -> SchemaRoot:
@@ -97,8 +96,8 @@ def _choose_field_names(node: SchemaNode, dialect: SchemaDialect) -> dict[str, s
 
 def _rename_fields(node: SchemaNode, changed: dict[str, str], losses: SchemaLosses) -> SchemaNode:
     for old, new in changed.items():
-        losses.add("#/properties", old, f"is called {new} on the wire, and called back afterwards")
-    # These rules speak of fields by name, too; with other names they would mean something else.
+        losses.add("#/properties", old, f"is sent as {new} and restored in replies")
+    # These constraints refer to fields by name; with other names they would have another meaning.
     rules = (
         "not", "if", "then", "else", "dependentSchemas", "propertyNames", "unevaluatedProperties",
         "patternProperties",

@@ -1,18 +1,17 @@
-"""A schema as somebody wrote it, read into one form: JSON Schema 2020-12, every reference resolved.
+"""Reads a schema into one form: JSON Schema 2020-12 with every reference resolved.
 
-What older drafts said otherwise is said in today's words.  What is no schema at all (a type nobody
-knows, a bound that is no number, a reference out of the document) is left out, and listed: such a
-schema is broken for the check of arguments as well, and the request must still go out.
+Keywords of older drafts are converted. Invalid parts (an unknown type, a bound that is not a number, a
+reference out of the document) are dropped and recorded as losses: such a schema is broken for the check of
+arguments as well, and the request must still be sent.
 
-A reference that leads back to itself with nothing in between says nothing, and is left out as well:
-from here on every circle passes through a field or an item, and whoever follows references comes to an
-end.
+A reference that leads to itself without a field or item in between is vacuous and dropped too, so that every
+remaining cycle passes through a field or an item and following references terminates.
 
-Leaving something out can only let more values through, except where the schema says "not" or "exactly
-one of"; there the whole rule is left out instead.
+Dropping a constraint only accepts more values, except inside "not" and "oneOf"; there the whole constraint is
+dropped instead.
 
-Nothing is resolved by copying.  A reference becomes the place it points to, and `definitions` holds
-what stands there, so that a shape that contains itself is still finite.
+References are not resolved by copying. A reference becomes the location it points to, and `definitions` holds
+the schema at that location, so that a recursive schema stays finite.
 """
 
 from collections.abc import Callable
@@ -32,7 +31,7 @@ from .node import (
 )
 
 DEPTH_MAX = 63
-"""Levels of shapes inside shapes: what is deeper, the check of arguments cannot read either."""
+"""Levels of nesting; the check of arguments cannot read a deeper schema either."""
 
 TYPES = ("object", "array", "string", "number", "integer", "boolean", "null")
 COUNTS = frozenset(
@@ -40,15 +39,15 @@ COUNTS = frozenset(
     | {"minContains", "maxContains"}
 )
 _REF_EXCLUSIVE_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
-"""Drafts in which whatever stands beside a reference means nothing."""
+"""Drafts in which keywords beside a reference have no meaning."""
 
 
 SchemaTree: TypeAlias = dict[str, Any] | bool
-"""A schema as parsed."""
+"""A schema as parsed from JSON."""
 
 
 class SchemaSource:
-    """`root` and, by the places they stand at, the `definitions` it refers to."""
+    """A normalised schema: `root`, and the `definitions` it refers to by location."""
 
     def __init__(self, tree: SchemaTree, losses: SchemaLosses) -> None:
         self._tree = tree
@@ -59,9 +58,9 @@ class SchemaSource:
         self._named_places: dict[str, str] | None = None
         self._waiting: list[str] = []
         self.mended = False
-        """Whether something was said in a way that only we understand."""
+        """True if an invalid value was replaced by one that only this reader understands."""
         self.moved = False
-        """Whether a shape stands elsewhere than in the source, so that places no longer lead to it."""
+        """True if a subschema is not where it is in the source, so that locations no longer lead to it."""
         self.definitions: dict[str, Schema] = {}
         loosened: set[str] = set()
         self.root: Schema = self._read_schema(tree, "#", "", 0)
@@ -77,7 +76,7 @@ class SchemaSource:
         self._leads = ReferenceGraph(self.definitions)
 
     def reachable_definitions(self, place: str) -> frozenset[str]:
-        """The places a definition refers to, directly or through others."""
+        """Return the locations a definition refers to, directly or indirectly."""
         return self._leads.targets(place)
 
     def is_cyclic(self, place: str) -> bool:
@@ -92,9 +91,7 @@ class SchemaSource:
         if isinstance(raw, bool):
             return raw
         if not isinstance(raw, dict):
-            self._losses.add(
-                at, "schema", f"is {_json_type(raw)} and says nothing; anything is accepted here"
-            )
+            self._losses.add(at, "schema", f"is {_json_type(raw)}, not a schema; anything is accepted here")
             return True
         if depth > DEPTH_MAX:
             self._losses.add(at, "schema", "is nested too deep; anything is accepted from here on")
@@ -105,7 +102,7 @@ class SchemaSource:
         alone = self._refers_alone and "$ref" in raw
         for keyword, value in raw.items():
             if alone and keyword in _KNOWN_KEYWORDS and keyword not in DEFINITION_KEYWORDS:
-                self.moved = True  # it never applied; today it would
+                self.moved = True  # older drafts ignore it; the current one would apply it
                 continue
             self._read_member(node, keyword, value, base, depth)
         self._upgrade_keywords(node)
@@ -115,7 +112,7 @@ class SchemaSource:
         before = len(self._losses)
         held = self._read_value(keyword, value, f"{node.at}/{escape_pointer_step(keyword)}", base, depth)
         if held is None and keyword in _KNOWN_KEYWORDS:
-            self._losses.add(node.at, keyword, f"{abbreviate_json(value)} is no valid value for it; left out")
+            self._losses.add(node.at, keyword, f"{abbreviate_json(value)} is not a valid value; left out")
             return
         if len(self._losses) > before and keyword in ("not", "if"):
             self._losses.add(node.at, keyword, "cannot be kept with part of it missing; left out")
@@ -179,11 +176,11 @@ class SchemaSource:
     # ── references ──────────────────────────────────────────────────────────
 
     def _read_reference(self, reference: Any, at: str, base: str) -> str:
-        """The place it points to; empty when there is no such place in this document."""
+        """Return the location a reference points to; empty if there is none in this document."""
         place = self._resolve_reference(reference, base) if isinstance(reference, str) else None
         if place is None:
             self._losses.add(
-                at, "$ref", f"{abbreviate_json(reference)} leads out of the schema; anything is accepted"
+                at, "$ref", f"{abbreviate_json(reference)} points outside the schema; anything is accepted"
             )
             return ""
         if place not in self.definitions:
@@ -220,12 +217,12 @@ class SchemaSource:
         return held
 
     def _find_base(self, place: str) -> str:
-        """The innermost shape around a place that has an address of its own; empty for the whole."""
+        """Return the innermost enclosing schema with an `$id`; empty for the root."""
         places = [found for found in self._named_shapes().values() if place[1:].startswith(found + "/")]
         return max(places, key=len, default="")
 
     def _named_shapes(self) -> dict[str, str]:
-        """Shapes that have a name or an address, by it."""
+        """Map each `$id` and anchor to the location of its schema."""
         if self._named_places is None:
             self._named_places = {}
             waiting: list[tuple[str, object]] = [("", self._tree)]
@@ -252,7 +249,7 @@ def _check_types(value: Any) -> Any:
     if not isinstance(value, list):
         return None
     known = [name.lower() for name in value if isinstance(name, str) and name.lower() in TYPES]
-    # One that is not known may have stood for anything: the rest alone would refuse what it let through.
+    # An unknown type may have stood for anything: the others alone would refuse values it accepted.
     return list(dict.fromkeys(known)) if known and len(known) == len(value) else None
 
 

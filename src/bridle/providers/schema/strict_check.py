@@ -1,7 +1,7 @@
-"""Whether a strict dialect takes a schema the way it is.
+"""Checks if a strict dialect accepts a schema unchanged.
 
-When in doubt it does not: a schema that is rewritten, or sent as not strict, costs a model that may
-stray, and its arguments are checked anyway; the other mistake costs the whole request.
+In doubt the answer is no: a schema that is rewritten or sent as not strict only lets the model deviate, and
+its arguments are checked anyway; the other mistake makes the provider refuse the whole request.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from .values import declared_types, has_type
 
 
 class SchemaSize(NamedTuple):
-    """What limits are counted on."""
+    """The quantities that dialects limit."""
 
     depth: int = 0
     properties: int = 0
@@ -49,7 +49,7 @@ def is_strict_ready_tree(tree: Any, dialect: SchemaDialect) -> bool:
 
 
 def iter_shapes(schema: Schema) -> Iterator[Schema]:
-    """A shape and all in it, those it defines included."""
+    """Yield a schema and all subschemas, definitions included."""
     yield schema
     if isinstance(schema, SchemaNode):
         for word, part in iter_children(schema):
@@ -63,10 +63,10 @@ def iter_shapes(schema: Schema) -> Iterator[Schema]:
 def _is_allowed_shape(shape: Schema, dialect: SchemaDialect) -> bool:
     if isinstance(shape, bool):
         return False
-    said = [word for word in shape if word not in DEFINITION_KEYWORDS]
-    if "$ref" in said:
-        return said == ["$ref"] or dialect.beside_reference == "anything"
-    if not all(dialect.tolerates(word) for word in said):
+    keywords = [word for word in shape if word not in DEFINITION_KEYWORDS]
+    if "$ref" in keywords:
+        return keywords == ["$ref"] or dialect.beside_reference == "anything"
+    if not all(dialect.tolerates(word) for word in keywords):
         return False
     kinds = declared_types(shape)
     if dialect.typed and "type" not in shape and "anyOf" not in shape:
@@ -105,10 +105,10 @@ def _is_allowed_object(shape: SchemaNode, dialect: SchemaDialect) -> bool:
 
 
 def explain_excess(tree: Any, dialect: SchemaDialect) -> str | None:
-    """Which limit a finished schema exceeds, in words."""
+    """Return the limit that a finished schema exceeds; None if there is none."""
     size = measure_schema(tree, dialect)
     limits = (
-        ("levels of shapes inside shapes", size.depth, dialect.depth_max),
+        ("levels of nested schemas", size.depth, dialect.depth_max),
         ("fields", size.properties, dialect.properties_max),
         ("values in enums", size.enum_values, dialect.enum_values_max),
         ("characters in names and values", size.characters, dialect.characters_max),
@@ -116,9 +116,9 @@ def explain_excess(tree: Any, dialect: SchemaDialect) -> str | None:
         ("optional fields", size.optional, dialect.optional_max),
         ("unions", size.unions, dialect.unions_max),
     )
-    for what, count, most in limits:
-        if most is not None and count > most:
-            return f"has {count} {what}, and {most} are the most"
+    for noun, count, limit in limits:
+        if limit is not None and count > limit:
+            return f"has {count} {noun}; the limit is {limit}"
     return None
 
 
@@ -146,7 +146,7 @@ def measure_schema(tree: Any, dialect: SchemaDialect) -> SchemaSize:
 
 
 def _iter_finished(tree: Any, level: int) -> Iterator[tuple[dict[str, Any], int]]:
-    """Every shape of a finished schema, and how many objects and arrays it is inside of, itself included."""
+    """Yield every subschema of a finished schema with its nesting depth in objects and arrays."""
     if not isinstance(tree, dict):
         return
     types = tree.get("type")

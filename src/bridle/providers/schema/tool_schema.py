@@ -1,12 +1,10 @@
-"""Schemas on their way out, arguments on their way back.
+"""Compiles the schemas of a request and restores the arguments of replies.
 
-A codec asks for a schema by the name of a dialect and sends what it gets.  What the rewriting lost is no
-secret: `schema_remarks` says it, once for every tool, to whoever keeps the log.  A field that had to go
-out under another name comes back under its own.  Arguments are checked against the source in any case,
-never against what was sent.
+A codec requests a schema by the name of a dialect and sends the result. `list_schema_losses` reports what
+rewriting lost, once per tool, for the log. A field that was sent under another name is restored in the reply.
+Arguments are always checked against the source schema, never against what was sent.
 
-A request that is read keeps what would not go out again as it came: that is the provider's own word, not
-a schema of ours.
+A decoded request keeps schemas that would not be sent again unchanged as the provider's own JSON.
 """
 
 from msgspec import Raw
@@ -23,7 +21,7 @@ from .compiler import compile_schema, find_dialect, restore_arguments
 
 
 def compile_for_wire(schema: str, wire: str) -> Raw:
-    """The schema as this wire takes it; the very same text when there is nothing to say otherwise."""
+    """Compile a schema for a wire; the text is unchanged if the wire accepts it."""
     return raw_json(compile_schema(schema, find_dialect(wire)).text)
 
 
@@ -52,27 +50,25 @@ def is_sent_unchanged(schema: str, wire: str) -> bool:
 
 
 def list_schema_losses(request: Request, tools: str, answers: str) -> tuple[str, ...]:
-    """What schemas lose on the way out, by the dialects of tools and of answers."""
+    """List what schemas lose when sent, given the dialects of tools and of answers."""
     specs = (*request.tools, *request.deferred_tools)
     sent = [(f"tool `{spec.name}`", spec.parameters, tools) for spec in specs if spec.native is None]
     if request.output and request.output.mode == "native":
         sent.append(("the answer", request.output.parameters, answers))
     return tuple(
-        f"schema of {whose}: {loss}"
-        for whose, schema, wire in sent
+        f"schema of {subject}: {loss}"
+        for subject, schema, wire in sent
         for loss in compile_schema(schema, find_dialect(wire)).losses
     )
 
 
 def explain_unsupported_output(output: OutputSpec, answers: str) -> str:
-    """Reason why a dialect that is enforced cannot carry the schema of an answer; empty when it can.
-
-    Sent as it is, such a schema refuses the whole request."""
+    """Return why an enforced dialect cannot express the schema of an answer; empty if it can."""
     return compile_schema(output.parameters, find_dialect(answers)).unfit
 
 
 def wrap_decoder(decoder: Decoder, request: Request, wire: str) -> Decoder:
-    """A decoder whose calls have the names of the source; the very same one when none was changed."""
+    """Wrap a decoder to restore renamed fields; return it unchanged if no field was renamed."""
     changed = {
         spec.name: spec.parameters
         for spec in (*request.tools, *request.deferred_tools)

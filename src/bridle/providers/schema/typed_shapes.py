@@ -1,7 +1,7 @@
-"""How a flat shape of one type is written: strings, numbers, arrays, objects.
+"""Writes flat schemas of one type: strings, numbers, arrays, objects.
 
-A word the dialect has is kept; a word it lacks is said in another one where that means the same, and
-otherwise goes into the description, and into the list of losses.
+A keyword the dialect has is kept. A keyword it lacks is replaced by an equivalent one; if there is none, the
+constraint goes into the description and is recorded as a loss.
 """
 
 import math
@@ -16,14 +16,14 @@ from .node import Schema, SchemaNode, escape_pointer_step
 from .values import KEYWORDS_BY_TYPE, has_type
 
 _STRUCTURE_KEYWORDS = frozenset({"properties", "required", "items", "prefixItems", "maxItems"})
-"""Words that are written with the shapes they hold, not one by one."""
+"""Keywords that are written together with their subschemas."""
 _REDUNDANT_KEYWORDS = frozenset({"uniqueItems", "minLength", "minItems", "minProperties"})
-"""Words that say nothing when they say false or 0."""
+"""Keywords without effect if their value is false or 0."""
 _INCLUSIVE_BOUNDS = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
 
 
 class SchemaPiece(NamedTuple):
-    """One alternative of a place, as it will be written, and what is to be said about it."""
+    """One alternative of a schema as it will be written, with its description and notes."""
 
     members: dict[str, Any]
     text: str = ""
@@ -46,7 +46,7 @@ class TypeWriter:
         self._place = place
 
     def write_type(self, kind: str, flat: SchemaNode, opened: tuple[str, ...]) -> SchemaPiece | None:
-        """The shape as one of this type; None when no value of the type fits it."""
+        """Write the schema for one type; None if no value of that type matches it."""
         if kind == "null":
             return NULL_PIECE
         draft = _PieceDraft(self, kind, flat)
@@ -69,7 +69,7 @@ class TypeWriter:
         )
 
     def write_anything(self) -> list[SchemaPiece]:
-        """Every type there is, for a place where anything goes."""
+        """Return one piece for every type, for a schema that accepts anything."""
         several = {"type": "array", "items": self._write_anything(1)}
         return [*(SchemaPiece({"type": kind}) for kind in _SIMPLE_TYPES), SchemaPiece(several), NULL_PIECE]
 
@@ -92,28 +92,30 @@ class TypeWriter:
         flat = draft.flat
         prefix: Sequence[Schema] = flat.get("prefixItems", [])
         rest: Schema = flat.get("items", True)
-        most = flat.get("maxItems")
+        max_items = flat.get("maxItems")
         if rest is False:
-            most = len(prefix) if most is None else min(most, len(prefix))
-        reachable = prefix if most is None else prefix[:most]
-        ends = most is not None and most <= len(prefix)
+            max_items = len(prefix) if max_items is None else min(max_items, len(prefix))
+        reachable = prefix if max_items is None else prefix[:max_items]
+        ends = max_items is not None and max_items <= len(prefix)
         if prefix and self._dialect.tuples == "unfit":
-            raise UnfitSchema(flat.at, "prefixItems", "gives each place its own shape, which cannot be said")
+            raise UnfitSchema(
+                flat.at, "prefixItems", "gives each position its own schema, which cannot be expressed"
+            )
         if prefix:
-            self._losses.add(flat.at, "prefixItems", "became items: each may be like any of them")
+            self._losses.add(flat.at, "prefixItems", "became items: each may match any of them")
         items = unite([*reachable] if ends else [*reachable, rest], flat.at, empty=False)
         written = self._place(items, f"{flat.at}/items", opened) if items is not False else None
         if written is None:
             if flat.get("minItems", 0):
                 return False
-            written, most = self._default_items(), 0
+            written, max_items = self._default_items(), 0
         draft.members["items"] = written
-        if most is not None:
-            draft.keep("maxItems", most)
+        if max_items is not None:
+            draft.keep("maxItems", max_items)
         return True
 
     def _default_items(self) -> dict[str, Any]:
-        """What the items of an array look like that has none."""
+        """Schema for the items of an array that never has any."""
         return {"type": "STRING" if self._dialect.types == "upper" else "string"}
 
     # ── objects ─────────────────────────────────────────────────────────────
@@ -131,21 +133,23 @@ class TypeWriter:
             if written is not None:
                 properties[name] = written
                 if by_null:
-                    self._losses.add(at, "required", "now names it; null stands for leaving it out")
+                    self._losses.add(at, "required", "now includes it; null means that it is omitted")
             elif name in needed:
                 return False
             elif fields.rest is not False and not dialect.closed:
-                self._losses.add(at, "schema", "accepts nothing, which cannot be said; the field is left out")
+                self._losses.add(
+                    at, "schema", "accepts nothing, which cannot be expressed; the field is left out"
+                )
         unnamed = [name for name in needed if name not in fields.named]
         if unnamed:
             if fields.rest is False and not fields.patterns:
                 return False
             if dialect.closed:
                 raise UnfitSchema(
-                    flat.at, "required", f"names {abbreviate_json(unnamed[0])}, which has no shape"
+                    flat.at, "required", f"names {abbreviate_json(unnamed[0])}, which has no schema"
                 )
             self._losses.add(
-                flat.at, "required", f"no longer names {abbreviate_json(unnamed)}, which have no shape"
+                flat.at, "required", f"no longer names {abbreviate_json(unnamed)}, which have no schema"
             )
             draft.notes.append(describe_rule("required", unnamed))
         members = draft.members
@@ -181,7 +185,7 @@ class TypeWriter:
 
 
 class _PieceDraft:
-    """A piece that is being written."""
+    """A piece under construction."""
 
     def __init__(self, kinds: TypeWriter, kind: str, flat: SchemaNode) -> None:
         self.kind = kind
@@ -213,13 +217,13 @@ class _PieceDraft:
             self._keep_tighter_bound(word, value)
 
     def set_values(self, values: list[Any]) -> None:
-        """Say which values there are, if only in words."""
+        """Write the allowed values, in the description if the dialect cannot express them."""
         if self.kind == "boolean" and len(set(map(bool, values))) == 2:
             return
         enums = self._dialect.enums
-        composed = self.kind in ("array", "object")
-        texts = self.kind == "string" and all(values)  # an empty one is refused
-        if not composed and (enums != "strings" or texts):
+        is_container = self.kind in ("array", "object")
+        nonempty_texts = self.kind == "string" and all(values)  # the dialect refuses an empty string
+        if not is_container and (enums != "strings" or nonempty_texts):
             self.members["enum"] = values
             return
         if enums == "strings" and self.kind in ("number", "integer"):
@@ -233,11 +237,13 @@ class _PieceDraft:
     def drop(self, word: str, value: Any, became: str = "") -> None:
         note = describe_rule(word, value)
         self.notes.append(note)
-        became = became or f"{abbreviate_json(value)} cannot be said"
-        self._losses.add(self.flat.at, word, f"{became}; {'the description says it' if note else 'left out'}")
+        became = became or f"{abbreviate_json(value)} cannot be expressed"
+        self._losses.add(
+            self.flat.at, word, f"{became}; {'moved to the description' if note else 'left out'}"
+        )
 
     def _make_inclusive(self, word: str, value: float) -> None:
-        """An exclusive bound in a dialect that only has inclusive ones."""
+        """Write an exclusive bound in a dialect that has only inclusive ones."""
         low = word == "exclusiveMinimum"
         if self.kind == "integer":
             self._keep_tighter_bound(
@@ -249,7 +255,7 @@ class _PieceDraft:
         self.drop(word, value)
 
     def _keep_tighter_bound(self, word: str, value: Any) -> None:
-        """Keep a word; of two lower bounds the higher, of two upper ones the lower."""
+        """Keep a keyword; of two lower bounds the higher, of two upper bounds the lower."""
         if word not in self._dialect.keywords:
             self.drop(word, value)
         elif word not in self.members:

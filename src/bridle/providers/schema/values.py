@@ -1,4 +1,4 @@
-"""Values that stand in schemas, compared the way JSON Schema does: 1 is 1.0 and never true."""
+"""Compares and classifies values as JSON Schema does: 1 equals 1.0 and never true."""
 
 import json
 from collections.abc import Mapping
@@ -23,16 +23,15 @@ KEYWORDS_BY_TYPE: dict[str, tuple[str, ...]] = {
     "boolean": (),
     "null": (),
 }
-"""The words that say something about values of a type."""
+"""The keywords that constrain values of each type."""
 
 
 def value_key(value: Any) -> str:
-    """The same text for values that JSON Schema does not tell apart."""
+    """Return a text that is equal for values JSON Schema considers equal."""
     return json.dumps(_normalise_numbers(value), sort_keys=True, default=str)
 
 
 def value_type(value: Any) -> str:
-    """The narrowest type a value has."""
     match value:
         case None:
             return "null"
@@ -54,7 +53,7 @@ def has_type(value: Any, kind: str) -> bool:
 
 
 def declared_types(flat: Mapping[str, Any]) -> list[str]:
-    """The types a flat shape names or whose values it lists; empty when it does neither."""
+    """Return the types that a flat schema names or whose values it lists; empty if it does neither."""
     types = flat.get("type", [])
     named = [types] if isinstance(types, str) else list(types)
     if "number" in named and "integer" in named:
@@ -67,7 +66,7 @@ def declared_types(flat: Mapping[str, Any]) -> list[str]:
 
 
 def implied_types(flat: Mapping[str, Any]) -> list[str]:
-    """The types that the words of a shape are about, for one that names none."""
+    """Return the types that the keywords of a schema apply to, for a schema without `type`."""
     return [kind for kind, words in _KEYWORDS_BY_TYPE.items() if any(word in flat for word in words)]
 
 
