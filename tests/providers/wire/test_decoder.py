@@ -87,5 +87,5 @@ def test_a_request_has_the_headers_of_its_endpoint_and_only_its_own_memory(famil
     codec = load_codec(family)
     sent = codec.encode(asked(family, headers=(("X-Team", "7"),)))
     assert dict(sent.headers) == {"content-type": "application/json", "x-team": "7"}
-    with pytest.raises(MisuseError, match="not kept by this codec"):
+    with pytest.raises(MisuseError, match="belongs to another codec"):
         codec.encode(asked(family), load_codec("scripted").new_history())

@@ -9,9 +9,9 @@ def tools_breakpoint_ttl(request: Request) -> str | None:
 
 
 def system_breakpoint_ttls(request: Request) -> dict[int, str]:
-    """By the number of the system's text behind which it is marked.
+    """Map the index of a system block to the TTL of the breakpoint after it.
 
-    A text that says nothing is no block; then the mark belongs on the last block before it.
+    An empty text is not sent as a block; its breakpoint then belongs to the last block before it.
     """
     count = len(request.system)
     marks = (
@@ -21,13 +21,13 @@ def system_breakpoint_ttls(request: Request) -> dict[int, str]:
 
 
 def message_breakpoint_ttls(request: Request, *, at_end: bool = False) -> dict[int, str]:
-    """By message number; `at_end`: a breakpoint at the end of the request is one on its last message."""
+    """Map message indexes to TTLs; `at_end`: the end of the request counts as its last message."""
     count = len(request.messages)
     marks: dict[int, str] = {}
     for mark in request.breakpoints:
         if mark.position == "message":
             if not -count <= mark.message < count:
-                raise MisuseError(f"no message {mark.message} to mark: the request has {count}")
+                raise MisuseError(f"no message {mark.message} for a breakpoint: the request has {count}")
             marks[mark.message % count] = mark.ttl
     ttl = end_breakpoint_ttl(request)
     if at_end and count and ttl:

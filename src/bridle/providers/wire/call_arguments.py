@@ -1,9 +1,9 @@
-"""A call's arguments, on wires that want them as an object and not as text.
+"""Encodes call arguments for wires that carry them as an object instead of text.
 
-Our calls keep arguments as the text they arrived in.  Most of it is an object and goes out as it is
-written.  The rest (arguments cut in two, a list, plain nonsense, objects nested too deeply to be run) has to
-travel all the same, because a call that was answered cannot be left out: it becomes the one member of an
-object that says so, and is taken out of it again on the way back.
+Bridle stores arguments as the text they arrived in. Most are an object and are sent as written. The rest
+(truncated arguments, a list, invalid JSON, objects nested too deeply to be run) must be sent as well, because
+an answered call cannot be omitted: the text becomes the only member, `INVALID_JSON`, of an object, and is
+extracted again when decoded.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ INVALID_JSON_KEY = "INVALID_JSON"
 
 
 def encode_arguments(arguments: str) -> Any:
-    """The arguments as an object, spelled as they were wherever possible; none at all are an empty one."""
+    """Return the arguments as an object, with the original spelling if possible; empty text becomes {}."""
     if is_object(arguments) and not is_too_deep(arguments):
         return raw_json(arguments)
     if not arguments.strip():
@@ -29,13 +29,13 @@ def encode_arguments(arguments: str) -> Any:
 
 
 def wrap_text(text: str, *, cut: bool = False) -> str:
-    """The free text of a call as an object.  Text that was cut off leaves it open, so that it never runs."""
+    """Wrap the free text of a call in an object. Truncated text leaves it open, so that it never runs."""
     written = dumps({"input": text}).decode()
     return written.removesuffix("}") if cut else written
 
 
 def unwrap_text(arguments: str) -> str:
-    """The free text in what `wrap_text` wrote; any other arguments as they are."""
+    """Return the free text in the output of `wrap_text`; other arguments unchanged."""
     for written in (arguments, arguments + "}"):
         try:
             value = loads(written)
@@ -47,7 +47,7 @@ def unwrap_text(arguments: str) -> str:
 
 
 def decode_arguments(written: str) -> str:
-    """The arguments in an object that was written by `object_of`, or by anybody else."""
+    """Return the arguments in an object written by `encode_arguments` or by others."""
     if INVALID_JSON_KEY not in written:
         return written
     try:

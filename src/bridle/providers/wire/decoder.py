@@ -1,11 +1,15 @@
-"""What every family does around its own words: the shell of a decoder, and the ends of a request.
+"""Base class of all decoders, and helpers for sending a request.
 
-A reply comes as one JSON body or as a stream, and what its headers claim may be wrong; so the first
-byte that says anything decides.  An error status is a failure whatever follows.  Half a reply is never
-a reply, and a decoder that failed once fails for ever.  All of that is the same on every wire and is
-here; what an event means, when a stream has ended and what a body holds is the family's to say.
+A reply arrives as one JSON body or as a stream, and its headers may be wrong about that; so the first
+non-blank byte decides. An error status is a failure whatever follows. An incomplete reply is never returned,
+and a decoder that failed once keeps failing. All of that is the same on every wire and implemented here; the
+families define what an event means, when a stream has ended and what a body holds.
 
-Nothing but `ProviderError` leaves a decoder, whatever the bytes are.
+Decoders raise only `ProviderError`, whatever the bytes are.
+
+A streamed call is complete when its block ends, with one exception: a reply that reaches the output limit may
+end its last block before the first character of the arguments, which looks like a call without arguments.
+`CompletedCalls` holds such a call back until something follows it.
 """
 
 from abc import ABC, abstractmethod
@@ -26,24 +30,24 @@ from .json import loads
 from .sse import SseReader
 
 BODY_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
+"""The same limit as for one event of a stream; real bodies are far smaller."""
 ERROR_BYTES_MAX = 1024 * 1024
-"""What is read of an error page; the rest would tell nobody more."""
+"""Bytes read of an error page; more would not explain more."""
 DONE_EVENT = b"[DONE]"
-"""The event many servers end a stream with, on whatever wire; it is no JSON."""
+"""Event with which many servers end a stream, on any wire; it is not JSON."""
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LEADING_BLANKS = b" \t\r\n" + _BYTE_ORDER_MARK
 
 DECODE_ERRORS = (
     ProviderError, ValueError, RecursionError, TypeError, AttributeError, LookupError, ArithmeticError
 )  # fmt: skip
-"""Errors of reading: a value that has another type than every event like it is the provider's mistake."""
+"""Exceptions of decoding: a value of an unexpected type is the provider's mistake."""
 
 K = TypeVar("K")
 
 
 class EventReader(Protocol):
-    """Cuts a stream into events, in the form that the family's `_process_events` takes."""
+    """Splits a stream into events, in the form that the family's `_process_events` takes."""
 
     def feed(self, data: bytes) -> list[Any]: ...
 
@@ -52,9 +56,9 @@ class EventReader(Protocol):
 
 class BaseDecoder(ABC):
     expected_content: ClassVar[str] = "reply of this provider"
-    """What a stranger at this address does not send."""
+    """Description of the expected content, for errors about another server at this address."""
     end_marker: ClassVar[str] = "the end"
-    """What a stream that was cut off lacks, in the provider's words."""
+    """The provider's name of the event that a truncated stream lacks."""
 
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         self._status, self._headers = status, headers
@@ -88,34 +92,31 @@ class BaseDecoder(ABC):
 
     @abstractmethod
     def _process_events(self, events: list[Any]) -> list[Delta]:
-        """Events of a stream, which may be all words: the road that has to be short."""
+        """Process the events of a stream. This is the hot path: usually all of them are text."""
 
     @abstractmethod
     def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
-        """One event, of any kind; nothing, once the reply has ended."""
+        """Process one event of any kind; events after the end of the reply are ignored."""
 
     @property
     @abstractmethod
     def _is_complete(self) -> bool:
-        """Whether the stream has said all that makes it a reply."""
+        """True if the stream has delivered everything that makes it a reply."""
 
     @abstractmethod
     def _build_reply(self) -> Reply:
-        """The reply a stream has told."""
+        """Build the reply from the events of a stream."""
 
     @abstractmethod
     def _decode_body(self, body: bytes) -> Reply:
-        """The reply in a body, which is read by `_whole`."""
+        """Decode the reply in a body, which `_parse_body` parses."""
 
     @abstractmethod
     def _decode_error(self, body: bytes) -> Failure:
-        """What an error status and its body mean."""
+        """Classify an error status and its body."""
 
     def _select_reader(self, start: bytes) -> EventReader | None:
-        """What reads a stream that begins with this byte; None when it is no stream.
-
-        Events never begin like JSON or a page does.
-        """
+        """Return the reader for a stream that begins with this byte; None for JSON or HTML."""
         return None if start in b'{[<"' else SseReader()
 
     def _complete_reply(self) -> Reply:
@@ -150,7 +151,6 @@ class BaseDecoder(ABC):
             raise self._make_error("garbled", f"the provider sent a reply of more than {limit} bytes")
 
     def _parse_body(self, body: bytes) -> Any:
-        """The JSON of a body."""
         try:
             return loads(body)
         except ValueError:
@@ -161,7 +161,7 @@ class BaseDecoder(ABC):
             raise self._unrecognised_reply(body) from None
 
     def _process_trailing_events(self, events: Iterable[tuple[bytes, bytes]]) -> None:
-        """An event without its final blank line counts when it is whole."""
+        """Process an event without its final blank line if it is complete."""
         for name, data in events:
             try:
                 if data.strip() != DONE_EVENT:
@@ -171,7 +171,7 @@ class BaseDecoder(ABC):
             self._process_event(name, data, [])
 
     def _parse_event(self, data: bytes) -> Any:
-        """The JSON of an event; one that cannot be read may have been part of what was said."""
+        """Parse an event as JSON; raise for an invalid one, because it may have been part of the reply."""
         try:
             return loads(data)
         except ValueError as error:
@@ -192,7 +192,7 @@ class BaseDecoder(ABC):
 
 
 class MappedDecoder:
-    """A decoder whose parts, and deltas if wanted, are changed on the way out."""
+    """Wraps a decoder and changes the parts, and optionally the deltas, that it returns."""
 
     def __init__(
         self,
@@ -220,26 +220,19 @@ class MappedDecoder:
 
 
 def request_headers(request: Request) -> tuple[tuple[str, str], ...]:
-    """The headers of every request; a key is added by whoever sends it."""
+    """Return the headers of every request; the sender adds the key."""
     headers = {"content-type": "application/json"}
     headers.update((name.lower(), value) for name, value in request.model.endpoint.headers)
     return tuple(headers.items())
 
 
 def require_own_history(kept: EncodedHistory | None, kind: type[K], fresh: Callable[[], K]) -> K:
-    """The memory of encoded messages to use; raises `MisuseError` when it is another family's."""
+    """Return the encoded history to use; raise `MisuseError` if it belongs to another family."""
     if kept is None:
         return fresh()
     if not isinstance(kept, kind):
-        raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+        raise MisuseError("this history belongs to another codec; use one from its new_history()")
     return kept
-
-
-# Which calls of a streamed reply are complete while the reply goes on.
-#
-# A call is complete when its block ends.  There is one exception: a reply that runs out of room
-# may end its last block before the first word of the arguments, and that looks like a call
-# without any.  Such a call is held back until something comes after it.
 
 
 class CompletedCalls:
@@ -250,17 +243,17 @@ class CompletedCalls:
         self._held: list[Delta] = []
 
     def start_call(self) -> int:
-        """A call begins: which of the reply's calls it is."""
+        """Register the start of a call and return its index among the calls of the reply."""
         self._count += 1
         return self._count - 1
 
     def end_call(self, index: int, call: ToolCall, *, sure: bool) -> list[Delta]:
-        """Its block ended; `sure` when its arguments were really said."""
+        """Register the end of a call; `sure`: its arguments were really sent."""
         self._held.append(CallReady(index=index, call=call))
         return self.release_held() if sure else []
 
     def release_held(self) -> list[Delta]:
-        """Something comes after the calls so far."""
+        """Return the calls held back, because something follows them."""
         if not self._held:
             return self._held
         held, self._held = self._held, []
@@ -268,9 +261,9 @@ class CompletedCalls:
 
 
 def leave_open(parts: list[Part], *, cut: bool) -> list[Part]:
-    """The parts of a reply that came whole; a call without arguments where the reply was cut off stays open.
+    """Return the parts of a complete reply; in a truncated one, a last call without arguments stays open.
 
-    Open arguments are no JSON, so such a call never runs.
+    Open arguments are not JSON, so such a call never runs.
     """
     last = parts[-1] if parts else None
     if not cut or not isinstance(last, ToolCall) or last.arguments.strip() != "{}":

@@ -1,8 +1,7 @@
-"""How an endpoint's wire differs from its family's: JSON in the endpoint, a value in the codec.
+"""Reads the dialect of an endpoint: its differences from the family's wire.
 
-The tables hold the differences as data that nobody but the family's codec can judge.  So this is
-where a mistake in them is found, when the endpoint is first spoken to, and told to whoever wrote it.
-Each text is read once; asking again costs a lookup.
+The endpoint tables hold dialects as JSON that only the family's codec can validate. So mistakes in them are
+found here, when the endpoint is first used, and reported. Each text is parsed once and cached.
 """
 
 from functools import lru_cache
@@ -20,7 +19,7 @@ T = TypeVar("T", bound=Value)
 
 
 def read_dialect(endpoint: Endpoint | None, otherwise: T) -> T:
-    """The dialect of an endpoint; `otherwise` when it has none of its own.  Raises `MisuseError`."""
+    """Return the dialect of an endpoint, or `otherwise` if it has none; raise `MisuseError` for a bad one."""
     if endpoint is None or not endpoint.dialect:
         return otherwise
     return cast("T", _parse_dialect(type(otherwise), endpoint.dialect, endpoint.name))
@@ -31,10 +30,10 @@ def _parse_dialect(kind: type[Value], text: str, name: str) -> Value:
     known = kind.__struct_fields__
     try:
         given = msgspec.json.decode(text, type=dict[str, object])
-        strange = [field for field in given if field not in known]
-        if not strange:
+        unknown = [field for field in given if field not in known]
+        if not unknown:
             return msgspec.convert(given, kind)
-        trouble = f"{strange[0]!r} is not known"
+        problem = f"{unknown[0]!r} is not known"
     except msgspec.DecodeError as error:
-        trouble = str(error)
-    raise MisuseError(f"endpoints.{name}.dialect: {trouble}; its wire knows {', '.join(known)}")
+        problem = str(error)
+    raise MisuseError(f"endpoints.{name}.dialect: {problem}; its wire accepts {', '.join(known)}")

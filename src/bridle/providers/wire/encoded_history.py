@@ -1,19 +1,18 @@
-"""Messages encoded once: the memory behind a byte-stable wire.
+"""Caches encoded messages, which makes the wire byte-stable.
 
-A message never changes, so its bytes are made the first time it is seen and only joined from then
-on; the digest of the joined bytes runs along.  Asking again therefore costs the new messages and
-one copy, however long the conversation is.
+A message never changes, so it is encoded when first seen and only joined afterwards; the digest of the joined
+bytes is updated along with it. Encoding the next request therefore costs the new messages and one copy,
+however long the conversation is.
 
-A family brings a `Writer`, which turns one message into its turns on the wire, and which may remember
-what it wrote (ids, for one).  A turn is opened, filled and closed; where a wire wants its speakers to
-alternate, a turn that `merges` continues the one before it when both are opened alike.  The last turn
-stays open in here and is closed in the copy that is handed out.  Where a wire demands that something
-follows (an answer to every call), a turn says what it is `owed`; it is written when the next turn does
-not pay, and at the end of the copy.
+A family provides a `MessageEncoder`, which turns one message into turns on the wire and may keep state (ids,
+for example). A turn is opened, filled and closed. Where a wire requires alternating roles, a turn with
+`merges_with_previous` continues the one before it if both have the same opening. The last turn stays open in
+the buffer and is closed in the copy that is returned. Where a wire requires something to follow (an answer to
+every call), a turn has it in `required_next`; it is written if the next turn does not provide it, and at the
+end of the copy.
 
-The line of messages may only grow.  Given anything else (a shortened or changed line, another
-endpoint) the memory starts anew rather than send bytes that do not belong to what it was given:
-slower, and right.
+The list of messages may only grow. For anything else (a shortened or changed list, another endpoint) the
+cache is rebuilt rather than send bytes that do not match the request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,12 +23,12 @@ from bridle.values.message import Message, Text, ToolResult
 from bridle.values.model import Endpoint, Model
 
 CONTINUE_TEXT = "Continue where you stopped."
-"""Said for the user where a conversation may not end with what the model said."""
+"""User text added where a conversation may not end with the model's message."""
 HIDDEN_BEGINNING_TEXT = "The beginning of this conversation is not shown."
-"""Said for the user where a conversation may not begin with what the model said."""
+"""User text added where a conversation may not begin with the model's message."""
 LOST_RESULT_TEXT = "No result: this call was interrupted, or what came of it was lost."
 DIGEST_BYTES = 16
-"""Enough to tell requests apart; a digest is kept with every call in the log."""
+"""Enough to tell requests apart; the log has a digest for every call."""
 
 
 class WireTurn(NamedTuple):
@@ -39,18 +38,18 @@ class WireTurn(NamedTuple):
     items: bytes
     closing: bytes
     breakpoint_at: int = -1
-    """Where in `items` a cache mark may be put; -1 when nothing here can carry one."""
+    """Offset in `items` where a cache breakpoint may be inserted; -1 if there is none."""
     merges_with_previous: bool = False
     separator: bytes = b","
-    """What stands between the items of a turn and those of one that merged with it."""
+    """Separator between the items of a turn and those of a turn merged with it."""
     required_next: bytes = b""
-    """What has to follow on this wire (answers to calls, say), should the line go on without it."""
+    """Bytes that this wire requires next (answers to calls, for example) if no turn provides them."""
     answers_required: bool = False
-    """Whether this turn is, or repeats, what the turn before it owed."""
+    """True if this turn provides, or repeats, what the turn before it required."""
     required_at_end: bytes = b""
-    """What has to follow when nothing else does; unlike what is owed, any other turn does as well."""
+    """Bytes required if nothing follows; unlike `required_next`, any other turn makes them unnecessary."""
     kept_at_end: bytes = b""
-    """The `at_end` that a further turn of the same role answered: it stays between the two of them."""
+    """The `required_at_end` that stays between this turn and a further one of the same role."""
 
 
 MessageEncoder = Callable[[Message], Sequence[WireTurn]]
@@ -58,7 +57,7 @@ NO_MARKS: Mapping[int, bytes] = {}
 
 
 class EncodedMessages:
-    """The `Kept` of every family that sends a list of messages."""
+    """Encoded history of every family that sends a list of messages."""
 
     def __init__(self, writer: Callable[[Endpoint | None], MessageEncoder]) -> None:
         self._writer = writer
@@ -71,18 +70,18 @@ class EncodedMessages:
         return b"".join((self._buffer, *self._closing_bytes())), self._current_digest().hex()
 
     def has_content(self, messages: Sequence[Message]) -> bool:
-        """Whether these messages come to anything at all on the wire."""
+        """Return True if these messages produce anything on the wire."""
         self._extend(tuple(messages))
         return bool(self._buffer)
 
     def set_endpoint(self, endpoint: Endpoint) -> None:
-        """Where these messages go; another endpoint may want them written otherwise."""
+        """Set the endpoint the messages are sent to; another one may need another encoding."""
         if endpoint is not self._endpoint and endpoint != self._endpoint:
             self._endpoint = endpoint
             self._restart()
 
     def set_head(self, made_of: object, make: Callable[[], bytes]) -> bytes:
-        """The bytes in front of the messages, made again only when what they are made of has changed."""
+        """Set the bytes before the messages, encoded again only if their source changed."""
         if self._head is None or self._head[0] != made_of:
             data = make()
             self._head = (made_of, data, blake2b(data, digest_size=DIGEST_BYTES).digest())
@@ -96,13 +95,13 @@ class EncodedMessages:
         *,
         ending: bytes = b"",
     ) -> tuple[bytes, str]:
-        """Head, messages, tail and ending as one, and a digest of all but the ending.
+        """Join head, messages, tail and ending, and return them with a digest of all but the ending.
 
-        The ending says how the answer is to be delivered.  It is no part of what was asked: a streamed
-        and a whole run of the same conversation must leave the same log.
+        The ending says how the reply is to be delivered and is not part of the request's content: a streamed
+        and a non-streamed run of the same conversation must produce the same log.
 
-        `marks` are bytes to put into the message of that number.  They are put into the copy only: a
-        mark moves from request to request, and the kept bytes must not.
+        `marks` maps message indexes to bytes to insert. They are inserted into the copy only: breakpoints
+        move from request to request, and the cached bytes must not change.
         """
         self._extend(tuple(messages))
         _, head, head_digest = self._head or (None, b"", b"")
@@ -182,7 +181,7 @@ class EncodedMessages:
 
 
 class EncodedMessagesPerModel(EncodedMessages):
-    """Kept messages of a family that writes them otherwise for another model of the same endpoint."""
+    """Encoded history of a family whose encoding depends on the model, not only on the endpoint."""
 
     def __init__(self, writer: Callable[[Endpoint | None, str], MessageEncoder]) -> None:
         self._model_id = ""

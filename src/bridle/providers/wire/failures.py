@@ -1,12 +1,12 @@
-"""What failures look like on any wire: statuses, waits asked for, bodies that are not the provider's own.
+"""Classifies failures by HTTP status, headers and wording, for every wire.
 
-Every family adds its own words to this (its error types, its codes, its wordings).  What is
-here is what HTTP itself says, what proxies, gateways and other clouds put around it, and the few
-wordings that every family has to know because gateways pass on what others said.
+Each family adds its own error types, codes and wordings. This module covers HTTP itself, the bodies of
+proxies, gateways and other clouds, and the wordings that every family needs because gateways pass on other
+providers' messages.
 
-Structure comes first: a wording may only say more about a failure that neither a code nor a status
-has told apart.  A message is shown to people and kept in logs, so it is cut; the one who knows the key
-takes it out after that, which is why a cut falls between words and never inside one.
+Structure takes precedence: wording is used only if neither a code nor a status identifies the failure. A
+message is shown to people and kept in logs, so it is cut. The sender redacts the key afterwards, which is why
+a cut falls between words and never inside one.
 """
 
 import re
@@ -23,7 +23,7 @@ from .json import loads, repair_surrogates
 from .rejections import find_rejected_parameter
 
 MESSAGE_LENGTH_MAX = 1_000
-"""Long enough for every sentence a provider writes, short enough for one line in a log."""
+"""Long enough for every sentence a provider writes, short enough for one line of a log."""
 
 UNRECOGNISED_LENGTH_MAX = 200
 KINDS_BY_STATUS: dict[int, FailureKind] = {
@@ -54,7 +54,7 @@ _NOT_OVERFLOW_WORDS = re.compile(
     r"|max_(?:completion_|output_)?tokens'?\)? is too large",
     re.IGNORECASE,
 )
-"""Waiting helps, or a smaller answer does; taking anything out of the conversation would not."""
+"""Rate limits and oversized output limits: shortening the conversation would not help."""
 _REASONING_REJECTED_WORDS = re.compile(
     r"encrypted content\b.*\bcould not be (?:verified|decrypted)"
     r"|was provided without its required (?:'reasoning' item|following item)"
@@ -73,16 +73,16 @@ _UNKNOWN_MODEL_WORDS = re.compile(
     re.IGNORECASE,
 )
 _REQUEST_FAILURES = ("invalid", "not_found", "unauthorized")
-"""How servers call a parameter that they do not take: invalid, offered by no endpoint, or not allowed."""
+"""Kinds of failure with which servers refuse a parameter: invalid, offered by no endpoint, or not allowed."""
 KindsByWording = Mapping[FailureKind, Callable[[str], object]]
 QUOTA_STATUSES = frozenset({402, 429})
-"""Only here do words about money mean that there is none left."""
+"""Statuses with which words about money mean that the account is out of credit."""
 _WORD_ENDS = re.compile(r"[\s,;]")
-"""What no key has in it, as far as it is looked for."""
+"""Characters that no key contains, as far as redaction looks for it."""
 _TAG = re.compile(r"<(?:(/?)(script|style|title)\b)?[^<>]*>", re.IGNORECASE)
-"""No tag holds another `<`, so that one which never ends is given up there: a page is read in one pass."""
+"""No tag contains another `<`, so an unclosed tag ends there: a page is scanned in one pass."""
 HIDDEN_TAGS = ("script", "style")
-"""Tags whose content is not for people."""
+"""Tags whose content is not displayed."""
 
 
 ErrorFinder = Callable[[object], dict[str, Any] | None]
@@ -92,7 +92,7 @@ ErrorClassifier = Callable[[Mapping[str, Any], int], Failure]
 def decode_error_response(
     status: int, headers: Mapping[str, str], body: bytes, read_error: ErrorClassifier, find_error: ErrorFinder
 ) -> Failure:
-    """A reply with an error status: the family finds the error in its body and says what it means."""
+    """Decode a reply with an error status; the family finds the error in its body and classifies it."""
     try:
         envelope = loads(body)
     except ValueError:
@@ -113,41 +113,40 @@ def decode_error_response(
 
 
 def kind_of_status(status: int) -> FailureKind:
-    """The kind of a failure nobody named; one inside a good reply (a stream that broke) is the server's."""
+    """Return the kind for a status alone; an error inside a good reply (a broken stream) is the server's."""
     return KINDS_BY_STATUS.get(status, "server" if status >= 500 or status < 300 else "invalid")
 
 
 def describe_unknown_body(status: int, headers: Mapping[str, str], body: bytes) -> str:
-    """One line for a body that holds no error object."""
     where = f" to {headers['location']}" if 300 <= status < 400 and "location" in headers else ""
-    said = to_one_line(body)
-    return f"HTTP {status}{where}" + (f": {said}" if said else ", without a word of explanation")
+    text = to_one_line(body)
+    return f"HTTP {status}{where}" + (f": {text}" if text else ", without an explanation")
 
 
 def unrecognised_reply(status: int, wanted: str, body: bytes) -> Failure:
-    """A good status with something else in it than was `wanted`: nobody we know lives at this address."""
-    said = to_one_line(body, UNRECOGNISED_LENGTH_MAX)
-    message = f"HTTP {status}, but no {wanted}; check the base URL. It said: {said}"
+    """Describe a good status with other content than was `wanted`: probably another server at this address."""
+    text = to_one_line(body, UNRECOGNISED_LENGTH_MAX)
+    message = f"HTTP {status}, but no {wanted}; check the base URL. The server sent: {text}"
     return Failure(kind="garbled", message=message, status=status, should_retry=False)
 
 
 def refine_kind(kind: FailureKind, wordings: KindsByWording, message: str) -> FailureKind:
-    """What the words make of a kind that nothing but a status has named; the first that fit count."""
-    return next((told for told, tells in wordings.items() if tells(message)), kind)
+    """Refine a kind that only a status has determined; the first matching wording wins."""
+    return next((refined for refined, matches in wordings.items() if matches(message)), kind)
 
 
 def is_context_overflow(message: str) -> bool:
-    """Whether these words say that the conversation is longer than the model can read."""
+    """Return True if a message says that the conversation exceeds the context window."""
     return bool(_OVERFLOW_WORDS.search(message)) and not _NOT_OVERFLOW_WORDS.search(message)
 
 
 def is_unknown_model_message(message: str) -> bool:
-    """Whether these words say that there is no such model: gateways report it as a bad request."""
+    """Return True if a message says that the model does not exist: gateways report that as a bad request."""
     return bool(_UNKNOWN_MODEL_WORDS.search(message))
 
 
 def is_reasoning_rejection(message: str) -> bool:
-    """Whether these words say that earlier reasoning is not taken back: broken, misplaced or missing."""
+    """Return True if a message says that earlier reasoning was refused: invalid, misplaced or missing."""
     return bool(_REASONING_REJECTED_WORDS.search(message))
 
 
@@ -156,7 +155,7 @@ def read_should_retry(headers: Mapping[str, str]) -> bool | None:
 
 
 def find_error_object(envelope: object) -> dict[str, Any] | None:
-    """The error object in a body, in the provider's envelope or in one of those put around it."""
+    """Return the error object of a body, in the provider's envelope or a gateway's."""
     if isinstance(envelope, list) and envelope:
         envelope = envelope[0]
     if not isinstance(envelope, dict):
@@ -171,22 +170,22 @@ def find_error_object(envelope: object) -> dict[str, Any] | None:
 
 
 def to_one_line(text: bytes | str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
-    """Words for a person: no markup, no line breaks, not too long."""
+    """Format text for people: no markup, no line breaks, limited length."""
     read_max = 64 * MESSAGE_LENGTH_MAX
-    said = text if isinstance(text, str) else text[:read_max].decode("utf-8", "replace")
+    line = text if isinstance(text, str) else text[:read_max].decode("utf-8", "replace")
     unread = isinstance(text, bytes) and len(text) > read_max
-    if isinstance(text, bytes) and "<" in said:
-        said = _strip_markup(said)
-    said = " ".join(repair_surrogates(said).split())
-    if len(said) <= length_max and not unread:
-        return said
-    said = said[: length_max - 1]
-    whole = max((end.end() for end in _WORD_ENDS.finditer(said)), default=0)
-    return said[:whole].rstrip() + "…"
+    if isinstance(text, bytes) and "<" in line:
+        line = _strip_markup(line)
+    line = " ".join(repair_surrogates(line).split())
+    if len(line) <= length_max and not unread:
+        return line
+    line = line[: length_max - 1]
+    cut_at = max((end.end() for end in _WORD_ENDS.finditer(line)), default=0)
+    return line[:cut_at].rstrip() + "…"
 
 
 def _strip_markup(page: str) -> str:
-    """The title of a page, or else its text; in one pass, whatever is left open in it."""
+    """Return the title of a page, or else its text; one pass, even if tags are left open."""
     pieces: list[str] = []
     at, hidden, title = 0, "", None
     for tag in _TAG.finditer(page):
@@ -215,7 +214,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
             continue
         if isfinite(wait):
             return max(wait, 0.0)
-    # A date says how long to wait only beside the sender's own clock; ours may be wrong by hours.
+    # A date gives a wait only relative to the sender's clock; the local clock may be wrong by hours.
     until, now = _parse_http_date(headers.get("retry-after", "")), _parse_http_date(headers.get("date", ""))
     return max((until - now).total_seconds(), 0.0) if until and now else None
 

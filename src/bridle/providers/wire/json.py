@@ -1,10 +1,9 @@
-"""JSON as it really arrives, and as it must leave.
+"""Reads JSON tolerantly and writes it strictly.
 
-msgspec reads and writes nearly all of it.  What it refuses is rare and real: half of a surrogate
-pair (a character cut in two by somebody's token boundary), bytes that are no UTF-8, numbers
-beyond a double.  Reading falls back to the tolerant parser of the standard library for those;
-writing replaces what no strict reader on the other side would take.  Both raise nothing but
-`ValueError`, so that a caller has one thing to map.
+msgspec reads and writes nearly all of it. The exceptions are rare but real: half of a surrogate pair (a
+character split at a token boundary), bytes that are not UTF-8, numbers beyond a double. Reading falls back to
+the tolerant parser of the standard library; writing replaces what a strict reader would refuse. Both raise
+only `ValueError`.
 """
 
 import json
@@ -29,7 +28,7 @@ def loads(data: bytes | str) -> Any:
 
 
 def split_object(data: bytes | str) -> dict[str, bytes]:
-    """The members of a JSON object, each still as the text it arrived in."""
+    """Return the members of a JSON object, each as its original text."""
     try:
         return {name: bytes(raw) for name, raw in _decode_members(data).items()}
     except (ValueError, RecursionError):
@@ -40,7 +39,7 @@ def split_object(data: bytes | str) -> dict[str, bytes]:
 
 
 def split_array(data: bytes | str) -> list[bytes]:
-    """The elements of a JSON array, each still as the text it arrived in."""
+    """Return the elements of a JSON array, each as its original text."""
     try:
         return [bytes(raw) for raw in _decode_elements(data)]
     except (ValueError, RecursionError):
@@ -51,7 +50,7 @@ def split_array(data: bytes | str) -> list[bytes]:
 
 
 def dumps(value: Any) -> bytes:
-    """Compact, in the order given, and always UTF-8."""
+    """Encode as compact UTF-8 JSON, in the order given."""
     try:
         try:
             return _encode(value)
@@ -62,12 +61,12 @@ def dumps(value: Any) -> bytes:
 
 
 def raw_json(text: str) -> msgspec.Raw:
-    """JSON text to be put out as it is; the caller knows that it is valid."""
+    """Wrap JSON text to be written unchanged; the caller guarantees that it is valid."""
     return msgspec.Raw(repair_surrogates(text))
 
 
 def is_object(text: str) -> bool:
-    """Whether the text may be put where an object belongs, in the eyes of a strict reader."""
+    """Return True if a strict reader accepts the text as a JSON object."""
     try:
         return isinstance(_decode(text), dict)
     except (ValueError, RecursionError):
@@ -75,8 +74,8 @@ def is_object(text: str) -> bool:
 
 
 def parse_integer(value: object) -> int | None:
-    """A whole number, also one that somebody's language spells with a point; None for anything else."""
-    if type(value) is int:  # a bool is no number here
+    """Return a whole number, also one written as a float; None for anything else."""
+    if type(value) is int:  # a bool is not a number here
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
 

@@ -1,7 +1,7 @@
-"""Signs by which a list of messages shows whose form it has.
+"""Recognises the wire family of a list of messages by members that only its messages have.
 
-People pass the list that their old library kept, and name the vendor they used.  The two can differ: one
-vendor's library may keep the form of another wire.  A family's `Signs` are members that only its lists have.
+Users pass the message list of another library and name the vendor they used. The two can differ: one vendor's
+library may keep messages in the form of another wire.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,17 +12,15 @@ from bridle.values.base import Value
 
 class MessageForm(Value):
     members: frozenset[str] = frozenset()
-    """Members of an item."""
     roles: frozenset[str] = frozenset()
     types: frozenset[str] = frozenset()
-    """The `type` of an item."""
     content_types: frozenset[str] = frozenset()
-    """The `type` of a piece of an item's `content`."""
+    """Values of `type` of a piece of `content`."""
     content_members: frozenset[str] = frozenset()
-    """Members of a piece of content that has no `type`."""
+    """Members of a piece of content without `type`."""
 
     def matches(self, item: object) -> bool:
-        """Whether the item has a sign."""
+        """Return True if the item has one of these features."""
         if not isinstance(item, Mapping):
             return False
         pieces: Any = item.get("content")

@@ -1,11 +1,10 @@
-"""Who said something: what was sealed for one model goes back to nobody who cannot open it.
+"""Decides if a part may be returned with its provider's signatures and ids.
 
-Signatures, encrypted reasoning and the provider's own ids mean something where they were made and
-nowhere else.  Where that is depends on the endpoint.  Most let any of their models see them (and pass
-over what a model cannot read); some serve many makers, or check that the very model comes back, and
-refuse the request otherwise.  Such an endpoint has a pattern in its dialect, `sealed_by`: what it finds
-in the ids of two models has to be equal.  An id in which it finds nothing (an alias, a model of one's
-own) is given the benefit of the doubt.
+Signatures, encrypted reasoning and a provider's ids are valid only where they were issued. Their scope
+depends on the endpoint. Most endpoints accept them for all their models (and ignore what a model cannot
+read); some serve models of many makers, or check that the same model receives them, and refuse the request
+otherwise. The dialect of such an endpoint has a pattern, `sealed_by`: its matches in the ids of the two
+models have to be equal. An id without a match (an alias, a custom model) is accepted.
 """
 
 import re
@@ -14,15 +13,15 @@ from bridle.values.errors import MisuseError
 from bridle.values.model import Endpoint, Origin
 
 RETURNABLE_ID = re.compile(r"[!-~]+")
-"""Ids that go back unchanged to the endpoint that gave them: gateways keep state in ids of any length."""
+"""Ids returned unchanged to the endpoint that issued them: gateways keep state in ids of any length."""
 
 
 def is_from_same_origin(
     origin: Origin | None, family: str, endpoint: Endpoint | None, *, sealed_by: str = "", model_id: str = ""
 ) -> bool:
-    """Whether this was said on this wire, at this endpoint, by a model whose seals this model can open.
+    """Return True if a part comes from this wire, this endpoint and a compatible model.
 
-    Without an endpoint everything of the family is taken to have come from where it goes.
+    Without an endpoint, everything of the family counts as coming from the endpoint it is sent to.
     """
     if origin is None or origin.family != family:
         return False
@@ -33,9 +32,11 @@ def is_from_same_origin(
 
 
 def match_model_id(pattern: str, model_id: str) -> str:
-    """What a pattern of the tables finds in a model's id, if anything.  Raises `MisuseError`."""
+    """Return the match of a table's pattern in a model id, or ""; raise `MisuseError` for an invalid pattern."""
     try:
         found = re.search(pattern, model_id) if pattern else None
     except re.error as error:
-        raise MisuseError(f"a dialect has {pattern!r}, which is no pattern ({error}): correct it") from None
+        raise MisuseError(
+            f"a dialect has {pattern!r}, which is not a regular expression ({error}): correct it"
+        ) from None
     return found.group() if found else ""

@@ -1,10 +1,16 @@
-"""What a refusal is about: providers name the item they stumble over, each in its own spelling.
+"""Finds the item, parameter or limit that a provider's error message is about.
+
+Providers name the rejected item in different spellings:
 
     messages.3.content.1.image.source.base64: …       messages[3].content[1]: …
     input[4].content[0].image_url …                    contents[2].parts[0].inline_data …
 
-The numbers along such a path are all that is read.  Some refusals of pictures and files name no
-place at all; they are known by their words, and what they are about must be found by its age.
+Only the numbers of such a path are used. Some errors about images and files name no item; they are recognised
+by their wording, and the caller has to find the item by its age.
+
+Gateways and self-hosted servers often support only a part of a wire. The optional parameter they refuse (a
+forced tool choice, cache parameters) is taken from the field they name (`param`, a field violation), or from
+the wording if they name none.
 """
 
 import re
@@ -31,21 +37,18 @@ MEDIA_REJECTED_WORDS = re.compile(
 
 class RejectedItem(Value):
     path: tuple[int, ...] = ()
-    """Which item of the conversation as it was sent, which piece of it, and so on inwards."""
+    """Index of the item in the conversation as sent, index of the piece in it, and so on inwards."""
     about_media: bool = False
 
 
 def find_rejected_item(message: str, listed: str) -> RejectedItem | None:
-    """What a refusal says it is about; `listed` is the wire's word for the conversation."""
+    """Return the item a message refers to; `listed` is the wire's field for the conversation."""
     about_media = MEDIA_REJECTED_WORDS.search(message) is not None
     path = re.search(_ITEM_PATH.format(listed=re.escape(listed)), message)
     numbers = tuple(int(found) for found in _INDEX.findall(path.group(1))) if path else ()
     if not numbers and not about_media:
         return None
     return RejectedItem(path=numbers[:_STEPS_MAX], about_media=about_media)
-
-
-# The size of a model's window, where a provider names it in refusing a prompt as too long.
 
 
 _WINDOW = re.compile(
@@ -59,16 +62,10 @@ _WINDOW = re.compile(
 
 
 def find_window_tokens(message: str) -> int | None:
-    """The window in tokens that these words name; None when they name none."""
+    """Return the context window in tokens that a message names; None if it names none."""
     found = _WINDOW.search(message)
-    told = next((group for group in found.groups() if group), None) if found else None
-    return int(told.replace(",", "")) if told else None
-
-
-# Optional parameters that a server may refuse: a forced tool choice, and cache parameters.
-#
-# Gateways and servers of one's own often take only a part of a wire.  The field that they name decides
-# (`param`, a field violation); their words decide where they name no field.
+    digits = next((group for group in found.groups() if group), None) if found else None
+    return int(digits.replace(",", "")) if digits else None
 
 
 _PARAMETER_PATTERNS: dict[OptionalParameter, re.Pattern[str]] = {
@@ -79,14 +76,14 @@ _PARAMETER_PATTERNS: dict[OptionalParameter, re.Pattern[str]] = {
     ),
 }
 _EMPTY_FIELD_NAMES = ("", "None", "null")
-"""Some gateways write the absence of a field as a word."""
+"""Words that some gateways write instead of omitting the field."""
 
 
 def find_rejected_parameter(message: str, error: Mapping[str, Any] | None = None) -> OptionalParameter | None:
-    """The optional parameter that a refusal is about; None when it is about something else."""
+    """Return the optional parameter that an error is about; None if it is about something else."""
     fields = " ".join(_named_fields(error or {}))
-    said = fields or message
-    return next((name for name, pattern in _PARAMETER_PATTERNS.items() if pattern.search(said)), None)
+    searched = fields or message
+    return next((name for name, pattern in _PARAMETER_PATTERNS.items() if pattern.search(searched)), None)
 
 
 def _named_fields(error: Mapping[str, Any]) -> Iterator[str]:

@@ -1,17 +1,16 @@
-"""Server-sent events, from bytes in any slices.
+"""Reads server-sent events from bytes in chunks of any size.
 
-The reader takes whatever the network delivers and returns the events that are complete.  It works
-on bytes: a line ends at LF, CR or CRLF wherever the slices fall, so a slice may end inside a
-character, inside a line ending or between two of them.  What is not complete is held in the slices
-it came in and joined once, when the blank line that ends it arrives; no byte is looked at again and
-again, and no event may grow beyond `EVENT_BYTES_MAX`.
+The reader takes the chunks of the network and returns the complete events. It works on bytes: a line ends at
+LF, CR or CRLF wherever the chunks are split, so a chunk may end inside a character, inside a line ending or
+between two of them. Incomplete data is held in the chunks it arrived in and joined once, when the blank line
+that ends it arrives; no byte is scanned repeatedly, and no event may exceed `EVENT_BYTES_MAX`.
 
-It refuses to know what events mean: no sentinels, no names with a meaning.  `id:`, `retry:` and
-comments are skipped, and so is an event without data.  Only where an object stands bare among the
-events is it handed on as one: servers that fail halfway put their error there, outside of any event.
+The reader does not interpret events: no sentinels, no special names. `id:`, `retry:` and comments are
+skipped, and so is an event without data. A bare JSON object between events is returned as an event: servers
+that fail halfway write their error there.
 
-This is the hottest code of a streaming run, paid for every token.  Nearly every event is a name
-and one line of data, so that shape is recognised as a whole and only others are read by lines.
+This is the hottest code of a streaming run, executed for every token. Nearly every event is a name and one
+line of data, so that form is matched as a whole and only others are parsed line by line.
 """
 
 import re
@@ -19,14 +18,14 @@ import re
 from bridle.values.errors import Failure, ProviderError
 
 EVENT_BYTES_MAX = 64 * 1024 * 1024
-"""Twice the largest request a provider takes: real events carry whole files, but never this much."""
+"""Twice the largest request a provider accepts: real events carry whole files, but never this much."""
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _BLOCKS = re.compile(rb"(?:event: ([^\n]*)\n)?data: ([^\n]*)\n\n|((?:[^\n]+\n)*)\n")
-"""Everything up to a blank line: a name and one line of data, or lines of any other kind."""
+"""Everything up to a blank line: a name and one line of data, or any other lines."""
 
 SseEvent = tuple[bytes, bytes]
-"""The event's name (empty when it has none) and its data."""
+"""The event's name (empty if it has none) and its data."""
 
 
 class SseReader:
@@ -39,7 +38,7 @@ class SseReader:
         self._untouched = True
 
     def feed(self, data: bytes) -> list[SseEvent]:
-        """The events these bytes completed, in order."""
+        """Return the events completed by these bytes, in order."""
         if self._after_cr or b"\r" in data:
             data = self._normalise_newlines(data)
         if b"\n\n" not in data and not self._completes_blank_line(data):
@@ -59,15 +58,15 @@ class SseReader:
         if len(data) > EVENT_BYTES_MAX and max(sum(map(len, block)) for block in blocks) > EVENT_BYTES_MAX:
             raise _event_too_large()
         return [
-            event for name, said, other in blocks if (event := (name, said) if said else _parse_block(other))
+            event for name, text, other in blocks if (event := (name, text) if text else _parse_block(other))
         ]
 
     def close(self) -> list[SseEvent]:
-        """The last event, when the sender ended without the blank line that should close it."""
+        """Return the last event if the stream ended without the final blank line."""
         return self.feed(b"\n\n")
 
     def _completes_blank_line(self, data: bytes) -> bool:
-        """Whether a blank line lies just where two slices meet."""
+        """Return True if a blank line is formed where two chunks meet."""
         return bool(self._held) and data.startswith(b"\n") and self._held[-1].endswith(b"\n")
 
     def _hold_back(self, data: bytes) -> None:
@@ -78,7 +77,7 @@ class SseReader:
                 raise _event_too_large()
 
     def _normalise_newlines(self, data: bytes) -> bytes:
-        """CR and CRLF as LF.  A CR that ends a slice ends its line; an LF right after it says nothing."""
+        """Convert CR and CRLF to LF, also if a CRLF is split between two chunks."""
         if self._after_cr and data.startswith(b"\n"):
             data = data[1:]
             self._after_cr = False
@@ -95,8 +94,8 @@ def _parse_block(block: bytes) -> SseEvent | None:
             data.append(value.removeprefix(b" "))
         elif field == b"event":
             name = value.removeprefix(b" ")
-    said = b"\n".join(data) or (block if block.lstrip().startswith(b"{") else b"")
-    return (name, said) if said else None
+    text = b"\n".join(data) or (block if block.lstrip().startswith(b"{") else b"")
+    return (name, text) if text else None
 
 
 def _event_too_large() -> ProviderError:
@@ -104,6 +103,6 @@ def _event_too_large() -> ProviderError:
         Failure(
             kind="garbled",
             message=f"the provider sent an event of more than {EVENT_BYTES_MAX} bytes;"
-            " nothing it says is that long, so the stream is not what it claims to be",
+            " no real event is that long, so this is probably not an event stream",
         )
     )

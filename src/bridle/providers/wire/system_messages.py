@@ -1,12 +1,12 @@
-"""What an operator says in the midst of a conversation, where a wire is particular about it.
+"""Places system messages within a conversation where a wire restricts them.
 
-Some models take a message of role `system` after the conversation has begun, and then only at certain
-places: behind what a user said, a tool brought or the provider's own tool found, and in front of what
-the model says next or at the very end; never first, and in words only.  Everywhere else the same words go
-out as a user's, marked as the operator's: the model hears them, and nobody refuses the request.
+Some models accept a `system` message inside a conversation, but only at certain positions: after a user
+message, a tool result or a result of the provider's own tool, and before the model's next message or at the
+end; never first, and text only. At any other position the text is sent as a user message that is marked as
+the operator's, so the model reads it and the request is not refused.
 
-What is done depends on nothing but the messages and on whether the model takes such messages at all, so
-asking again gives the same bytes.  Places are looked at in the whole line, because what follows counts.
+The result depends only on the messages and on the model's support for such messages, so encoding again gives
+the same bytes. The check needs the whole list, because the following message matters.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ OPERATOR_PREFIX = "[Instruction from the operator, not from the user]"
 
 
 def place_system_messages(messages: Sequence[Message], *, taken: bool) -> tuple[Message, ...]:
-    """The same messages, one for one.  `taken`: whether the model takes system messages in their midst."""
+    """Return the same messages, one for one. `taken`: the model accepts system messages between others."""
     line = tuple(messages)
     if "system" not in [message.role for message in line]:
         return line
@@ -37,21 +37,21 @@ def _can_stay_system(line: Sequence[Message], at: int) -> bool:
     if before is None or any(isinstance(part, Media) for part in message.parts):
         return False
     if not any(isinstance(part, Text) and part.text.strip() for part in message.parts):
-        return True  # it changes a setting, which has rules of its own
+        return True  # it changes a setting, which has its own rules
     after = next((each for each in line[at + 1 :] if _has_content(each)), None)
-    heard = before.role in ("user", "tool") or isinstance(before.parts[-1], Opaque)
-    return heard and (after is None or after.role == "assistant")
+    follows_input = before.role in ("user", "tool") or isinstance(before.parts[-1], Opaque)
+    return follows_input and (after is None or after.role == "assistant")
 
 
 def _has_content(message: Message) -> bool:
-    """Whether it comes to anything; system messages do not stand between one another."""
+    """Return True if a message is not a system message and has content."""
     blank = all(isinstance(part, Text) and not part.text.strip() for part in message.parts)
     return message.role != "system" and not blank
 
 
 def _to_user_message(message: Message) -> Message:
-    said = [part for part in message.parts if isinstance(part, Text | Media)]
-    parts: list[Part] = [Text(text=part.text) if isinstance(part, Text) else part for part in said]
-    if any(isinstance(part, Media) or part.text.strip() for part in said):
+    sendable = [part for part in message.parts if isinstance(part, Text | Media)]
+    parts: list[Part] = [Text(text=part.text) if isinstance(part, Text) else part for part in sendable]
+    if any(isinstance(part, Media) or part.text.strip() for part in sendable):
         parts.insert(0, Text(text=OPERATOR_PREFIX))
     return replace(message, role="user", parts=tuple(parts), origin=None)

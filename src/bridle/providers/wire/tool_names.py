@@ -1,11 +1,10 @@
-"""Names of tools on the wire: legal everywhere, no two alike, and mapped back to the letter.
+"""Encodes tool names for a wire: legal, unique, and restored exactly in replies.
 
-A name that a wire takes goes out as it is.  Any other is made legal and carries a trace of the whole, so
-that two names which differ only in what is illegal or beyond the limit stay two.  The trace is the same
-whenever and wherever the name is written: a call in the history meets the tool it was made of.
+A legal name is sent unchanged. Any other name is made legal and gets a hash of the original, so that two
+names that differ only in illegal characters or beyond the length limit stay different. The hash depends on
+the name alone, so a call in the history matches the tool it was made for.
 
-What a model calls is found again among the tools it was offered.  That is rarely needed, so nothing is
-looked up unless one of them had to be renamed.
+Names in replies are looked up among the offered tools only if one of them was renamed.
 """
 
 import re
@@ -26,32 +25,32 @@ HASH_BYTES = 4
 
 
 class ToolNameRules(NamedTuple):
-    """What a wire demands of names."""
+    """The rules of a wire for tool names."""
 
     length_max: int
     letters: str = "a-zA-Z0-9_-"
     first: str = ""
-    """What a name may begin with, where not every letter will do."""
+    """Characters a name may begin with, if not all are allowed."""
 
     def encode_name(self, name: str) -> str:
         if re.fullmatch(f"[{self.letters}]{{1,{self.length_max}}}", name) and self._has_legal_start(name):
             return name
-        trace = blake2b(name.encode("utf-8", "replace"), digest_size=HASH_BYTES).hexdigest()
+        suffix = blake2b(name.encode("utf-8", "replace"), digest_size=HASH_BYTES).hexdigest()
         legal = re.sub(f"[^{self.letters}]", "_", name)
         legal = legal if self._has_legal_start(legal) else f"_{legal}"
-        return f"{legal[: self.length_max - len(trace) - 1]}_{trace}"
+        return f"{legal[: self.length_max - len(suffix) - 1]}_{suffix}"
 
     def clean_name(self, name: str) -> str:
-        """For a name that stands alone and is never asked for again."""
+        """Make a name legal that is never looked up again."""
         return re.sub(f"[^{self.letters}]", "_", name)[: self.length_max] or "_"
 
     def renamed_tools(self, tools: Iterable[ToolSpec]) -> dict[str, str]:
-        """The tools that go by another name on the wire, by that name."""
+        """Map names as sent to the original names of the renamed tools."""
         offered = (tool.name for tool in tools if tool.native is None)
         return {sent: name for name in offered if (sent := self.encode_name(name)) != name}
 
     def wrap_decoder(self, decoder: Decoder, tools: Sequence[ToolSpec]) -> Decoder:
-        """The decoder, telling of calls under the names the tools were given."""
+        """Wrap a decoder so that calls have the original tool names."""
         names = self.renamed_tools(tools)
         if not names:
             return decoder

@@ -1,7 +1,7 @@
-"""Settings of a request that a wire has no field for, one sentence each.
+"""Notices for settings of a request that a wire has no field for.
 
-A codec says which of them its wire can carry; what it cannot carry is left out of the body, and noted here
-so that it is in the log.
+A codec states which settings its wire supports. An unsupported one is omitted from the body, and its notice
+goes to the log.
 """
 
 from bridle.values.base import Value
@@ -14,7 +14,7 @@ class SupportedSettings(Value):
     stop_sequences: bool = True
     top_k: bool = True
     parallel: bool = True
-    """A switch that allows only one call in a reply."""
+    """A switch that allows only one call per reply."""
     no_calls: bool = True
     """A tool choice that forbids calls."""
     mode: bool = True
@@ -24,7 +24,7 @@ class SupportedSettings(Value):
 
 def list_unsent_settings(request: Request, carries: SupportedSettings) -> tuple[str, ...]:
     sampling, thinking, choice = request.sampling, request.thinking, request.tool_choice
-    asked = {
+    requested = {
         "stop_sequences": bool(sampling.stop_sequences),
         "top_k": sampling.top_k is not None,
         "mode": bool(thinking and thinking.mode),
@@ -36,8 +36,8 @@ def list_unsent_settings(request: Request, carries: SupportedSettings) -> tuple[
     at = request.model.endpoint.name
     return tuple(
         _NOTICES[name].format(at=at)
-        for name, is_asked in asked.items()
-        if is_asked and not getattr(carries, name)
+        for name, is_requested in requested.items()
+        if is_requested and not getattr(carries, name)
     )
 
 
@@ -45,9 +45,9 @@ _NOTICES = {
     "stop_sequences": "stop sequences were left out: {at} has no field for them",
     "top_k": "top_k was left out: {at} has no field for it",
     "mode": "the thinking mode was left out: {at} has no field for it",
-    "budget": "the allowance for thinking was left out: {at} has no field for it",
+    "budget": "the thinking budget was left out: {at} has no field for it",
     "effort": "the effort was left out: {at} has no field for it",
     "parallel": "parallel=False was left out: {at} has no switch for it, so a reply may have several calls",
-    "no_calls": "tool choice 'none' was left out: {at} has no word for it; the tools stay declared, and a"
+    "no_calls": "tool choice 'none' was left out: {at} has no value for it; the tools stay declared, and a"
     " call is answered without being run",
 }

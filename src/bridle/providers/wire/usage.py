@@ -1,17 +1,17 @@
-"""What a call was served on, as providers tell it: only what is not as usual is worth a word.
+"""Reads the service tier and region that a provider reports for a call.
 
-The words themselves stay the provider's; what each of them costs is in models.toml.
+Standard terms are omitted. The others keep the provider's names; models.toml has the price of each.
 """
 
 STANDARD_TERMS = frozenset({"", "standard", "default", "auto", "on_demand", "not_available", "global"})
-"""Words for nothing special: the price on the list."""
+"""Terms billed at the list price."""
 
 
-def decode_service_terms(*said: object, place: object = None) -> tuple[str, ...]:
-    """`said` are words for the tier; `place` is the word for where the model was run."""
-    tiers = [word for word in map(_normalise_word, said) if word not in STANDARD_TERMS]
+def decode_service_terms(*tiers: object, place: object = None) -> tuple[str, ...]:
+    """Return the non-standard terms: `tiers` are names of service tiers, `place` is the region."""
+    special = [word for word in map(_normalise_word, tiers) if word not in STANDARD_TERMS]
     where = _normalise_word(place)
-    return (*tiers, *((f"geo-{where}",) if where not in STANDARD_TERMS else ()))
+    return (*special, *((f"geo-{where}",) if where not in STANDARD_TERMS else ()))
 
 
 def _normalise_word(word: object) -> str:
