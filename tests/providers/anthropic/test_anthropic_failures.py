@@ -168,9 +168,9 @@ def test_the_providers_word_on_trying_again(word, said):
     [
         (502, b"<html><title>502\n Bad Gateway</title><p>x</html>", {}, "HTTP 502: 502 Bad Gateway"),
         (403, b"<html><style>a{}</style><p>No\nentry</p></html>", {}, "HTTP 403: No entry"),
-        (500, b"", {}, "HTTP 500, without a word of explanation"),
+        (500, b"", {}, "HTTP 500, without an explanation"),
         (500, b"\xff\xfe", {}, "HTTP 500: \ufffd\ufffd"),
-        (301, b"", {"location": "https://else/"}, "HTTP 301 to https://else/, without a word of explanation"),
+        (301, b"", {"location": "https://else/"}, "HTTP 301 to https://else/, without an explanation"),
         (400, b'{"detail":"nope"}', {}, "nope"),
         (400, b'[{"error":{"message":"in a list"}}]', {}, "in a list"),
         (400, b'{"error":"just words"}', {}, "just words"),

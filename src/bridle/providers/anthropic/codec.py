@@ -1,10 +1,17 @@
 """Codec of the Anthropic Messages wire.
 
-The body is joined, never written anew: model, tools and system first, then the messages, each encoded
-once, and behind them everything that may change from one request to the next.  So the bytes of one
-request up to its last message begin the bytes of the following one, whatever changes in between.
+The body is joined from parts that are encoded once: model, tools and system first, then the messages, and
+after them everything that may change between requests. So the bytes of one request up to its last message are
+a prefix of the next one, whatever changes in between.
 
-The codec handles no keys: the sender of the request adds them.
+The other modules of this package:
+
+    parts            parts and content blocks            failures        errors of the provider
+    encode           messages of a request               usage           stop reasons and token counts
+    decode           replies, from bytes in any chunks   decode_request  requests, as the provider sees them
+    partial_reply    blocks of a streamed reply          native_summary  compaction by the provider
+
+The codec does not handle keys: the sender adds them.
 """
 
 from collections.abc import Mapping
@@ -51,22 +58,22 @@ from .parts import FAMILY, OUTPUT_DIALECT, TOOL_DIALECT, TOOL_NAMES, Block, enco
 
 VERSION_DEFAULT = "2023-06-01"
 ANSWER_TOKENS_DEFAULT = 20_000
-"""Room for an answer when nobody said how much; a larger one is mostly a runaway."""
+"""Default of `max_tokens` for an answer; a larger one is mostly a runaway reply."""
 
 _RESERVED_FIELDS = frozenset({"model", "tools", "system", "messages", "max_tokens", "stream"})
-"""Fields of the body that have a place of their own in a request."""
+"""Fields of the body that a request sets elsewhere."""
 _MODEL_PLACEHOLDER = "{model}"
 
 
 class AnthropicDialect(Value):
-    """What differs where other clouds serve this wire."""
+    """Differences of other clouds that serve this wire."""
 
     path: str = "/v1/messages"
-    """Where requests go.  With `{model}` in it, the body names no model."""
+    """Path of a request. With `{model}` in it, the body names no model."""
     stream_path: str = ""
-    """Where they go when the answer is to be streamed; the body then does not ask for it."""
+    """Path of a streamed request; the body then does not request a stream."""
     body_version: str = ""
-    """Said in the body as `anthropic_version`."""
+    """Value of `anthropic_version` in the body."""
 
 
 DEFAULT_DIALECT = AnthropicDialect()
@@ -94,7 +101,7 @@ class AnthropicCodec(BaseCodec):
         return AnthropicHistory()
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """`digest` covers what is asked, not how the answer is delivered; it costs only new messages."""
+        """Encode a request; `digest` covers its content, not the delivery, and costs only new messages."""
         kept = require_own_history(kept, AnthropicHistory, self.new_history)
         model = request.model
         dialect = read_dialect(model.endpoint, DEFAULT_DIALECT)
@@ -184,13 +191,13 @@ def _encode_tool(spec: ToolSpec) -> Block | Raw:
 
 
 def _encode_deferred_tool(spec: ToolSpec) -> Block:
-    """A tool that is no part of the prompt until a result refers to it."""
+    """Encode a tool that is not part of the prompt until a result refers to it."""
     tool = _encode_tool(spec)
     return {**(loads(bytes(tool)) if isinstance(tool, Raw) else tool), "defer_loading": True}
 
 
 def _encode_tail(request: Request, dialect: AnthropicDialect) -> bytes:
-    """What may differ from one request to the next, in a fixed order."""
+    """Encode the fields that may differ between requests, in a fixed order."""
     abilities, sampling = request.model.abilities, request.sampling
     allowance = request.thinking.budget_tokens if request.thinking else None
     room = min(abilities.output_tokens, ANSWER_TOKENS_DEFAULT + (allowance or 0))

@@ -1,14 +1,12 @@
-"""Replies of Anthropic, from bytes in any slices: JSON, server-sent events, and the frames another
-cloud puts around the same events.
+"""Decodes replies of Anthropic: JSON, server-sent events, and AWS event frames.
 
-A stream is a reply only once a `message_delta` has told why it stopped: the last counts come with that,
-and nothing is said after it.  Before that it is cut, however much was said.  The JSON of an event says
-what it is, not the name in front of it.  Pings, unknown events and unknown members are passed over;
-unknown blocks and their deltas are kept.  An event that cannot be read at all is an error, because it may
-have been part of what was said.
+A stream is a reply only after a `message_delta` with the stop reason: the final counts come with it, and no
+content follows. Until then the reply is truncated, however much has arrived. The JSON of an event determines
+its type, not the SSE name. Pings, unknown events and unknown members are skipped; unknown blocks and their
+deltas are kept. An unreadable event is an error, because it may have been part of the reply.
 
-Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything
-else is rare and goes through `_happened`, which looks before it touches.
+Text deltas take a fast path: one typed parse, one append, one delta. Everything else is rare and goes through
+`_process_event`, which checks before it changes anything.
 """
 
 from base64 import b64decode
@@ -45,7 +43,7 @@ from .parts import FALLBACK, Block, decode_part
 from .usage import LENGTH_STOP, build_reply, decode_usage
 
 _TEXT_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking"}
-"""Where a delta, and the beginning of a block, have what is said; input comes in deltas only."""
+"""The member of a delta, and of the start of a block, that holds text; input comes in deltas only."""
 _EVENTSTREAM_TYPE = "application/vnd.amazon.eventstream"
 
 
@@ -64,7 +62,7 @@ class _AnthropicEvent(msgspec.Struct, gc=False):
 
 _decode_event = msgspec.json.Decoder(_AnthropicEvent).decode
 _EMPTY_EVENT = _AnthropicEvent()
-"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+"""Placeholder for an event that the typed parse refuses; the tolerant parser reads it."""
 
 
 class AnthropicDecoder(BaseDecoder):
@@ -81,13 +79,13 @@ class AnthropicDecoder(BaseDecoder):
         self._blocks: list[PartialAnthropicBlock] = []
         self._open: dict[int, PartialAnthropicBlock] = {}
         self._given: list[Part] = []
-        self._started = self._reasoned = self._stopped = False
+        self._started = self._has_stop_reason = self._stopped = False
         self._ready = CompletedCalls()
 
     @property
     def partial_text(self) -> str:
-        said = (block.pieces for block in self._blocks if block.delta_type == "text_delta")
-        return repair_surrogates("".join(chain.from_iterable(said)))
+        pieces = (block.pieces for block in self._blocks if block.delta_type == "text_delta")
+        return repair_surrogates("".join(chain.from_iterable(pieces)))
 
     @property
     def partial_usage(self) -> Usage:
@@ -95,7 +93,7 @@ class AnthropicDecoder(BaseDecoder):
 
     @property
     def _is_complete(self) -> bool:
-        return self._stopped or self._reasoned
+        return self._stopped or self._has_stop_reason
 
     def _build_reply(self) -> Reply:
         if not self._started:
@@ -121,17 +119,17 @@ class AnthropicDecoder(BaseDecoder):
             ):
                 self._process_event(name, data, deltas)
             elif delta.type == "text_delta":
-                if said := delta.text:
-                    block.pieces.append(said)
-                    deltas.append(TextDelta(text=said))
+                if text := delta.text:
+                    block.pieces.append(text)
+                    deltas.append(TextDelta(text=text))
             elif delta.type == "thinking_delta":
-                if said := delta.thinking:
-                    block.pieces.append(said)
-                    deltas.append(ReasoningDelta(reasoning=said))
-            elif said := delta.partial_json:
-                block.pieces.append(said)
+                if text := delta.thinking:
+                    block.pieces.append(text)
+                    deltas.append(ReasoningDelta(reasoning=text))
+            elif text := delta.partial_json:
+                block.pieces.append(text)
                 if block.is_call:
-                    deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=said))
+                    deltas.append(ToolCallDelta(index=block.place, name=block.name, arguments=text))
             else:
                 self._process_event(name, data, deltas)
         return deltas
@@ -156,26 +154,26 @@ class AnthropicDecoder(BaseDecoder):
     def _apply_event(self, kind: str, event: dict[str, Any], data: bytes, deltas: list[Delta]) -> None:
         match kind:
             case "message_start" if isinstance(event.get("message"), dict):
-                # A gateway that tries again begins again: two attempts are never one reply.
+                # A gateway that retries starts again: two attempts are never joined.
                 self._blocks, self._open, self._meta, self._usage = [], {}, {}, {}
                 self._ready = CompletedCalls()
-                self._started, self._reasoned = True, False
+                self._started, self._has_stop_reason = True, False
                 self._update_metadata(event["message"])
                 blocks = split_blocks(split_object(split_object(data)["message"]).get("content", b"[]"))
                 self._given = [decode_whole_block(block) for block in blocks or ()]
             case "content_block_start" if isinstance(event.get("content_block"), dict):
                 stub = event["content_block"]
                 if stub.get("type") == FALLBACK:
-                    # The calls before it are not to be run: those after it are the first ones of the reply.
+                    # The calls before the fallback must not run: those after it are the first of the reply.
                     self._ready = CompletedCalls()
                 deltas += self._ready.release_held()
                 check_block_types([stub])
-                given = (
+                input_text = (
                     split_object(split_object(data)["content_block"])["input"].decode("utf-8", "replace")
                     if stub.get("input")
                     else EMPTY_INPUT
                 )
-                block = self._start_block(parse_integer(event.get("index")), stub, given)
+                block = self._start_block(parse_integer(event.get("index")), stub, input_text)
                 self._append_text(block, stub.get(_TEXT_MEMBERS.get(block.delta_type or "", "")), deltas)
             case "content_block_delta":
                 if not isinstance(event.get("delta"), dict):
@@ -186,7 +184,7 @@ class AnthropicDecoder(BaseDecoder):
             case "message_delta":
                 if isinstance(event.get("delta"), dict):
                     self._update_metadata(event["delta"])
-                    self._reasoned = self._reasoned or bool(event["delta"].get("stop_reason"))
+                    self._has_stop_reason = self._has_stop_reason or bool(event["delta"].get("stop_reason"))
                 self._update_metadata({"usage": event.get("usage")})
             case "message_stop":
                 self._stopped = True
@@ -216,59 +214,62 @@ class AnthropicDecoder(BaseDecoder):
             )
 
     def _apply_delta(self, index: int | None, delta: dict[str, Any], deltas: list[Delta]) -> None:
-        """A delta off the short road: a rare type, a value of the wrong type, half a character."""
+        """Apply a delta outside the fast path: a rare type, a value of the wrong type, half a character."""
         if index is None:
             raise self._make_error("garbled", "the provider continued a block without saying which")
-        block, said_as = self._open.get(index), find_delta_type(delta)
+        block, delta_type = self._open.get(index), find_delta_type(delta)
         if block is None:
-            # Some compatible servers do not announce plain words; nothing else can be understood unannounced.
-            kind = _TEXT_MEMBERS.get(said_as)
+            # Some compatible servers do not announce text blocks; other blocks need their start.
+            kind = _TEXT_MEMBERS.get(delta_type)
             if kind is None:
                 raise self._make_error(
                     "garbled", f"the provider continued block {index}, which it never began"
                 )
             block = self._start_block(index, {"type": kind, kind: ""}, EMPTY_INPUT)
-        if said_as in DELTA_MEMBERS and block.delta_type is None:
-            block.delta_type = said_as
-        match said_as:
+        if delta_type in DELTA_MEMBERS and block.delta_type is None:
+            block.delta_type = delta_type
+        match delta_type:
             case block.delta_type if block.delta_type:
                 inside = DELTA_MEMBERS[block.delta_type or ""]
-                said = delta.get(inside)
-                if block.is_call and (inside not in delta or not isinstance(said, str | None)):
+                text = delta.get(inside)
+                if block.is_call and (inside not in delta or not isinstance(text, str | None)):
                     raise ValueError("a piece of a call's arguments has no text")
-                self._append_text(block, said, deltas)
+                self._append_text(block, text, deltas)
             case "input_json_delta":
                 raise ValueError(f"arguments were sent for a block of type {block.stub.get('type')!r}")
             case "text_delta" | "thinking_delta" if block.is_call:
                 raise ValueError(f"words were sent for the call of {block.name!r}; they may be its arguments")
             case "citations_delta" if "citation" in delta:
-                had = block.stub.get("citations")
-                block.stub["citations"] = [*(had if isinstance(had, list) else ()), delta["citation"]]
+                previous = block.stub.get("citations")
+                block.stub["citations"] = [
+                    *(previous if isinstance(previous, list) else ()),
+                    delta["citation"],
+                ]
             case str():
                 for name, value in delta.items():
-                    had = block.stub.get(name)
+                    previous = block.stub.get(name)
                     if name != "type" and isinstance(value, str):
-                        block.stub[name] = had + value if isinstance(had, str) else value
+                        block.stub[name] = previous + value if isinstance(previous, str) else value
 
-    def _append_text(self, block: PartialAnthropicBlock, said: object, deltas: list[Delta]) -> None:
-        if isinstance(said, str) and said:
-            block.pieces.append(said)
-            if (seen := make_delta(block, repair_surrogates(said))) is not None:
-                deltas.append(seen)
+    def _append_text(self, block: PartialAnthropicBlock, text: object, deltas: list[Delta]) -> None:
+        if isinstance(text, str) and text:
+            block.pieces.append(text)
+            if (delta := make_delta(block, repair_surrogates(text))) is not None:
+                deltas.append(delta)
 
-    def _update_metadata(self, said: dict[str, Any]) -> None:
-        """Later words replace earlier ones, and null takes nothing back: counts are totals so far."""
-        usage = said.get("usage")
+    def _update_metadata(self, update: dict[str, Any]) -> None:
+        """Update the metadata; null values do not overwrite, because counts are running totals."""
+        usage = update.get("usage")
         if isinstance(usage, dict):
             self._usage.update((name, value) for name, value in usage.items() if value is not None)
-        self._meta.update((name, value) for name, value in said.items() if value is not None)
+        self._meta.update((name, value) for name, value in update.items() if value is not None)
 
     def _build_parts(self) -> tuple[Part, ...]:
         cut = self._meta.get("stop_reason") == LENGTH_STOP
         last = len(self._blocks) - 1
         try:
-            grown = [block.build_part(last_and_cut=cut and block.place == last) for block in self._blocks]
-            return disarm_declined_calls(grown or self._given)
+            parts = [block.build_part(last_and_cut=cut and block.place == last) for block in self._blocks]
+            return disarm_declined_calls(parts or self._given)
         except ValueError as error:
             raise self._make_error(
                 "garbled", f"the provider sent a block that cannot be read ({error})"
@@ -286,9 +287,9 @@ class AnthropicDecoder(BaseDecoder):
                     leave_open([decode_whole_block(block) for block in content], cut=cut)
                 )
                 return build_reply(parts, self._meta, self._usage, self._model)
-            # How the same models spoke before there were messages; one cloud still does.
-            if isinstance(said := self._meta.get("completion"), str):
-                text = decode_part({"type": "text", "text": said})
+            # The older completion format, which one cloud still uses.
+            if isinstance(completion := self._meta.get("completion"), str):
+                text = decode_part({"type": "text", "text": completion})
                 return build_reply((text,), self._meta, self._usage, self._model)
         except ValueError as error:
             raise self._explain_missing_message(body) from error

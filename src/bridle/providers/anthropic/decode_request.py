@@ -1,14 +1,14 @@
-"""Requests as Anthropic understands them: the other end of `encode`, for simulating and importing.
+"""Decodes Anthropic requests: the reverse of `encode`, for simulation and import.
 
-Reading is tolerant: what our values have no place for is kept as native members, opaque parts or
-extras, so that the request can be written again and still mean the same.  Only what is not a request
-at all is refused, with the failure the provider would give.
+Decoding is tolerant: content that Bridle's values do not model is kept as native members, opaque parts or
+extras, so that the request can be encoded again with the same meaning. Only a body that is not a request at
+all is refused, with the failure the provider would give.
 
-A wire message that holds results and words becomes a tool message and a user message; writing joins
-them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results
-find their calls by the provider's id, repeated ids in order.
+A wire message with results and text becomes a tool message and a user message; encoding joins them again.
+Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find their calls by the
+provider's id, repeated ids in order.
 
-The same body is also posted under other clouds' paths, which then name the model and the stream.
+The same body is also posted to other clouds' paths, which then contain the model and the delivery.
 """
 
 import re
@@ -48,7 +48,7 @@ from .native_summary import BETA_HEADER, SUMMARIZE
 from .parts import FAMILY, KNOWN_BLOCKS, OUTPUT_DIALECT, TOOL_DIALECT, Block, decode_instruction, decode_part
 
 ABILITIES = Abilities(automatic_cache=True, cache_marks=4, system_messages=True, compaction=True)
-"""A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
+"""A request reveals only the name of its model; everything it asks for is assumed to be supported."""
 
 _MESSAGES_PATH = re.compile(r".*/messages")
 _CLOUD_PATH = re.compile(
@@ -115,7 +115,7 @@ _KNOWN_FIELDS = frozenset(
     {"model", "messages", "system", "tools", "tool_choice", "max_tokens", "thinking", "output_config"}
     | {"cache_control", "stream", "temperature", "top_p", "top_k", "stop_sequences"}
 )
-"""Fields our request has a place for; all others are extras."""
+"""Fields that `Request` models; all others are extras."""
 
 
 def _decode_comparison(diagnostics: object, extras: dict[str, bytes]) -> str:
@@ -127,7 +127,7 @@ def _decode_comparison(diagnostics: object, extras: dict[str, bytes]) -> str:
 
 
 def parse_path(path: str) -> tuple[str, bool]:
-    """The model a path names, if it does, and whether it asks for a stream."""
+    """Return the model named in a path, if any, and True if the path requests a stream."""
     path = path.partition("?")[0].rstrip("/")
     if _MESSAGES_PATH.fullmatch(path):
         return "", False
@@ -170,7 +170,7 @@ def _block_type(block: Block) -> str:
 
 
 def _split_breakpoint(blocks: list[Block]) -> tuple[list[Block], Any]:
-    """The blocks without the mark on the last one that can carry it, and how long that mark lasts."""
+    """Remove the breakpoint on the last block that can carry one; return the blocks and its TTL."""
     for place in range(len(blocks) - 1, -1, -1):
         if _block_type(blocks[place]) in BREAKPOINT_BLOCKS and not isinstance(
             decode_part(blocks[place]), Opaque
@@ -214,7 +214,7 @@ def _decode_system(system: object) -> tuple[tuple[Text, ...], list[Breakpoint]]:
 
 
 def _decode_tools(tools: object) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...], list[Breakpoint]]:
-    """Those in the prompt, those at the end that are kept out of it, and the marks."""
+    """Return the tools in the prompt, the deferred tools at the end, and the breakpoints."""
     if not isinstance(tools, list | tuple) or not all(isinstance(tool, dict) for tool in tools):
         raise _rejection("invalid", "tools: Input should be a valid list")
     bare = list(tools)
@@ -267,7 +267,7 @@ def _decode_tool_choice(choice: object) -> ToolChoice | None:
 
 
 def _decode_summary_request(wanted: object, extras: dict[str, bytes]) -> tuple[bool, str]:
-    """Whether a summary is asked for, and in which words; what else is said about it stays an extra."""
+    """Return if a summary is requested, and its instructions; other members stay an extra."""
     if not isinstance(wanted, dict) or wanted.get("type") != SUMMARIZE["type"]:
         return False, ""
     told = wanted.get("instructions")

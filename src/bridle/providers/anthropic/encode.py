@@ -1,19 +1,17 @@
-"""Messages on their way to Anthropic: which block stands where, and under which id.
+"""Encodes messages for Anthropic: order of blocks, and ids of calls.
 
-The strictest reading of the wire is written.  Blank texts are left out, results come before words,
-an assistant turn does not end in reasoning, no words follow its calls, and neighbours of one role become
-one turn.  A message with nothing left to say gets no turn at all; its neighbours then
-meet, and merge.  A conversation that ends with the model's words is continued in the user's name where the
-model refuses to end like that.
-Each call is answered once, in the turn that follows it: a call whose result is missing is answered with
-an error as soon as anybody else speaks, a result without a call, or a second one, is left out.
+The output follows the strictest reading of the wire. Blank texts are omitted, results come before text, an
+assistant turn does not end in reasoning, no text follows its calls, and adjacent messages of one role become
+one turn. A message without content gets no turn, and its neighbours merge. If a conversation ends with the
+model's text and the model refuses that, a user turn asks it to continue. Each call is answered once, in the
+turn that follows it: a call without a result gets an error result before the next turn; a result without a
+call, or a second one, is omitted.
 
-Reasoning goes back only where it can be read.  It is proof bound to its maker: signed reasoning of
-this family is sent as it came, foreign reasoning never.  What an endpoint wants done with reasoning
-that has no signature is a fact about the endpoint.
+Reasoning is sent back only where it can be verified: signed reasoning of this family is sent unchanged,
+foreign reasoning never. The endpoint's policy decides about reasoning without a signature.
 
-A call goes out under the provider's own id when that is legal and was not used before, else under
-ours, and its result follows it.  The writer therefore sees the whole line, in order, once.
+A call is sent with the provider's id if that is legal and not used before, else with Bridle's, and its result
+uses the same id. The encoder therefore has to see all messages, in order, once.
 """
 
 import re
@@ -43,7 +41,7 @@ from .parts import (
 )
 
 MESSAGE_FIELDS_KIND = "message.fields"
-"""The kind of an `Opaque` that holds what a message said beside its role and content."""
+"""Kind of an `Opaque` that holds the members of a message besides role and content."""
 
 _ROLES = {"user": "user", "tool": "user", "assistant": "assistant", "system": "system"}
 _OPENINGS = {role: b'{"role":"%b","content":[' % role.encode() for role in _ROLES.values()}
@@ -61,44 +59,44 @@ class _EncodedBlock(NamedTuple):
 
 
 class AnthropicEncodeOptions(Value):
-    """How messages are to be written, beside where they go."""
+    """Options of encoding besides the endpoint."""
 
     prefill: bool = True
-    """Whether they may end in words of the model."""
+    """True if messages may end with the model's text."""
     deferred: frozenset[str] = frozenset()
     """Tools that results may refer to; a reference to any other is refused."""
     send_signed_summaries: bool = True
-    """Whether a summary that was asked for is taken back as it came."""
+    """True if a requested summary is sent back unchanged."""
     send_unsigned_summaries: bool = False
-    """Whether one is that the provider made of its own accord."""
+    """True if a summary that the provider made at a threshold is sent back unchanged."""
 
 
 class AnthropicHistory(EncodedMessages):
-    """The messages of one conversation, as they are written in one manner."""
+    """Encoded messages of one conversation for one set of options."""
 
     def __init__(self) -> None:
-        self._manner = AnthropicEncodeOptions()
-        super().__init__(lambda endpoint: AnthropicMessageEncoder(endpoint, self._manner))
+        self._options = AnthropicEncodeOptions()
+        super().__init__(lambda endpoint: AnthropicMessageEncoder(endpoint, self._options))
 
-    def configure(self, model: Model, manner: AnthropicEncodeOptions) -> None:
-        if manner != self._manner:
-            self._manner = manner
+    def configure(self, model: Model, options: AnthropicEncodeOptions) -> None:
+        if options != self._options:
+            self._options = options
             self._restart()
         self.set_endpoint(model.endpoint)
 
 
 class AnthropicMessageEncoder:
-    def __init__(self, endpoint: Endpoint | None, manner: AnthropicEncodeOptions) -> None:
-        self._manner = manner
+    def __init__(self, endpoint: Endpoint | None, options: AnthropicEncodeOptions) -> None:
+        self._options = options
         self._endpoint = endpoint or Endpoint(name="", family=FAMILY)
         self._sent: dict[str, str] = {}
         self._used: set[str] = set()
         self._open: list[str] = []
-        """Calls that wait for their result, in order."""
+        """Calls without a result so far, in order."""
         self._role = ""
-        """Who spoke last."""
+        """Role of the last turn."""
         self._hosted = False
-        """Whether the model's turn, so far, holds work of the provider's own tools."""
+        """True if the current assistant turn contains work of the provider's own tools."""
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
         own = self._is_from_here(message.origin)
@@ -141,33 +139,32 @@ class AnthropicMessageEncoder:
     def _encode_model_turn(
         self, message: Message, opening: bytes, written: list[_EncodedBlock], *, merges: bool, again: bool
     ) -> WireTurn:
-        """What is open is answered before it, unless it only goes on calling."""
-        alone = again and bool(self._open) and any(block.kind != "tool_use" for block in written)
-        before = self._open if again and not alone else []
+        """Encode an assistant turn; open calls are answered before it unless it only adds calls."""
+        separate = again and bool(self._open) and any(block.kind != "tool_use" for block in written)
+        before = self._open if again and not separate else []
         calls = [part.id for part in message.parts if isinstance(part, ToolCall) and part.id in self._sent]
         self._open = [*before, *calls]
-        owed = b",%b%b]}" % (_OPENINGS["user"], self._lost_results().data) if self._open else b""
+        required = b",%b%b]}" % (_OPENINGS["user"], self._lost_results().data) if self._open else b""
         items = b",".join(block.data for block in written)
         self._hosted = (self._hosted and again) or any(map(_is_hosted_block, written))
-        # What the provider's own tools are in the middle of is continued by sending it back as it is.  A
-        # reply that was paused in plain words ends like any other: only some models go on from there.
+        # Work of the provider's own tools is continued by sending it back unchanged. A reply that was paused
+        # in plain text ends like any other: only some models continue from there.
         paused = message.stop is Stop.PAUSED and self._hosted
-        goes_on = paused or (bool(written) and _is_hosted_block(written[-1]))
-        at_end = b"" if self._manner.prefill or goes_on else _CONTINUE_TURN
+        continues = paused or (bool(written) and _is_hosted_block(written[-1]))
+        at_end = b"" if self._options.prefill or continues else _CONTINUE_TURN
         return WireTurn(
             opening,
             items,
             b"]}",
             _breakpoint_offset(written),
             merges_with_previous=merges,
-            required_next=owed,
-            answers_required=not alone,
+            required_next=required,
+            answers_required=not separate,
             required_at_end=at_end,
             kept_at_end=at_end if message.stop is Stop.PAUSED else b"",
         )
 
     def _lost_results(self) -> _EncodedBlock:
-        """Answers to the calls that are open."""
         blocks = (
             encode_part(
                 make_lost_result(call_id),
@@ -192,17 +189,17 @@ class AnthropicMessageEncoder:
                 if part.call_id not in self._open:
                     continue
                 self._open.remove(part.call_id)
-            # Only users and tools may show anything on this wire.
-            unshown = message.role == "assistant" and not own
-            told = self._substitute_part(part, own=own)
-            if isinstance(part, Media) and unshown:
-                told = Text(text=describe_omitted_media(part))
-            if (block := encode_part(told, own=own, sent_id=self._choose_id(told, own=own))) is not None:
+            # Only users and tools may send media on this wire.
+            omits_media = message.role == "assistant" and not own
+            sent = self._substitute_part(part, own=own)
+            if isinstance(part, Media) and omits_media:
+                sent = Text(text=describe_omitted_media(part))
+            if (block := encode_part(sent, own=own, sent_id=self._choose_id(sent, own=own))) is not None:
                 if isinstance(part, ToolResult) and part.reveals_tools:
                     block = add_tool_references(
-                        block, [name for name in part.reveals_tools if name in self._manner.deferred]
+                        block, [name for name in part.reveals_tools if name in self._options.deferred]
                     )
-                written.append(_encode_block(told, block))
+                written.append(_encode_block(sent, block))
         if message.role == "assistant" and message.stop is not Stop.PAUSED:
             while written and written[-1].kind in _REASONING_BLOCKS:
                 written.pop()
@@ -210,16 +207,16 @@ class AnthropicMessageEncoder:
         return _move_calls_last(written, bound=own and self._endpoint.reasoning != "must_echo")
 
     def _substitute_part(self, part: Part, *, own: bool) -> Part:
-        """What is said instead of an item that is not taken here; a summary without words says nothing."""
+        """Replace an item that is not accepted here by its text; a summary without text is omitted."""
         if not isinstance(part, Opaque) or not (part.text or part.kind == COMPACTION):
             return part
         taken = own and can_send_back(
-            part, signed=self._manner.send_signed_summaries, unsigned=self._manner.send_unsigned_summaries
+            part, signed=self._options.send_signed_summaries, unsigned=self._options.send_unsigned_summaries
         )
         return part if taken else Text(text=part.text)
 
     def _is_from_here(self, origin: Origin | None) -> bool:
-        """Whether it came from here: what was sealed at one address goes back there, and nowhere else."""
+        """Return True if the part came from this endpoint: signatures are valid only where they were issued."""
         if origin is None or origin.family != FAMILY:
             return False
         return not self._endpoint.name or origin.endpoint == self._endpoint.endpoint_id
@@ -228,11 +225,11 @@ class AnthropicMessageEncoder:
         policy, origin = self._endpoint.reasoning, message.origin
         if policy == "strip" or origin is None or origin.family != FAMILY:
             return False
-        at_home = self._is_from_here(origin)
+        from_here = self._is_from_here(origin)
         if policy == "signed":
-            # A signature is checked by who gave it; anybody else refuses the whole request over it.
-            return at_home and bool(part.signature)
-        return at_home or (policy == "must_echo" and not part.signature)
+            # Only the issuer of a signature can verify it; any other provider refuses the whole request.
+            return from_here and bool(part.signature)
+        return from_here or (policy == "must_echo" and not part.signature)
 
     def _choose_id(self, part: Part, *, own: bool) -> str:
         match part:
@@ -250,19 +247,21 @@ class AnthropicMessageEncoder:
 
 
 def _find_first_call(written: Sequence[_EncodedBlock]) -> int:
-    """The place of the first call that is still open at the end of a reply.
+    """Return the position of the first call still open at the end of a reply.
 
-    A call made by code that the provider runs is over where the result of that code stands.
+    A call made by code that the provider runs ends where the result of that code is.
     """
-    over = max((at for at, block in enumerate(written) if block.kind.endswith("_tool_result")), default=0)
-    calls = (at for at, block in enumerate(written) if at >= over and block.kind == "tool_use")
+    finished_at = max(
+        (at for at, block in enumerate(written) if block.kind.endswith("_tool_result")), default=0
+    )
+    calls = (at for at, block in enumerate(written) if at >= finished_at and block.kind == "tool_use")
     return next(calls, len(written))
 
 
 def _move_calls_last(written: list[_EncodedBlock], *, bound: bool) -> list[_EncodedBlock]:
-    """Words before calls: words between a call and its result make the provider refuse the request.
+    """Move text before calls: text between a call and its result makes the provider refuse the request.
 
-    Reasoning that is `bound` to what stood before it does not stay after such a change.
+    Reasoning that is `bound` to the preceding blocks is dropped after such a change.
     """
     kinds = [block.kind for block in written]
     if "tool_use" not in kinds or "text" not in kinds[kinds.index("tool_use") :]:
@@ -275,7 +274,7 @@ def _move_calls_last(written: list[_EncodedBlock], *, bound: bool) -> list[_Enco
 
 
 def _is_hosted_block(block: _EncodedBlock) -> bool:
-    """Whether a block is the provider's own doing; where it fell back to another model is a mark, no work."""
+    """Return True if a block belongs to the provider's own tools; a fallback marker does not."""
     return block.kind not in KNOWN_BLOCKS and block.kind != FALLBACK
 
 
@@ -306,7 +305,7 @@ def _encode_block(part: Part, block: Block | Raw) -> _EncodedBlock:
 
 
 def _breakpoint_offset(written: Sequence[_EncodedBlock]) -> int:
-    """The offset of the closing brace of the last block that can carry a mark."""
+    """Return the offset of the closing brace of the last block that can carry a breakpoint."""
     end = sum(len(block.data) for block in written) + len(written) - 1
     for block in reversed(written):
         if block.takes_breakpoint:

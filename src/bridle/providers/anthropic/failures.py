@@ -59,11 +59,11 @@ KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
     },
     "rate_limited": {"quota": _QUOTA_WORDS.search},
 }
-"""What the wording may make of a failure; where it stands in no line, type and status have said it all."""
+"""Refinements by wording; for kinds not listed here, type and status are enough."""
 
 
 def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """A reply with an error status; another cloud names its exception in a header."""
+    """Decode a reply with an error status; another cloud names its exception in a header."""
     exception = headers.get("x-amzn-errortype", "").partition(":")[0]
 
     def read_error(error: Mapping[str, Any], status: int) -> Failure:
@@ -73,7 +73,7 @@ def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Fail
 
 
 def classify_error(error: Mapping[str, Any], status: int) -> Failure:
-    """An error object, from a body or from the middle of a stream."""
+    """Classify an error object from a body or a stream."""
     kind_word = text_or_empty(error.get("type"))
     details = error.get("details")
     code = text_or_empty(details.get("error_code")) if isinstance(details, dict) else ""

@@ -1,14 +1,14 @@
-"""Conversations made short by Anthropic itself: what to ask for, and what to say beside it.
+"""Requests compaction of a conversation by Anthropic.
 
-Two kinds, and they exclude each other in one request:
+Two kinds, which exclude each other in one request:
 
-    on demand     `Request.compacts`.  The answer is one signed block with the summary in it, and nothing
-                  else.  It is sent first from then on, instead of everything it was made of.
-    by threshold  the extra `context_management` asks for it.  A block without a signature comes in front
-                  of an ordinary answer, and stays where it came; the provider reads nothing before it.
-                  It is refused in requests that do not ask for the same again.
+    on demand     `Request.asks_native_summary`. The answer is one signed block with the summary, and
+                  nothing else. From then on it is sent first, instead of everything it summarizes.
+    by threshold  requested by the extra `context_management`. An unsigned block comes before an ordinary
+                  answer and stays there; the provider reads nothing before it. It is refused in requests
+                  that do not ask for the same again.
 
-Both are previews: a header has to name them, in the request that asks and in every one that carries a block.
+Both are previews: a header has to name them in the request and in every later one that carries a block.
 """
 
 import re
@@ -31,27 +31,27 @@ _LIST_SEPARATOR = re.compile(r"\s*,\s*")
 
 
 def required_betas(request: Request, named: str) -> str:
-    """The previews a request needs, after those that are named already."""
-    wanted = [each for each in _LIST_SEPARATOR.split(named.strip()) if each]
+    """Return the beta features a request needs, after those already named."""
+    betas = [each for each in _LIST_SEPARATOR.split(named.strip()) if each]
     if request.asks_native_summary or _has_leading_summary(request):
-        wanted.append(ON_DEMAND)
+        betas.append(ON_DEMAND)
     if has_automatic_compaction(request):
-        wanted.append(AUTOMATIC)
-    return ",".join(dict.fromkeys(wanted))
+        betas.append(AUTOMATIC)
+    return ",".join(dict.fromkeys(betas))
 
 
 def has_automatic_compaction(request: Request) -> bool:
-    """Whether the provider is asked to make the conversation short when it gets long."""
+    """Return True if the provider is asked to compact the conversation at a threshold."""
     return any(extra.name == EDITS and EDIT in extra.json for extra in request.extras)
 
 
 def encode_summary_request(request: Request) -> dict[str, Any]:
-    words = repair_surrogates(request.summary_instructions.strip())[:INSTRUCTIONS_LENGTH_MAX]
-    return {**SUMMARIZE, "instructions": words} if words else dict(SUMMARIZE)
+    instructions = repair_surrogates(request.summary_instructions.strip())[:INSTRUCTIONS_LENGTH_MAX]
+    return {**SUMMARIZE, "instructions": instructions} if instructions else dict(SUMMARIZE)
 
 
 def remove_excluded_fields(request: Request) -> Request:
-    """A request for a summary without what has no meaning there, and is refused."""
+    """Remove the fields that a summary request may not have."""
     forced = request.tool_choice.mode in ("any", "tool")
     return replace(
         request,
@@ -63,7 +63,7 @@ def remove_excluded_fields(request: Request) -> Request:
 
 
 def _has_leading_summary(request: Request) -> bool:
-    """Only the first message is looked at: a signed block is refused everywhere else."""
+    """Return True if the first message has a signed summary, which is refused anywhere else."""
     first = next(iter(request.messages), None)
     endpoint, origin = request.model.endpoint, first.origin if first else None
     if first is None or origin is None or not request.model.abilities.compaction:

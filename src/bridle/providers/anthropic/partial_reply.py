@@ -1,8 +1,7 @@
-"""Blocks of a reply as they arrive: piece by piece in a stream, or written out in a message.
+"""Builds parts from the blocks of a reply, streamed or complete.
 
-Both roads end in `part_of`, with the same block in hand: that is why a reply told in pieces equals
-the same reply told whole.  The input of a call is kept as the text it arrived in, never parsed and
-written anew.
+Both ways end in `decode_part` with the same block: that is why a streamed reply equals the same reply in one
+body. The input of a call is kept as the text it arrived in, never parsed and written again.
 """
 
 from collections.abc import Iterable
@@ -17,13 +16,13 @@ from bridle.values.result import Delta, ReasoningDelta, TextDelta, ToolCallDelta
 from .parts import Block, decode_part, find_model_switch, make_call_opaque
 
 DELTA_MEMBERS = {"text_delta": "text", "thinking_delta": "thinking", "input_json_delta": "partial_json"}
-"""Where a delta has its piece of text."""
+"""The member of each delta type that holds its text."""
 EMPTY_INPUT = "{}"
 _decode_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 
 
 class PartialAnthropicBlock:
-    """A block of a streamed reply while it is being said."""
+    """A block of a streamed reply under construction."""
 
     __slots__ = ("call", "delta_type", "input_text", "is_call", "name", "pieces", "place", "stub")
 
@@ -35,7 +34,7 @@ class PartialAnthropicBlock:
         self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
         self.is_call = stub.get("type") == "tool_use"
         self.call = -1
-        """Which of the reply's calls this is, until it was told to be complete."""
+        """Index among the calls of the reply; -1 after the call was reported as complete."""
         self.delta_type: str | None
         match stub.get("type"):
             case "text":
@@ -64,20 +63,20 @@ class PartialAnthropicBlock:
         return decode_part(self.stub)
 
     def _check_same_arguments(self, said: str) -> None:
-        """Raises `ValueError` when the start of a call and its deltas give different arguments."""
+        """Raise `ValueError` if the start of a call and its deltas give different arguments."""
         if said and self.input_text != EMPTY_INPUT and parse_arguments(said) != loads(self.input_text):
             raise ValueError(f"the arguments of {self.name!r} were given twice, and differently")
 
 
 def check_block_types(blocks: Iterable[object]) -> None:
-    """Raises `ValueError` for a block that does not say what it is: it may have been a call."""
+    """Raise `ValueError` for a block without a type: it may have been a call."""
     for block in blocks:
         if isinstance(block, dict) and not (isinstance(block.get("type"), str) and block["type"]):
             raise ValueError("a block has no type")
 
 
 def find_delta_type(delta: Block) -> str:
-    """The type of a delta, by its piece where it has no type of its own; raises `ValueError` for neither."""
+    """Return the type of a delta, inferred from its members if missing; raise `ValueError` if unknown."""
     kind = delta.get("type")
     if isinstance(kind, str) and kind:
         return kind
@@ -88,7 +87,7 @@ def find_delta_type(delta: Block) -> str:
 
 
 def decode_whole_block(block: bytes) -> Part:
-    """A block given whole, the arguments of a call as they are written there."""
+    """Decode a complete block, keeping the original text of a call's arguments."""
     value = loads(block)
     if not isinstance(value, dict):
         raise ValueError("a block is no object")
@@ -98,7 +97,7 @@ def decode_whole_block(block: bytes) -> Part:
 
 
 def split_blocks(content: bytes) -> list[bytes] | None:
-    """The blocks in a list, each as it is written; None when it is no list."""
+    """Split a list into the original text of its blocks; None if it is not a list."""
     try:
         return [bytes(element) for element in _decode_list(content)]
     except (ValueError, RecursionError):
@@ -107,7 +106,7 @@ def split_blocks(content: bytes) -> list[bytes] | None:
 
 
 def disarm_declined_calls(parts: list[Part]) -> tuple[Part, ...]:
-    """The parts, with no call left in them that a model made before it declined to go on."""
+    """Make calls opaque that a model made before it declined to continue."""
     switch = find_model_switch(parts)
     return tuple(
         make_call_opaque(part) if place < switch and isinstance(part, ToolCall) else part

@@ -1,12 +1,12 @@
-"""Anthropic content blocks and our parts, both ways.
+"""Converts between Anthropic content blocks and Bridle's parts.
 
-`part_of` reads a block, `block_of` writes one; each undoes the other.  Everything that carries
-blocks uses these two: replies in JSON, replies put together from a stream, requests read and
-requests written.  That is why a streamed reply equals the same reply in JSON.
+`decode_part` reads a block, `encode_part` writes one; each reverses the other. All code that carries blocks
+uses these two: replies in JSON, streamed replies, decoded and encoded requests. That is why a streamed reply
+equals the same reply in JSON.
 
-What a block says beyond our view of it (citations, `caller`, fields of next year) is kept as the
-part's `native`: a JSON object of just those members, so that a log holds nothing twice.  Members
-that are null say nothing and are not kept.  Blocks we do not interpret become `Opaque`, whole.
+Members of a block that the part does not model (citations, `caller`, future fields) are stored in the part's
+`native`: a JSON object of just those members, so that a log holds nothing twice. Null members are dropped.
+Blocks that are not modelled become `Opaque`.
 """
 
 from base64 import b64decode, b64encode
@@ -24,7 +24,7 @@ from bridle.values.message import Media, MediaKind, Opaque, Part, Reasoning, Tex
 
 FAMILY = "anthropic"
 TOOL_DIALECT, OUTPUT_DIALECT = "plain", "anthropic_output"
-"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+"""The JSON Schema dialects of this wire, for tools and for answers."""
 Block = dict[str, Any]
 
 TOOL_NAMES = ToolNameRules(length_max=128)
@@ -38,7 +38,7 @@ _KNOWN_MEMBERS = {
     "image": {"type", "source"},
     "document": {"type", "source", "title"},
 }
-"""The members of each block that our parts carry."""
+"""The members of each block that parts model."""
 KNOWN_BLOCKS = frozenset(_KNOWN_MEMBERS)
 
 _SOURCE_MEMBERS: dict[str, set[str]] = {
@@ -50,19 +50,19 @@ _SOURCE_MEMBERS: dict[str, set[str]] = {
 
 
 COMPACTION = "compaction"
-"""The block that stands for what was said before it.  Its summary is in words, for whoever cannot take it."""
+"""The block that replaces everything before it. Its summary is text, for models that cannot use the block."""
 FILE_MADE = "container_upload"
-"""The block of a file that the model made: it may be the whole answer."""
+"""The block of a file that the model created: it may be the whole answer."""
 FALLBACK = "fallback"
 """The block where the provider fell back to a second model."""
 _UNKNOWN_INSTRUCTION = "block of system"
-"""Where the `native` of a text in the system keeps a block that is no text."""
+"""Key in the `native` of a system text for a block that is not text."""
 
 
 def decode_part(block: Block, arguments: str | None = None) -> Part:
-    """A block as a part.  `arguments` is the text of a call's input as it arrived, where it is at hand.
+    """Convert a block to a part. `arguments` is the original text of a call's input, if available.
 
-    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    Call ids are left empty, and results have the provider's id: the caller that numbers the calls sets both.
     """
     kind = text_or_empty(block.get("type"))
     native = _extra_members(kind, block)
@@ -89,17 +89,17 @@ def decode_part(block: Block, arguments: str | None = None) -> Part:
 
 
 def can_send_back(part: Opaque, *, signed: bool, unsigned: bool) -> bool:
-    """Whether a provider that takes summaries of these kinds takes this item; everything else it does."""
+    """Return True if a provider that accepts these kinds of summaries accepts this part."""
     if part.kind != COMPACTION:
         return True
     return signed if loads(part.native).get("signature") else unsigned
 
 
 def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | None:
-    """A part as a block, or None when it has nothing to say on this wire.
+    """Convert a part to a block; None if it has no content on this wire.
 
-    `own`: the part came from this family, so its native members go out again, and an opaque part
-    does so to the letter.  `sent_id` is the id a call and its result share.
+    `own`: the part came from this family, so its native members are sent again, and an opaque part is sent
+    unchanged. `sent_id` is the id that a call and its result share.
     """
     if isinstance(part, Opaque):
         return _encode_opaque(part) if own else None
@@ -111,7 +111,7 @@ def encode_part(part: Part, *, own: bool, sent_id: str = "") -> Block | Raw | No
 
 
 def decode_instruction(block: Block) -> Text:
-    """A block of the system.  Ours is made of texts: one of next year is carried by a text without words."""
+    """Convert a system block to a text. A block of an unknown kind is stored in an empty text."""
     part = decode_part(block)
     if isinstance(part, Text):
         return part
@@ -126,16 +126,16 @@ def encode_instruction(text: Text) -> Block | Raw | None:
 
 
 def find_model_switch(parts: Sequence[Part]) -> int:
-    """Where the provider last fell back to a second model; 0 when it did not.
+    """Return the position where the provider last fell back to a second model; 0 if it did not.
 
-    What the first model thought and called before that place must be neither run nor sent back.
+    Reasoning and calls of the first model before that position must be neither run nor sent back.
     """
     places = [at for at, part in enumerate(parts) if isinstance(part, Opaque) and part.kind == FALLBACK]
     return places[-1] if places else 0
 
 
 def make_call_opaque(call: ToolCall) -> Opaque:
-    """A call that nobody may run, kept as the provider said it."""
+    """Convert a call that must not run to an opaque part."""
     return Opaque(kind="tool_use", native=dumps(encode_part(call, own=True, sent_id=call.wire_id)).decode())
 
 
@@ -173,7 +173,7 @@ def _encode_result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
     block: Block = {"type": "tool_result", "tool_use_id": sent_id}
     content = [inner for part in result.parts if (inner := encode_part(part, own=own)) is not None]
     if not content and result.is_error:
-        # An error without words is refused by the provider.
+        # The provider refuses an error without text.
         content = [{"type": "text", "text": f"The call ended without a word: {result.outcome}."}]
     only = content[0] if len(content) == 1 else None
     if isinstance(only, dict) and only.keys() == _KNOWN_MEMBERS["text"]:
@@ -186,13 +186,13 @@ def _encode_result(result: ToolResult, *, own: bool, sent_id: str) -> Block:
 
 
 def add_tool_references(block: Block | Raw, names: Sequence[str]) -> Block | Raw:
-    """A result that lets tools into the conversation.  One that is an error may hold words only."""
+    """Add references that make tools available to a result. An error result may contain text only."""
     if not names or not isinstance(block, dict) or "is_error" in block:
         return block
     content = block.get("content", [])
-    told = [{"type": "text", "text": content}] if isinstance(content, str) else content
+    blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
     references = [{"type": "tool_reference", "tool_name": TOOL_NAMES.encode_name(name)} for name in names]
-    return {**block, "content": [*told, *references]}
+    return {**block, "content": [*blocks, *references]}
 
 
 def describe_omitted_media(media: Media) -> str:
@@ -259,7 +259,7 @@ def _decode_inner_part(block: Block) -> Text | Media | Opaque:
 
 
 def _decode_media(kind: MediaKind, block: Block, native: str | None) -> Media | None:
-    """None when the source is of a kind our media cannot hold."""
+    """Decode an image or document; None if `Media` cannot represent its source."""
     source = block.get("source")
     if not isinstance(source, dict) or source.keys() != _SOURCE_MEMBERS.get(
         text_or_empty(source.get("type"))
@@ -288,13 +288,13 @@ def _make_opaque(kind: str, block: Block) -> Opaque:
 
 
 def _extra_members(kind: str, block: Mapping[str, Any]) -> str | None:
-    """The members our view of the block leaves out, as JSON; None when there are none."""
-    shown = _KNOWN_MEMBERS.get(kind)
-    if shown is None or block.keys() == shown:
+    """Return the members of the block that parts do not model, as JSON; None if there are none."""
+    modelled = _KNOWN_MEMBERS.get(kind)
+    if modelled is None or block.keys() == modelled:
         return None
     more = {
         name: value
         for name, value in block.items()
-        if name not in shown and value is not None and not (name == "citations" and value == [])
+        if name not in modelled and value is not None and not (name == "citations" and value == [])
     }
     return dumps(more).decode() if more else None

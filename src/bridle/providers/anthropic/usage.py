@@ -54,7 +54,7 @@ def build_reply(
 
 
 def _cache_miss_reason(diagnostics: object) -> str:
-    """Why the prompt was not found; nothing when it was, or when that could not be told."""
+    """Return why the prompt was not cached; empty if it was, or if the reason is unknown."""
     reason = diagnostics.get("cache_miss_reason") if isinstance(diagnostics, dict) else None
     kind = text_or_empty(reason.get("type")) if isinstance(reason, dict) else ""
     return kind if kind.endswith("_changed") else ""
