@@ -75,7 +75,7 @@ def test_exceptions_have_one_kind(status, exception, message, kind):
         (400, json.dumps({"message": WAIT}).encode(), "rate_limited", WAIT),
         (429, b'{"Message":"slow"}', "rate_limited", "slow"),
         (400, b'{"__type":"com.cloud.service#ThrottlingException","message":"slow"}', "rate_limited", "slow"),
-        (503, b"", "overloaded", "HTTP 503, without a word of explanation"),
+        (503, b"", "overloaded", "HTTP 503, without an explanation"),
         (502, b"<html><title>502\n Bad Gateway</title></html>", "server", "HTTP 502: 502 Bad Gateway"),
         (400, b"[]", "invalid", "HTTP 400: []"),
     ],

@@ -42,7 +42,7 @@ from .parts import Block, encode_part
 from .tools import OUTPUT_DIALECT, TOOL_DIALECT, encode_cache_point, encode_tool_config
 
 _RESERVED_FIELDS = frozenset({"modelId", "system", "messages"})
-"""Fields of the body that have a place of their own in a request."""
+"""Fields of the body that a request sets elsewhere."""
 
 
 class BedrockCodec(BaseCodec):
@@ -59,7 +59,7 @@ class BedrockCodec(BaseCodec):
         return BedrockHistory()
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """`digest` covers the model and the body, not how the answer is delivered."""
+        """Encode a request; `digest` covers the model and the body, not the delivery."""
         kept = require_own_history(kept, BedrockHistory, self.new_history)
         model = request.model
         messages = place_system_messages(request.messages, taken=model.abilities.system_messages)
@@ -111,7 +111,7 @@ def _encode_head(request: Request) -> bytes:
 
 
 def _encode_tail(request: Request, tools: Block | None, dialect: BedrockDialect) -> bytes:
-    """What may differ from one request to the next, in a fixed order."""
+    """Encode the fields that may differ between requests, in a fixed order."""
     sampling = request.sampling
     fields: Block = {}
     if tools is not None:
@@ -158,7 +158,7 @@ def _set_setting(fields: Block, path: str, value: object) -> None:
 
 
 def _merge_objects(below: Block, above: Block) -> Block:
-    """Both, member by member, objects within as well; where they differ, what is above counts."""
+    """Merge two objects recursively; where they differ, `above` wins."""
     merged = dict(below)
     for name, value in above.items():
         under = merged.get(name)

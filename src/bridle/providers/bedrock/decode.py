@@ -1,13 +1,13 @@
-"""Replies of Bedrock Converse, from bytes in any slices: JSON, or frames of events.
+"""Decodes replies of Bedrock Converse: JSON, or frames of events.
 
-A stream is a reply only once `messageStop` has arrived; before that it is cut, however much was said.
-The counts come after it, or never.  The name of an event says what it is; exceptions come as messages of
-their own kind and end the stream.  Unknown events and members, and the padding the provider puts into
-every event, are passed over; unknown blocks and their deltas are kept.  An event that cannot be read at
-all is an error, because it may have been part of what was said.
+A stream is a reply only after `messageStop`; until then it is truncated, however much has arrived. The counts
+come after it, or never. The name of an event determines its type; exceptions are messages of their own kind
+and end the stream. Unknown events and members, and the padding that the provider adds to every event, are
+skipped; unknown blocks and their deltas are kept. An unreadable event is an error, because it may have been
+part of the reply.
 
-Text deltas take a short road of their own: one typed parse, one append, one delta.  Everything else is
-rare and goes through `_happened`, which looks before it touches.
+Text deltas take a fast path: one typed parse, one append, one delta. Everything else is rare and goes through
+`_process_event`, which checks before it changes anything.
 """
 
 from collections.abc import Mapping
@@ -42,11 +42,11 @@ from .usage import LENGTH_STOP, build_reply, decode_usage
 ID_HEADER = "x-amzn-requestid"
 _DELTA_EVENT = b"contentBlockDelta"
 _LENGTH_MAX = MESSAGE_BYTES_MAX // 2**24 + 1
-"""A frame begins with its length, which has an upper limit.  No text begins with so small a byte."""
+"""A frame begins with its length, which has an upper limit. No text begins with so small a byte."""
 _STARTS_BLOCK = {"text": TEXT, "citation": TEXT}
-"""The kind of the block a delta begins, when nothing announced it and it is not the delta's own."""
+"""The kind of block that a delta without a start event begins, if it differs from the delta's own."""
 _KNOWN_PIECES = {*_STARTS_BLOCK, *STARTED_BLOCKS, REASONING}
-"""What blocks are made of, as far as anybody knows."""
+"""All known kinds of pieces."""
 
 
 class _BedrockText(msgspec.Struct, gc=False):
@@ -116,7 +116,7 @@ class BedrockDecoder(BaseDecoder):
         return deltas
 
     def _process_fast(self, data: bytes, deltas: list[Delta]) -> bool:
-        """The short road; whether it could be taken."""
+        """Process an event on the fast path; return False if it needs the slow one."""
         try:
             event = _decode_event(data)
         except (ValueError, RecursionError):
@@ -207,7 +207,7 @@ class BedrockDecoder(BaseDecoder):
             self._append_piece(index, kind, pieces[kind], deltas)
 
     def _append_piece(self, index: int | None, kind: str, value: Any, deltas: list[Delta]) -> None:
-        """A delta off the short road: the first of its block, a rare kind, half a character."""
+        """Append a piece outside the fast path: the first of its block, a rare kind, half a character."""
         block = self._open.get(index) if index is not None else None
         if block is None:
             if kind == CALL:

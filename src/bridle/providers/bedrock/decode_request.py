@@ -1,13 +1,13 @@
-"""Requests as Bedrock Converse understands them: the other end of `encode`, for simulating and importing.
+"""Decodes requests of Bedrock Converse: the reverse of `encode`, for simulation and import.
 
-Reading is tolerant: what our values have no place for is kept as native members, opaque parts or extras,
-so that the request can be written again and still mean the same.  Only what is not a request at all is
-refused, with the failure the provider would give.
+Decoding is tolerant: content that Bridle's values do not model is kept as native members, opaque parts or
+extras, so that the request can be encoded again with the same meaning. Only a body that is not a request at
+all is refused, with the failure the provider would give.
 
-A wire message that holds results and words becomes a tool message and a user message; writing joins
-them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find
-their calls by the provider's id, repeated ids in order.  A cache point at the end of something becomes
-a mark, and so does one behind a text of the system; one in the middle of a message is a part of its own.
+A wire message with results and text becomes a tool message and a user message; encoding joins them again.
+Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find their calls by the
+provider's id, repeated ids in order. A cache point at the end of a list or after a system text becomes a
+breakpoint; one inside a message is a part of its own.
 """
 
 import re
@@ -28,14 +28,14 @@ from .parts import CACHE_POINT, Block, decode_part
 from .tools import OUTPUT_DIALECT, cache_point_ttl, decode_tool_choice, decode_tools
 
 ABILITIES = Abilities(system_messages=True, cache_marks=4)
-"""A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
+"""A request reveals only the name of its model; everything it asks for is assumed to be supported."""
 
 _PATH = re.compile(r".*/model/(?P<model>.+)/converse(?P<streams>-stream)?")
 _rejection = rejection_maker({"invalid": "ValidationException", "not_found": "UnknownOperationException"})
 _ROLES = ("user", "assistant", "system")
 _NO_CACHE_POINT_AFTER = ("document", "video")
 _KNOWN_FIELDS = frozenset({"modelId", "messages", "system"})
-"""Fields our request has a place for, whole; of others what is left becomes an extra."""
+"""Fields that `Request` models completely; the unread rest of others becomes an extra."""
 
 
 def decode_request(request: HttpRequest) -> Request:
@@ -75,7 +75,7 @@ def decode_request(request: HttpRequest) -> Request:
 
 
 def parse_path(path: str) -> tuple[str, bool]:
-    """The model a path names, and whether it asks for a stream."""
+    """Return the model named in a path, and True if the path requests a stream."""
     found = _PATH.fullmatch(path.partition("?")[0].rstrip("/"))
     if found is None:
         raise _rejection("not_found", f"No conversation is held at {path}")
@@ -116,13 +116,13 @@ def _decode_block(role: Role, blocks: Sequence[Block], at: int) -> Part:
 
 
 class _UnreadFields:
-    """The fields of a body that nobody has taken yet."""
+    """The fields of a body that have not been read yet."""
 
     def __init__(self, fields: Block) -> None:
         self._fields = fields
 
     def take(self, place: str, *types: type) -> Any:
-        """The value at a place, which is gone then; None when there is none, or none of these types."""
+        """Remove and return the value at a location; None if there is none, or none of these types."""
         *above, last = place.split(".")
         holders: list[Any] = [self._fields]
         for name in above:
@@ -140,12 +140,12 @@ class _UnreadFields:
         self._fields[name] = {**self._fields.get(name, {}), **value}
 
     def remaining(self) -> list[tuple[str, Any]]:
-        """What holds something still: an object that holds nothing says nothing here."""
+        """Return the fields that still hold something: an empty object has no meaning here."""
         return [(name, value) for name, value in self._fields.items() if value != {}]
 
 
 def _split_cache_point(blocks: list[Block]) -> tuple[list[Block], str | None]:
-    """The blocks without the cache point at their end, and how long that lasts."""
+    """Remove the cache point at the end; return the blocks and its TTL."""
     if len(blocks) < 2 or next(iter(blocks[-2]), "") in (*_NO_CACHE_POINT_AFTER, CACHE_POINT):
         return blocks, None
     ttl = cache_point_ttl(blocks[-1])
@@ -153,14 +153,14 @@ def _split_cache_point(blocks: list[Block]) -> tuple[list[Block], str | None]:
 
 
 def _is_cache_point_spacer(around: Sequence[Block]) -> bool:
-    """Whether the middle one is blank and only there because no cache point may follow a document."""
+    """Return True if the middle block is a blank text that separates a document from a cache point."""
     kinds = [next(iter(block), "") for block in around]
     spaced = kinds in ([kind, "text", CACHE_POINT] for kind in _NO_CACHE_POINT_AFTER)
     return spaced and not str(around[1]["text"]).strip()
 
 
 def _split_results(blocks: list[Block]) -> tuple[list[Block], list[Block]]:
-    """Results, with the cache points among them, and everything else."""
+    """Split blocks into results, with the cache points among them, and everything else."""
     last = max((at for at, block in enumerate(blocks) if "toolResult" in block), default=-1)
     if all("toolResult" in block or CACHE_POINT in block for block in blocks[: last + 1]):
         return blocks[: last + 1], blocks[last + 1 :]

@@ -1,13 +1,13 @@
-"""How one model behind Bedrock Converse differs from the next one, as data.
+"""Differences between the models of Bedrock Converse, as data.
 
-The wire is one for all models, but it leaves holes for each maker's own fields, and what one model
-insists on another refuses.  Each difference is a field here, with the value that suits the wire as it
-is documented; code asks for the field and never for a name.
+The wire is the same for all models, but it has room for each maker's own fields, and models differ in what
+they require. Each difference is a field here, whose default follows the documentation; code reads the field
+and never compares names.
 
-An endpoint of this family that differs says so in its `dialect`: the fields that do, as a JSON object.
+An endpoint of this family sets the fields that differ in its `dialect`, as a JSON object.
 
-Places of settings are names of members, from the top of the body down, with dots between them; an
-empty place means that the model does not take the setting, and it is not sent.
+Locations of settings are member names from the root of the body down, separated by dots; an empty location
+means that the model does not accept the setting, and it is not sent.
 """
 
 from bridle.providers.wire.dialect import read_dialect
@@ -16,7 +16,7 @@ from bridle.values.model import Endpoint
 
 FAMILY = "bedrock_converse"
 MODEL_FIELDS = "additionalModelRequestFields"
-"""Where the fields go that only one maker's models understand."""
+"""Member for fields that only one maker's models know."""
 
 
 class BedrockDialect(Value):
@@ -26,18 +26,20 @@ class BedrockDialect(Value):
     effort_at: str = "outputConfig.effort"
     top_k_at: str = ""
     no_calls: str = ""
-    """JSON laid over the body when no tool may be called, for models that have a switch for it.
+    """JSON merged into the body if no tool may be called, for models that have a switch for it.
 
-    The wire has none.  Without a switch of the model's own, a call is answered without being run."""
+    The wire has none. Without a switch of the model, a call is answered without being run.
+    """
     sealed_by: str = (
         r"(?<![\w-])(?!(?:global|us|us-gov|eu|apac|jp|au|ca)\.)[A-Za-z][\w-]*\..+$"
         r"|^[^.]+$"
     )
-    """What of a model's id has to be equal for one to read what another sealed (_home.py).
+    """The part of a model's id that must be equal for one model to read what another signed (wire/origin.py).
 
-    The region in front of an id says where the model answers, not which one it is."""
+    The region prefix of an id says where the model runs, not which one it is.
+    """
     result_status: bool = True
-    """Whether a result may say that it is an error; where it may not, its first words do."""
+    """True if a result has an error status; otherwise its first text reports the error."""
 
 
 DEFAULT_DIALECT = BedrockDialect()

@@ -1,19 +1,19 @@
-"""Messages on their way to Bedrock Converse: which block stands where, and under which id.
+"""Encodes messages for Bedrock Converse: order of blocks, and ids of calls.
 
-The strictest reading of the wire is written.  Two speakers alternate and the user begins; neighbours of
-one role become one turn, and a message with nothing to say gets none.  Results come before words, and
-each call is answered exactly once in the turn that follows it: a call whose result is missing is
-answered with an error as soon as anybody else speaks, a result without a call, or a second one, is left
-out.  Blank texts are left out, no turn of the model ends in reasoning, and no words follow its calls.
-No two documents have the same name, and none comes without a word beside it.  A conversation that ends with
-the model's words is continued in the user's name where the model refuses to end like that.
+The output follows the strictest reading of the wire. Roles alternate and the user begins; adjacent messages
+of one role become one turn, and a message without content gets none. Results come before text, and each call
+is answered exactly once in the turn that follows it: a call without a result gets an error result before the
+next turn; a result without a call, or a second one, is omitted. Blank texts are omitted, no assistant turn
+ends in reasoning, and no text follows its calls. No two documents have the same name, and a document is
+always accompanied by text. If a conversation ends with the model's text and the model refuses that, a user
+turn asks it to continue.
 
-One endpoint serves the models of many makers.  What is native to one of them means nothing to the next,
-so it goes back only to the model it came from: opaque parts, members beside the plain view, reasoning.
-What a model wants done with its own reasoning that has no signature is a fact about the endpoint.
+One endpoint serves models of many makers. Native content of one model means nothing to another, so it is sent
+back only to the model it came from: opaque parts, native members, reasoning. The endpoint's policy decides
+about the model's own reasoning without a signature.
 
-A call goes out under the provider's own id when that is legal and was not used before, else under ours,
-and its result follows it.  The writer therefore sees the whole line, in order, once.
+A call is sent with the provider's id if that is legal and not used before, else with Bridle's, and its result
+uses the same id. The encoder therefore has to see all messages, in order, once.
 """
 
 import re
@@ -48,17 +48,17 @@ _USER = _OPENINGS["user"]
 _CLOSING = b"]}"
 _CONTINUE_TURN = b',%b{"text":"%b"}%b' % (_USER, CONTINUE_TEXT.encode(), _CLOSING)
 _CLIENT_CALL = "a call of a client's tool"
-"""The kind of such a block here; the provider's own tools are called by blocks of the same name."""
+"""Kind of such a block here; calls of the provider's own tools have the same block name."""
 _TEXT_BLOCKS = {"text", "citationsContent", "guardContent"}
 _NO_BREAKPOINT_AFTER = {"document", "video", "reasoningContent"}
-"""Blocks a cache point may not follow directly."""
+"""Blocks that a cache point may not follow directly."""
 ID_LENGTH_MAX = 64
 _LEGAL_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 class BedrockHistory(EncodedMessages):
-    """The messages of one conversation, as they are written for one model."""
+    """Encoded messages of one conversation for one model."""
 
     def __init__(self) -> None:
         self._model_id, self._prefill = "", True
@@ -66,7 +66,7 @@ class BedrockHistory(EncodedMessages):
         super().__init__(self._new_writer)
 
     def encode_messages(self, model: Model, messages: Sequence[Message]) -> tuple[str, ...]:
-        """Write what is new; returns the names of the tools that were called, in order."""
+        """Encode new messages; return the names of the tools that were called, in order."""
         if (model.id, model.abilities.prefill) != (self._model_id, self._prefill):
             self._model_id, self._prefill = model.id, model.abilities.prefill
             self._restart()
@@ -75,7 +75,7 @@ class BedrockHistory(EncodedMessages):
         return tuple(self._writer_in_use.called)
 
     def encode_tools_once(self, specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
-        """The list of tools, written again only when it has changed."""
+        """Encode the list of tools, again only if it changed."""
         made_of = (specs, ttl)
         if self._tools is None or self._tools[0] != made_of:
             self._tools = (made_of, encode_tools(specs, ttl))
@@ -99,7 +99,7 @@ class BedrockMessageEncoder:
         self._used: set[str] = set()
         self._documents: set[str] = set()
         self._open: list[tuple[str, str]] = []
-        """Calls that wait for their result, in order, with the ids they went out under."""
+        """Calls without a result so far, in order, with the ids they were sent with."""
         self._begun = False
         self.called: dict[str, None] = {}
 
@@ -208,7 +208,7 @@ class BedrockMessageEncoder:
         return any(call_id == result.call_id for call_id, _ in self._open)
 
     def _name_document(self, part: Text | Media | Opaque, *, own: bool) -> Text | Media | Opaque:
-        """A document under a name that is legal and its own."""
+        """Give a document a legal and unique name."""
         if not isinstance(part, Media) or part.kind != "document":
             return part
         plain = part.name if own and part.name else legal_document_name(part.name)
@@ -251,7 +251,7 @@ class BedrockMessageEncoder:
 
 
 def _convert_foreign_part(part: Part) -> Part:
-    """What another model said, as this one could have said it: without pictures, and without proof."""
+    """Convert a part of another model: without media and without signatures."""
     match part:
         case Media():
             return Text(text=describe_omitted_media(part))
@@ -269,20 +269,20 @@ def _encode_item(block: Block | Raw) -> _EncodedBedrockBlock:
 
 
 def _has_text_after_call(written: Sequence[_EncodedBedrockBlock]) -> bool:
-    """Whether words stand after a call, between it and its result: such a request is refused."""
+    """Return True if text follows a call, between it and its result: such a request is refused."""
     kinds = [block.kind for block in written]
     return _CLIENT_CALL in kinds and not _TEXT_BLOCKS.isdisjoint(kinds[kinds.index(_CLIENT_CALL) :])
 
 
 def _move_calls_last(written: Sequence[_EncodedBedrockBlock], *, bound: bool) -> list[_EncodedBedrockBlock]:
-    """Words before calls.  Reasoning that is `bound` to what stood before it does not stay after a change."""
+    """Move text before calls; reasoning `bound` to the preceding blocks is dropped after such a change."""
     first = next(at for at, block in enumerate(written) if block.kind == _CLIENT_CALL)
     after = [block for block in written[first:] if not (bound and block.kind == "reasoningContent")]
     return [*written[:first], *sorted(after, key=lambda block: block.kind == _CLIENT_CALL)]
 
 
 def _move_results_first(written: list[_EncodedBedrockBlock]) -> list[_EncodedBedrockBlock]:
-    """Results before words; cache points stay where they are as long as no words have to move."""
+    """Move results before text; cache points stay in place unless text has to move."""
     last = max((at for at, block in enumerate(written) if block.kind == "toolResult"), default=-1)
     if all(block.kind in ("toolResult", CACHE_POINT) for block in written[: last + 1]):
         return written
@@ -295,7 +295,7 @@ def _has_only_documents(written: Sequence[_EncodedBedrockBlock]) -> bool:
 
 
 def _breakpoint_offset(written: Sequence[_EncodedBedrockBlock]) -> int:
-    """The offset behind the last block a cache point may follow; -1 when there is none, or one is there."""
+    """Return the offset after the last block a cache point may follow; -1 if there is none, or one is there."""
     end = sum(len(block.data) for block in written) + len(written) - 1
     for block in reversed(written):
         if block.kind not in _NO_BREAKPOINT_AFTER:

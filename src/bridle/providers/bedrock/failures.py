@@ -51,7 +51,7 @@ KINDS_BY_EXCEPTION: dict[str, FailureKind] = {
     "invalidclienttokenid": "unauthorized",
     "optinrequired": "unauthorized",
 }
-"""By name, without case and without the word exception at its end."""
+"""Kinds by exception name, in lower case and without the suffix "exception"."""
 TYPE_HEADER = "x-amzn-errortype"
 _OVERFLOW_WORDS = re.compile(r"input tokens exceeded|too many input tokens", re.IGNORECASE)
 _UNKNOWN_MODEL_WORDS = re.compile(r"model identifier is invalid", re.IGNORECASE)
@@ -73,11 +73,11 @@ KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
     # It does recover, but not within any run.
     "rate_limited": {"quota": _DAILY_LIMIT_WORDS.search},
 }
-"""What the wording may make of a failure; where it stands in no line, name and status have said it all."""
+"""Refinements by wording; for kinds not listed here, name and status are enough."""
 
 
 def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Failure:
-    """A reply with an error status."""
+    """Decode a reply with an error status."""
 
     def read_error(error: Mapping[str, Any], status: int) -> Failure:
         return classify_error(headers.get(TYPE_HEADER) or text_or_empty(error.get("__type")), error, status)
@@ -91,7 +91,7 @@ def _find_error(envelope: object) -> dict[str, Any] | None:
 
 
 def classify_error(exception: str, error: Mapping[str, Any], status: int) -> Failure:
-    """An exception, from a reply or from the middle of a stream."""
+    """Classify an exception from a reply or a stream."""
     # `Name:http://address/` in the header, `maker.package#Name` in a body.
     exception = exception.partition(":")[0].rpartition("#")[2].strip()
     message = to_one_line(text_or_empty(error.get("message"))) or exception or f"HTTP {status}"

@@ -1,9 +1,9 @@
-"""Pictures, documents, films and sounds of Bedrock Converse, both ways.
+"""Converts images, documents, video and audio of Bedrock Converse.
 
-Everything is told by a format, which is nearly the end of a media type, and by a source: bytes, or
-a place in the cloud's own storage.  Other addresses and file ids mean nothing here.  A document may
-also bring its words as text.  They are kept as data like any other document's, so that other families
-can read them; that they were text is kept as an empty text in the native source.
+Each has a format, which is nearly the subtype of its media type, and a source: bytes, or a location in the
+cloud's own storage. Other URLs and file ids cannot be sent. A document may also contain text instead of
+bytes. It is stored as data like any other document, so that other families can read it; an empty text in the
+native source records that it was text.
 """
 
 import re
@@ -50,7 +50,7 @@ _TYPES: dict[tuple[MediaKind, str], str] = {
     ("video", "three_gp"): "video/3gpp",
     ("audio", "mkv"): "audio/x-matroska",
 }
-"""Where a media type is not simply the kind and the format."""
+"""Media types that are not simply the kind and the format."""
 _ALIASES: dict[tuple[MediaKind, str], str] = {
     ("image", "image/jpg"): "jpeg",
     ("document", "application/json"): "txt",
@@ -75,7 +75,7 @@ _BY_TYPE = _ALIASES | {
 
 
 def decode_media(kind: MediaKind, inner: dict[str, Any]) -> Media | None:
-    """None when the source is of a kind our media cannot hold."""
+    """Decode media; None if `Media` cannot represent its source."""
     more = {
         name: value
         for name, value in inner.items()
@@ -94,7 +94,7 @@ def decode_media(kind: MediaKind, inner: dict[str, Any]) -> Media | None:
         case {"content": list(pieces), **rest} if (
             kind == "document" and not rest and all(map(_is_text_piece, pieces))
         ):
-            # Where one piece ends and the next begins is what citations refer to.
+            # Citations refer to the boundaries of the pieces.
             data = _encode_base64("\n\n".join(piece["text"] for piece in pieces))
             more["source"] = inner["source"]
         case _:
@@ -113,7 +113,7 @@ def decode_media(kind: MediaKind, inner: dict[str, Any]) -> Media | None:
 
 
 def encode_media(media: Media, *, own: bool) -> dict[str, Any] | None:
-    """What stands in the block, or None when this wire cannot carry it."""
+    """Encode the content of a media block; None if this wire cannot carry it."""
     form = _choose_format(media, own=own)
     stored = media.url.startswith(S3_PREFIX)
     if (not form and not own) or not (media.data or stored):
@@ -131,20 +131,21 @@ def encode_media(media: Media, *, own: bool) -> dict[str, Any] | None:
 
 
 def legal_document_name(name: str) -> str:
-    """A document's name of letters, digits, single blanks and a few signs, as the provider demands."""
+    """Return a document name of letters, digits, single blanks and a few signs, as the provider requires."""
     plain = " ".join(_NOT_IN_NAMES.sub("-", name).split())
     return plain[:NAME_LENGTH_MAX].strip() or _DEFAULT_NAME
 
 
 def rename_media(media: Media, name: str) -> Media:
-    """Under another name; what the end of the old one told is kept as the media type."""
+    """Rename media; a format known only from the old name's suffix is kept as the media type."""
     end = media.name.rpartition(".")[2].lower() if "." in media.name else ""
-    told = not media.media_type and end in _FORMATS[media.kind].split()
-    return replace(media, name=name, media_type=_media_type(media.kind, end) if told else media.media_type)
+    has_format = not media.media_type and end in _FORMATS[media.kind].split()
+    return replace(
+        media, name=name, media_type=_media_type(media.kind, end) if has_format else media.media_type
+    )
 
 
 def describe_omitted_media(media: Media) -> str:
-    """Words in place of what cannot be sent."""
     named = " ".join(filter(None, (media.name, media.url)))
     return f"[{media.kind}{' ' + repair_surrogates(named) if named else ''} left out: it cannot be sent to this model]"
 

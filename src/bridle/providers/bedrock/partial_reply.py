@@ -1,11 +1,11 @@
-"""Blocks of a reply as they arrive: piece by piece in a stream, or written out in a message.
+"""Builds parts from the blocks of a reply, streamed or complete.
 
-Both roads end in `part_of`, with the same block in hand: that is why a reply told in pieces equals the
-same reply told whole.  The provider writes the members of its objects in the order of the alphabet, so
-blocks put together here do too.  The input of a call is kept as the text it arrived in.
+Both ways end in `decode_part` with the same block: that is why a streamed reply equals the same reply in one
+body. The provider writes the members of its objects in alphabetical order, so blocks built here do too. The
+input of a call is kept as the text it arrived in.
 
-Only calls, the results of the provider's own tools, and pictures are announced; words and thoughts begin
-with their first piece.  A citation makes plain words cited ones, wherever it comes among them.
+Only calls, results of the provider's own tools, and images have a start event; text and reasoning begin with
+their first piece. A citation anywhere in a text block makes it a block with citations.
 """
 
 from base64 import b64decode, b64encode
@@ -23,7 +23,7 @@ STARTED_BLOCKS = (CALL, "toolResult", "image")
 
 
 class PartialBedrockBlock:
-    """A block of a streamed reply while it is being said."""
+    """A block of a streamed reply under construction."""
 
     __slots__ = ("call", "is_call", "kind", "name", "packed", "pieces", "place", "stub")
 
@@ -36,10 +36,10 @@ class PartialBedrockBlock:
         self.name = stub["name"] if isinstance(stub.get("name"), str) else ""
         self.is_call = kind == CALL and stub.get("type") in (None, "tool_use")
         self.call = -1
-        """Which of the reply's calls this is."""
+        """Index among the calls of the reply."""
 
     def append(self, kind: str, value: Any) -> str:
-        """Take a piece of this block; what it says, if it says something."""
+        """Append a piece to this block; return its text, if it has any."""
         said = ""
         match self.kind, kind, value:
             case "text", "text", str(said):
@@ -108,7 +108,7 @@ class PartialBedrockBlock:
 
 
 def decode_whole_block(block: bytes) -> Part:
-    """A block given whole, the arguments of a call as they are written there."""
+    """Decode a complete block, keeping the original text of a call's arguments."""
     value = loads(block)
     if not isinstance(value, dict):
         raise ValueError("a block is no object")
@@ -129,12 +129,12 @@ def _text_block(said: str, citations: list[Any] | None) -> Block:
 
 
 def _join_base64(pieces: list[str]) -> str:
-    """Bytes come in base64, each piece on its own: put together they are not the pieces in a row."""
+    """Join pieces that are base64 one by one; concatenating their text would not be valid base64."""
     return pieces[0] if len(pieces) == 1 else b64encode(b"".join(map(b64decode, pieces))).decode()
 
 
 def _merge_values(had: Any, more: Any) -> Any:
-    """What there was and what came: text goes on, lists and objects gain, anything else is replaced."""
+    """Merge a new value: text is appended, lists and objects are extended, anything else is replaced."""
     if isinstance(had, str) and isinstance(more, str):
         return had + more
     if isinstance(had, list) and isinstance(more, list):

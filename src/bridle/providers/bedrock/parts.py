@@ -1,15 +1,14 @@
-"""Content blocks of Bedrock Converse and our parts, both ways.
+"""Converts between content blocks of Bedrock Converse and Bridle's parts.
 
-`part_of` reads a block, `block_of` writes one; each undoes the other.  Everything that carries blocks
-uses these two: replies in JSON, replies put together from a stream, requests read and requests written.
-That is why a streamed reply equals the same reply in JSON.
+`decode_part` reads a block, `encode_part` writes one; each reverses the other. All code that carries blocks
+uses these two: replies in JSON, streamed replies, decoded and encoded requests. That is why a streamed reply
+equals the same reply in JSON.
 
-A block is an object with one member, which says its kind.  Words come in several kinds of it: plain, with
-citations, guarded, found by a search, as JSON in a result.  All of them are texts to us, so that any other
-family can read them; `native` then holds the kind, and what the block says beside the words.  For other
-parts `native` holds the members our view leaves out.  Null says nothing and is not kept.  Blocks we do not
-interpret become `Opaque`, whole: so does what the provider's own tools asked and answered inside a reply,
-because nobody here may run it again.
+A block is an object with one member, which names its kind. Text has several kinds: plain, with citations,
+guarded, a search result, JSON in a result. All of them become `Text`, so that any other family can read them;
+`native` then holds the kind and the block's other members. For other parts `native` holds the members that
+the part does not model. Null members are dropped. Blocks that are not modelled become `Opaque`; so do calls
+and results of the provider's own tools inside a reply, because they must not run again.
 """
 
 from collections.abc import Mapping
@@ -39,23 +38,23 @@ Block = dict[str, Any]
 
 CACHE_POINT = "cachePoint"
 NO_OUTPUT_TEXT = "(no output)"
-"""Not every model takes a result without content; none objects to this."""
+"""Some models refuse a result without content; all accept this."""
 _PLAIN_CALL_TYPE = "tool_use"
-"""A type of call that only replies name: it is the one to expect, and it may not be sent back."""
+"""A call type that only replies name: it is the default, and it may not be sent back."""
 _PIECE_SEPARATORS = {"citationsContent": "", "searchResult": "\n\n"}
-"""Kinds whose words are a list of pieces, and what stands between those when they are read as one."""
+"""Kinds whose text is a list of pieces, and the separator to join them."""
 _TEXT_BLOCKS = {*_PIECE_SEPARATORS, "guardContent", "json"}
 _KNOWN_BLOCKS = {"text", "toolUse", "toolResult", "reasoningContent", *_TEXT_BLOCKS, *MEDIA_BLOCKS}
 _BESIDE_KEY = "beside the block"
-"""Where `native` keeps members that stand beside the one that says the kind."""
+"""Key in `native` for members beside the one that names the kind."""
 _AROUND_KEY = "around the thought"
 
 
 def decode_part(block: Block, arguments: str | None = None, *, of_model: bool) -> Part:
-    """A block as a part.  `arguments` is the text of a call's input as it arrived, where it is at hand.
+    """Convert a block to a part. `arguments` is the original text of a call's input, if available.
 
-    `of_model`: whether a model said it.  Only a model calls, and only others answer.
-    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    `of_model`: the block is from a model. Only a model makes calls, and only others answer them. Call ids are
+    left empty, and results have the provider's id: the caller that numbers the calls sets both.
     """
     said = drop_nulls(block)
     if len(said) > 1 and isinstance(said.get("type"), str):
@@ -88,11 +87,11 @@ def encode_part(
     blank: bool = False,
     dialect: BedrockDialect = DEFAULT_DIALECT,
 ) -> Block | Raw | None:
-    """A part as a block, or None when it has nothing to say on this wire.
+    """Convert a part to a block; None if it has no content on this wire.
 
-    `own`: the part came from this very model, so its native members go out again, and an opaque part
-    does so to the letter.  `sent_id` is the id a call and its result share.  `blank`: whether texts
-    that say nothing are written too, as models do and nobody else may.
+    `own`: the part came from this very model, so its native members are sent again, and an opaque part is
+    sent unchanged. `sent_id` is the id that a call and its result share. `blank`: blank texts are written
+    too, as models do and others may not.
     """
     if own and part.native is not None and _BESIDE_KEY in part.native and not isinstance(part, Opaque):
         kept: Block = loads(part.native)
@@ -259,7 +258,7 @@ def _native_members(part: ToolCall | ToolResult | Reasoning, *, own: bool) -> Bl
 
 
 def _extra_members(inner: Mapping[str, Any], *shown: str) -> str | None:
-    """The members our view leaves out, as JSON; None when there are none."""
+    """Return the members that parts do not model, as JSON; None if there are none."""
     more = {name: value for name, value in inner.items() if name not in shown and value is not None}
     return dumps(more).decode() if more else None
 

@@ -1,12 +1,12 @@
-"""Tools and the choice among them on the wire of Bedrock Converse, both ways.
+"""Encodes and decodes tools and the tool choice of Bedrock Converse.
 
-A conversation in which tools were called is refused without tools, also when none is to be called any
-more.  For such a conversation each tool that was called is declared by a stand-in, which says that it
-cannot be used.  Reading knows stand-ins and passes them over: nobody asked for them.
+A conversation with tool calls is refused without tools, even if none is to be called any more. For such a
+conversation each tool that was called is declared by a placeholder whose description says that it cannot be
+used. Decoding recognises placeholders and omits them.
 
-There is no word for "call nothing".  Where the model has a switch of its own for that it is used.
-Otherwise the tools stay declared, so that the cached prompt stays and signed reasoning stays valid; the
-model may call one, and the call is answered without being run.
+The wire has no tool choice "none". If the model has a switch of its own, it is used. Otherwise the tools stay
+declared, so that the cached prompt and signed reasoning stay valid; the model may call one, and the call is
+answered without being run.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from bridle.values.request import Breakpoint, Request, ToolChoice, ToolSpec
 from .parts import CACHE_POINT, Block
 
 TOOL_DIALECT, OUTPUT_DIALECT = "bedrock", "bedrock_output"
-"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+"""The JSON Schema dialects of this wire, for tools and for answers."""
 
 UNAVAILABLE_TOOL_TEXT = "Used earlier in this conversation; it is not available now and must not be called."
 _OPEN_SCHEMA = {"type": "object"}
@@ -34,9 +34,9 @@ def encode_cache_point(ttl: str) -> Block:
 
 
 def encode_tool_config(request: Request, tools: bytes, called: Sequence[str]) -> Block | None:
-    """Everything the request says about tools; None when that is nothing.
+    """Encode the tools and the tool choice of a request; None if there is nothing to send.
 
-    `tools` is the list as `tools_list` writes it; `called` names the tools that were called before.
+    `tools` is the list as `encode_tools` writes it; `called` names the tools that were called before.
     """
     choice = request.tool_choice
     if not request.tools:
@@ -56,7 +56,7 @@ def encode_tools(specs: Sequence[ToolSpec], ttl: str | None) -> bytes:
 
 
 def decode_tools(config: Block, marks: list[Breakpoint]) -> tuple[ToolSpec, ...]:
-    """The tools declared, without stand-ins; a cache point behind the last one becomes a mark."""
+    """Decode the declared tools without placeholders; a cache point after the last one becomes a breakpoint."""
     listed = config.get("tools")
     tools = [tool for tool in listed if isinstance(tool, dict)] if isinstance(listed, list) else []
     if tools and (ttl := cache_point_ttl(tools[-1])) is not None:
@@ -66,7 +66,7 @@ def decode_tools(config: Block, marks: list[Breakpoint]) -> tuple[ToolSpec, ...]
 
 
 def decode_tool_choice(choice: object) -> ToolChoice | None:
-    """None when it is one we have no word for."""
+    """Decode a tool choice; None if `ToolChoice` cannot represent it."""
     match choice:
         case None:
             return ToolChoice()
@@ -80,7 +80,7 @@ def decode_tool_choice(choice: object) -> ToolChoice | None:
 
 
 def cache_point_ttl(block: Block) -> str | None:
-    """How long a plain cache point lasts; None when the block is none."""
+    """Return the TTL of a plain cache point; None if the block is not one."""
     match block:
         case {"cachePoint": {"type": "default", **rest}, **others} if not others and rest.keys() <= {"ttl"}:
             ttl = rest.get("ttl") or "5m"
