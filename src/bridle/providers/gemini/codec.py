@@ -52,13 +52,13 @@ GENERATE, STREAM_GENERATE = ":generateContent", ":streamGenerateContent?alt=sse"
 MODEL_COLLECTIONS = ("models/", "tunedModels/", "endpoints/")
 CACHED_CONTENT = "cachedContent"
 _RESERVED_FIELDS = frozenset({"model", "contents", "systemInstruction", "tools"})
-"""Fields of the body that have a place of their own in a request."""
+"""Fields of the body that a request sets elsewhere."""
 BUDGET_MODE = "enabled"
-"""The mode of thinking of models that take an allowance in tokens."""
+"""The thinking mode of models that accept a budget in tokens."""
 _BUDGET_BY_MODE = {"disabled": 0, "adaptive": -1}
-"""Modes of thinking that this wire has a number for."""
+"""Thinking modes that this wire expresses as a number."""
 _INCLUDE_THOUGHTS = {"summarized": True, "omitted": False}
-"""Whether the thoughts are to be sent along."""
+"""Value of `includeThoughts` by display setting."""
 
 
 class GeminiCodec(BaseCodec):
@@ -116,13 +116,13 @@ class GeminiCodec(BaseCodec):
 
 
 def _model_path(model_id: str) -> str:
-    """Where the model answers; an id may name its collection itself."""
+    """Return the path of a model; an id may include its collection."""
     named = model_id if model_id.startswith(MODEL_COLLECTIONS) else f"models/{model_id}"
     return "/" + quote(named, safe="/-._~@")
 
 
 def _encode_prompt_head(request: Request) -> Block:
-    """What stands before the conversation."""
+    """Encode the tools and the system instruction, which precede the conversation."""
     front: Block = {}
     system = [block for text in request.system if (block := encode_instruction(text)) is not None]
     if system:
@@ -149,7 +149,7 @@ def _check_tool_kinds(model: Model, tools: Sequence[ToolSpec]) -> None:
 
 
 def _encode_tail(request: Request, token: str, *, cached: bool) -> bytes:
-    """What may differ from one request to the next, in a fixed order."""
+    """Encode the fields that may differ between requests, in a fixed order."""
     fields: Block = {}
     if (
         request.tools
@@ -182,7 +182,7 @@ def _encode_generation_config(request: Request) -> Block:
 
 
 def _encode_thinking(thinking: Thinking, abilities: Abilities) -> Block | None:
-    """A level or an allowance, never both: the provider refuses the two together."""
+    """Encode a level or a budget, never both: the provider refuses the two together."""
     modes = abilities.thinking
     unknown = not modes and not abilities.efforts
     wire: Block = {}

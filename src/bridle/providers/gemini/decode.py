@@ -1,13 +1,12 @@
-"""Replies of Gemini, from bytes in any slices: JSON, server-sent events, and one long JSON array.
+"""Decodes replies of Gemini: JSON, server-sent events, and one long JSON array.
 
-All three carry the same object, whole or in pieces, and take the same road: a reply given whole is a
-stream of one.  A stream has no last event.  It is a reply once the provider has said why it stopped,
-or that it refused the prompt; before that it is cut, however much was said.  An array must also have
-been closed.
+All three carry the same object, complete or in pieces, and are decoded alike: a complete reply is a stream of
+one. A stream has no final event. It is a reply once the provider has sent a finish reason, or refused the
+prompt; until then it is truncated, however much has arrived. An array must also have been closed.
 
-Pieces of plain words take a short road: one typed parse that accepts nothing else, one append, one
-delta.  Everything it does not know by sight goes through `_happened`, which looks before it touches.
-Only the first candidate is read; nobody asks for more.
+Pieces of plain text take a fast path: one typed parse that accepts nothing else, one append, one delta.
+Everything else goes through `_process_event`, which checks before it changes anything. Only the first
+candidate is read; Bridle never requests more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -45,7 +44,7 @@ from .parts import (
 from .usage import CONTINUATION_STOP, build_reply, decode_usage, finish_reason, is_prompt_blocked
 
 _KEPT_METADATA = ("groundingMetadata", "citationMetadata", "urlContextMetadata")
-"""What a candidate says beside its content that is worth keeping."""
+"""Members of a candidate besides its content that are kept."""
 _KNOWN_FIELDS = frozenset({"candidates", "promptFeedback", "usageMetadata", "modelVersion", "responseId"})
 _EMPTY_RAW = Raw()
 
@@ -72,7 +71,7 @@ class _TextOnlyCandidate(_GeminiChunkPart):
 
 
 class _TextOnlyChunk(_GeminiChunkPart):
-    """A piece of a reply that holds nothing but words."""
+    """A piece of a reply that contains only text."""
 
     candidates: list[_TextOnlyCandidate]
     usage_metadata: Raw = _EMPTY_RAW
@@ -102,7 +101,7 @@ class _RawCandidate(_RawPiece):
 
 
 class _RawChunk(_RawPiece):
-    """Where the arguments of calls are written, to have them letter by letter."""
+    """The location of the arguments of calls, to keep their original text."""
 
     candidates: list[_RawCandidate] = []
 
@@ -259,7 +258,7 @@ class GeminiDecoder(BaseDecoder):
                 self._calls += 1
 
     def _update_counts(self) -> None:
-        """Later counts replace earlier ones, and null takes nothing back: they are totals so far."""
+        """Update the counts; null values do not overwrite, because counts are running totals."""
         if self._latest_counts is not _EMPTY_RAW:
             counts, self._latest_counts = loads(bytes(self._latest_counts)), _EMPTY_RAW
             if isinstance(counts, dict):
@@ -280,7 +279,7 @@ class GeminiDecoder(BaseDecoder):
         return restore_name(part, self._names) if isinstance(part, ToolCall) else part
 
     def _decode_body(self, body: bytes) -> Reply:
-        """A reply given whole may leave out why it stopped, but must be one."""
+        """Decode a complete reply, which may lack a finish reason."""
         reply = self._parse_body(body)
         if not isinstance(reply, dict):
             raise self._unrecognised_reply(body)
@@ -293,12 +292,12 @@ class GeminiDecoder(BaseDecoder):
 
 
 def _has_citable_content(part: Part) -> bool:
-    """Whether there is something in it that could have a source: thoughts and signatures alone have none."""
+    """Return True if a part can have a source: reasoning and signatures alone cannot."""
     return bool(part.text.strip()) if isinstance(part, Text) else not isinstance(part, Reasoning)
 
 
 def _raw_arguments(data: bytes, place: int) -> list[str | None]:
-    """The arguments of each part's call as they are written; none where it has none, or cannot be told."""
+    """Return the original text of each part's call arguments; None where there are none."""
     try:
         content = _decode_raw_chunk(data).candidates[place].content
     except (ValueError, RecursionError, IndexError):

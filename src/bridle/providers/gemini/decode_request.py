@@ -1,13 +1,13 @@
-"""Requests as Gemini understands them: the other end of `encode`, for simulating and importing.
+"""Decodes Gemini requests: the reverse of `encode`, for simulation and import.
 
-Reading is tolerant: names in either spelling, one object where a list of one belongs, and what our
-values have no place for kept as native members, opaque parts or extras, so that the request can be
-written again and still mean the same.  Only what is not a request at all is refused, with the failure
-the provider would give.
+Decoding is tolerant: names may have either spelling, one object may replace a list of one, and content that
+Bridle's values do not model is kept as native members, opaque parts or extras, so that the request can be
+encoded again with the same meaning. Only a body that is not a request at all is refused, with the failure the
+provider would give.
 
-A content that holds responses and words becomes a tool message and a user message; writing joins
-them again.  Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; a response
-finds its call in the contents before it by its id, then by its name, then by its place.
+A content with responses and text becomes a tool message and a user message; encoding joins them again.
+Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; a response finds its call in the
+contents before it by id, then by name, then by position.
 """
 
 import re
@@ -42,7 +42,7 @@ _ROLES = {"user": "user", "function": "user", "tool": "user", "model": "model"}
 _KNOWN_FIELDS = frozenset(
     {"model", "contents", "systemInstruction", "tools", "toolConfig", "generationConfig"}
 )
-"""Fields our request has a place for; all others are extras."""
+"""Fields that `Request` models; all others are extras."""
 _JSON_TYPE = "application/json"
 
 
@@ -96,7 +96,7 @@ def decode_request(request: HttpRequest) -> Request:
 
 
 def parse_path(path: str) -> tuple[str, bool]:
-    """The model a path names, and whether it asks for a stream."""
+    """Return the model named in a path, and True if the path requests a stream."""
     found = _PATH.fullmatch(path.partition("?")[0])
     if found is None:
         raise make_rejection("not_found", f"Not found: {path} generates no content")
@@ -106,7 +106,7 @@ def parse_path(path: str) -> tuple[str, bool]:
 
 
 class _WaitingCall(NamedTuple):
-    """A call that has no response yet."""
+    """A call without a response so far."""
 
     wire_id: str
     name: str
@@ -180,11 +180,11 @@ class _GeminiContentReader(MessageReader):
 
 
 _CALL_FIELDS = {"id": "wire_id", "name": "name"}
-"""What a response calls by one name and a call that waits by another."""
+"""Field of a waiting call for each member of a response."""
 
 
 class _GenerationConfigReader:
-    """What is asked of the generation; whatever is not taken from it remains in `rest`."""
+    """Reads the generation config; members that are not taken remain in `rest`."""
 
     def __init__(self, config: object, written: bytes) -> None:
         given = config if isinstance(config, dict) else {}
@@ -264,7 +264,7 @@ def _decode_tools(tools: object) -> tuple[ToolSpec, ...]:
 
 
 def _decode_tool_choice(config: object, tools: Sequence[ToolSpec], extras: dict[str, bytes]) -> ToolChoice:
-    """The choice in a tool configuration; whatever else it says, or says otherwise, is an extra."""
+    """Decode the tool choice of a tool configuration; all other members become an extra."""
     if not isinstance(config, dict):
         return ToolChoice()
     rest: dict[str, Any] = {to_camel_case(name): value for name, value in config.items() if value is not None}

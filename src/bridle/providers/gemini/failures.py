@@ -56,7 +56,7 @@ _TOO_LARGE_WORDS = re.compile(
 _STORED_PROMPT_WORDS = re.compile(
     r"CachedContent (?:not found|.* (?:expired|not found))|Invalid CachedContent name"
 )
-"""What was kept by name is there no more; only its wording tells it from a wrong key."""
+"""The stored prompt no longer exists; only the wording distinguishes this from a wrong key."""
 KINDS_BY_WORDING: KindsByWording = {
     "forgotten": _STORED_PROMPT_WORDS.search,
     "reasoning_refused": is_reasoning_rejection,
@@ -64,9 +64,9 @@ KINDS_BY_WORDING: KindsByWording = {
     "too_large": _TOO_LARGE_WORDS.search,
     "unauthorized": _API_KEY_WORDS.search,
 }
-"""What an invalid argument may really be, in the order in which it is looked for."""
+"""Refinements of INVALID_ARGUMENT by wording, in the order of precedence."""
 _DAILY_LIMIT_WORDS = re.compile(r"per_?day", re.IGNORECASE)
-"""In the id of a limit: what renews itself tomorrow is spent for this run."""
+"""Matches the id of a daily limit, which does not recover within a run."""
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)s")
 
 
@@ -76,7 +76,7 @@ def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Fail
 
 
 def classify_error(error: Mapping[str, Any], status: int) -> Failure:
-    """An error object, from a body or from the middle of a stream; there it brings a code of its own."""
+    """Classify an error object from a body, or from a stream, where it has its own code."""
     name, code = text_or_empty(error.get("status")), error.get("code")
     said = code if status < 300 and isinstance(code, int) and code >= 400 else status
     message = to_one_line(text_or_empty(error.get("message"))) or name or f"HTTP {said}"

@@ -1,9 +1,9 @@
-"""A JSON array that arrives over time, from bytes in any slices.
+"""Reads a JSON array that arrives over time, from bytes in chunks of any size.
 
-Some servers stream one long array of objects instead of events.  The reader hands out each object
-when its last brace has arrived, as the reader of server-sent events hands out events, and knows
-whether the array was closed.  It looks at quotes, escapes and brackets only, at each byte once, and
-refuses to know what is inside an element; anything between the elements is passed over.
+Some servers stream one long array of objects instead of events. The reader returns each object when its
+closing brace has arrived, as the SSE reader returns events, and knows if the array was closed. It scans
+quotes, escapes and brackets only, each byte once, and does not parse the elements; anything between them is
+skipped.
 """
 
 import re
@@ -11,11 +11,11 @@ import re
 from bridle.values.errors import Failure, ProviderError
 
 ELEMENT_BYTES_MAX = 64 * 1024 * 1024
-"""As for one event of a stream: nothing real comes near it."""
+"""The same limit as for one event of a stream; real elements are far smaller."""
 
 _STRING_TOKEN = re.compile(rb'["\\]')
 _STRUCTURE_TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"|(["\[\]{}])', re.DOTALL)
-"""Strings that are complete are passed over at one go; one that is not has its first quote found."""
+"""Matches a complete string at once; of an incomplete one, only the opening quote."""
 _OPENING_BRACKETS, _CLOSING_BRACKETS = b"[{", b"]}"
 
 
@@ -26,10 +26,10 @@ class JsonArrayReader:
         self._depth = 0
         self._in_string = self._escaped = False
         self.closed = False
-        """Whether the bracket that ends the array has arrived."""
+        """True if the closing bracket of the array has arrived."""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The elements these bytes completed, in order, each without a name."""
+        """Return the elements completed by these bytes, in order, each without a name."""
         elements: list[tuple[bytes, bytes]] = []
         at, start = 0, 0
         if self._escaped and data:
@@ -39,19 +39,19 @@ class JsonArrayReader:
             if found is None:
                 break
             at = found.end()
-            mark = found.group() if self._in_string else found[1]
-            if mark is None:
+            token = found.group() if self._in_string else found[1]
+            if token is None:
                 continue
-            if mark == b"\\":
+            if token == b"\\":
                 self._escaped = at == len(data)
                 at += 1
-            elif mark == b'"':
+            elif token == b'"':
                 self._in_string = not self._in_string
-            elif mark in _OPENING_BRACKETS:
+            elif token in _OPENING_BRACKETS:
                 self._depth += 1
                 if self._depth == 2:
                     start = at - 1
-            elif mark in _CLOSING_BRACKETS:
+            elif token in _CLOSING_BRACKETS:
                 self._depth -= 1
                 self.closed = self._depth <= 0
                 if self._depth == 1:
@@ -62,7 +62,7 @@ class JsonArrayReader:
         return elements
 
     def close(self) -> list[tuple[bytes, bytes]]:
-        """Nothing: an element without its end is no element."""
+        """Return nothing: an incomplete element is dropped."""
         return []
 
     def _hold_back(self, data: bytes) -> None:
@@ -73,6 +73,6 @@ class JsonArrayReader:
                 Failure(
                     kind="garbled",
                     message=f"the provider sent an element of more than {ELEMENT_BYTES_MAX} bytes;"
-                    " nothing it says is that long, so the stream is not what it claims to be",
+                    " no real event is that long, so this is probably not an event stream",
                 )
             )

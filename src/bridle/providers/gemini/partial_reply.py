@@ -1,12 +1,12 @@
-"""A reply of Gemini as it grows, part by part.
+"""Builds the parts of a streamed Gemini reply.
 
-Plain words come in pieces and are one text, whether the pieces came in one response or in many: that
-is why a reply told in pieces equals the same reply told whole.  A signed part is never joined with
-another, because its signature is for that part alone; an empty one that carries a signature is kept.
+Plain text arrives in pieces and becomes one text, however the pieces are spread over responses: that is why a
+streamed reply equals the same reply in one body. A signed part is never joined with another, because its
+signature covers that part alone; an empty part with a signature is kept.
 
-A call comes whole, or (where a client asked for it) as values for places inside its arguments.  Such
-a call is only finished when the provider says so; until then its arguments are no valid JSON, so that
-nobody can take them for complete.
+A call arrives complete or (if a client asked for it) as values for paths inside its arguments. Such a call is
+complete when the provider says so; until then its arguments are not valid JSON, so that they cannot be taken
+for complete.
 """
 
 import re
@@ -26,7 +26,7 @@ ArgumentPath = tuple[str | int, ...]
 
 
 class PartialText:
-    """What is said, or thought, without a signature: any number of pieces, joined once."""
+    """Text or reasoning without a signature: any number of pieces, joined once."""
 
     __slots__ = ("pieces", "thought")
 
@@ -35,8 +35,8 @@ class PartialText:
         self.pieces: list[str] = []
 
     def build_part(self) -> Part:
-        said = repair_surrogates("".join(self.pieces))
-        return Reasoning(text=said) if self.thought else Text(text=said)
+        text = repair_surrogates("".join(self.pieces))
+        return Reasoning(text=text) if self.thought else Text(text=text)
 
 
 class PartialCall:
@@ -51,11 +51,11 @@ class PartialCall:
         self.append(block)
 
     def append(self, block: Block) -> None:
-        """A further piece; raises `ValueError` when it fits nowhere."""
+        """Add a further piece; raise `ValueError` if it is invalid."""
         call = block["functionCall"]
         pieces = call.get("partialArgs") or []
         if not isinstance(pieces, list) or not all(isinstance(piece, dict) for piece in pieces):
-            raise ValueError("pieces of arguments that are none")
+            raise ValueError("partialArgs is not a list of objects")
         for piece in pieces:
             self._set_piece(_parse_path(piece.get("jsonPath")), piece)
         if block is not self._block:
@@ -78,9 +78,9 @@ class PartialCall:
         return part
 
     def _set_piece(self, place: ArgumentPath, piece: Block) -> None:
-        if isinstance(said := piece.get("stringValue"), str):
+        if isinstance(text := piece.get("stringValue"), str):
             self._values.setdefault(place, "")
-            self._open.setdefault(place, []).append(said)
+            self._open.setdefault(place, []).append(text)
         else:
             value = next((piece[name] for name in _VALUE_MEMBERS if piece.get(name) is not None), None)
             self._values[place] = value
@@ -103,7 +103,7 @@ class PartialGeminiReply:
 
     @property
     def dropped(self) -> tuple[str, ...]:
-        """What is not among the parts, and why."""
+        """Notices about content that was dropped."""
         return (EMPTY_REASONING_DROPPED,) if self._dropped or self._empty_thought else ()
 
     @property
@@ -112,7 +112,6 @@ class PartialGeminiReply:
 
     @property
     def text(self) -> str:
-        """The words shown so far."""
         pieces: list[str] = []
         for part in self._parts:
             if isinstance(part, PartialText) and not part.thought:
@@ -121,16 +120,16 @@ class PartialGeminiReply:
                 pieces.append(part.text)
         return repair_surrogates("".join(pieces))
 
-    def append_text(self, said: str, *, thought: bool) -> None:
+    def append_text(self, text: str, *, thought: bool) -> None:
         last = self._last
         self._settle_empty_reasoning(joined=thought)
         if last is None or last.thought is not thought:
             last = self._last = PartialText(thought=thought)
             self._parts.append(last)
-        last.pieces.append(said)
+        last.pieces.append(text)
 
     def note_empty_reasoning(self) -> None:
-        """Note a thought without words or signature; next to another thought it is a piece of that one."""
+        """Record reasoning without text or signature; next to other reasoning it is a piece of that."""
         self._empty_thought = self._last is None or not self._last.thought
 
     def _settle_empty_reasoning(self, *, joined: bool = False) -> None:
@@ -138,7 +137,7 @@ class PartialGeminiReply:
         self._empty_thought = False
 
     def append_part(self, part: Part) -> None:
-        """A part that is whole.  Words without anything beside them join those before."""
+        """Append a complete part. Text without native members is joined with the text before it."""
         if isinstance(part, Text) and part.native is None:
             if part.text:
                 self.append_text(part.text, thought=False)
@@ -153,7 +152,7 @@ class PartialGeminiReply:
             self._parts.append(part)
 
     def append_call_piece(self, block: Block) -> ToolCall | None:
-        """A piece of a call; the call, when this was its last one."""
+        """Add a piece of a call; return the call if this was its last piece."""
         self._settle_empty_reasoning()
         if self.open is None or block["functionCall"].get("name"):
             self.open = PartialCall(block, len(self._parts))
@@ -163,9 +162,9 @@ class PartialGeminiReply:
             self.open.append(block)
         if not self.open.done:
             return None
-        whole, place = self.open.build_part(), self.open.place
-        self._parts[place], self.open = whole, None
-        return whole
+        call, place = self.open.build_part(), self.open.place
+        self._parts[place], self.open = call, None
+        return call
 
     def build_parts(self) -> Sequence[Part]:
         return [
@@ -174,7 +173,7 @@ class PartialGeminiReply:
 
 
 def _parse_path(path: object) -> ArgumentPath:
-    """A place inside the arguments, as the provider writes it: `$.orders[0]['full name']`."""
+    """Parse a path inside the arguments in the provider's notation: `$.orders[0]['full name']`."""
     text = path if isinstance(path, str) else ""
     steps: list[str | int] = []
     at = 1
@@ -187,26 +186,26 @@ def _parse_path(path: object) -> ArgumentPath:
             steps.append(_ESCAPED.sub(r"\1", quoted) if quoted is not None else name)
         at = found.end()
     if not steps or at < len(text) or isinstance(steps[0], int):
-        raise ValueError(f"no place inside arguments: {path!r}")
+        raise ValueError(f"invalid path inside arguments: {path!r}")
     return tuple(steps)
 
 
 def _set_at_path(root: Block, place: ArgumentPath, value: Any) -> None:
-    """Put a value where it belongs.  Lists grow one by one: a far place in one is a mistake, or an attack."""
-    inside: Any = root
+    """Set a value at a path. Lists grow one element at a time: an index far beyond the end is refused."""
+    container: Any = root
     for at, step in enumerate(place):
         last = at == len(place) - 1
         fresh: Any = value if last else [] if isinstance(place[at + 1], int) else {}
-        if isinstance(step, int) and isinstance(inside, list) and step <= len(inside):
-            if step == len(inside):
-                inside.append(fresh)
+        if isinstance(step, int) and isinstance(container, list) and step <= len(container):
+            if step == len(container):
+                container.append(fresh)
             elif last:
-                inside[step] = value
-        elif isinstance(step, str) and isinstance(inside, dict):
+                container[step] = value
+        elif isinstance(step, str) and isinstance(container, dict):
             if last:
-                inside[step] = value
+                container[step] = value
             else:
-                inside.setdefault(step, fresh)
+                container.setdefault(step, fresh)
         else:
-            raise ValueError(f"no such place inside arguments: {place!r}")
-        inside = inside[step]
+            raise ValueError(f"no such path inside arguments: {place!r}")
+        container = container[step]

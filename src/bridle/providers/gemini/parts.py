@@ -1,15 +1,15 @@
-"""Gemini's parts and ours, both ways.
+"""Converts between Gemini's parts and Bridle's.
 
-`part_of` reads a part of theirs, `block_of` writes one; each undoes the other.  Everything that
-carries parts uses these two: replies whole and streamed, requests read and requests written.
+`decode_part` reads a wire part, `encode_part` writes one; each reverses the other. All code that carries
+parts uses these two: complete and streamed replies, decoded and encoded requests.
 
-The signature on a part is proof that this endpoint's model thought, bound to the very part it came
-on.  Of a thought it is the `signature`; of anything else it is a member beyond our view.  Those are
-kept as the part's `native`: a JSON object of just the members we have no field for, so that a log
-holds nothing twice.  Null members and `thought: false` say nothing and are not kept.  Parts we do not
-interpret (code that was run, the provider's own tools) become `Opaque`, whole.
+The signature of a part proves that this endpoint's model generated it, and is bound to that part. For
+reasoning it is `signature`; for any other part it is one of the members that the part does not model. Those
+are stored in `native`: a JSON object of just those members, so that a log holds nothing twice. Null members
+and `thought: false` are dropped. Parts that are not modelled (executed code, the provider's own tools) become
+`Opaque`.
 
-Names may be written in either of the two spellings the provider's JSON allows; ours are camelCase.
+Names may have either of the two spellings that the provider's JSON allows; Bridle writes camelCase.
 """
 
 import re
@@ -30,12 +30,12 @@ Block = dict[str, Any]
 
 SIGNATURE = "thoughtSignature"
 CANDIDATE_FIELDS_KIND = "candidate.fields"
-"""The kind of an `Opaque` that holds what was said beside the content: sources, citations."""
+"""Kind of an `Opaque` that holds the candidate's members besides its content: sources, citations."""
 CONTINUATION_KIND = "continuation"
-"""The kind of an `Opaque` that holds the token by which a paused reply is gone on with."""
+"""Kind of an `Opaque` that holds the token to continue a paused reply."""
 CONTINUATION_TOKEN = "continuationToken"  # noqa: S105 - a field name
 UNSENT_KINDS = frozenset({CANDIDATE_FIELDS_KIND, CONTINUATION_KIND})
-"""Kinds that are no parts on the wire."""
+"""Kinds that are not parts on the wire."""
 
 TOOL_NAMES = ToolNameRules(length_max=128, letters="A-Za-z0-9_.:-", first="A-Za-z_")
 _SNAKE_CASE = re.compile(r"_+([a-z0-9])")
@@ -43,65 +43,66 @@ _LINE_BREAKS = re.compile(r"\s*\n\s*")
 _SIBLING_MEMBERS = frozenset(
     {"thought", SIGNATURE, "videoMetadata", "mediaResolution", "mediaProcessing", "partMetadata"}
 )
-"""Members that stand beside what a part is, and do not say it."""
+"""Members that accompany the content of a part and do not determine its kind."""
 _MEDIA_TYPES: dict[MediaKind, str] = {
     "image": "image/png",
     "document": "application/pdf",
     "audio": "audio/wav",
     "video": "video/mp4",
 }
-"""What media without a type is taken for; the provider takes none without one."""
+"""Default media types; the provider requires one."""
 _DATA_MEMBERS = {"inlineData": "data", "fileData": "fileUri"}
-"""Where each holder of media has what it holds."""
+"""The member of each media holder that holds the data."""
 _STREAMING_MEMBERS = frozenset({"partialArgs", "willContinue"})
-"""How a call was delivered, which says nothing once it is whole."""
+"""Members about the delivery of a call, meaningless once it is complete."""
 
 
 _UNKNOWN_INSTRUCTION = "part of systemInstruction"
-"""Where the `native` of a text in the system keeps a part that says more; nobody else's goes out here."""
+"""Key in the `native` of a system text for a part with further members; sent only to this family."""
 
 
 class OriginMatch(IntEnum):
-    """How near the maker of a part is to the endpoint it is written for."""
+    """Relation between the origin of a part and the endpoint it is encoded for."""
 
     FOREIGN = 0
     FAMILY = 1
     """The same wire: native members are understood, signatures are not."""
     OWN = 2
-    """The same endpoint: everything goes back as it came."""
+    """The same endpoint: everything is sent back unchanged."""
 
 
 def decode_part(block: Mapping[str, Any], arguments: str | None = None) -> Part:
-    """A part of theirs as ours.  `arguments` is the text of a call's arguments as it arrived.
+    """Convert a wire part to a part. `arguments` is the original text of a call's arguments.
 
-    Ids of calls are left empty, and results name the provider's id: whoever numbers calls sets both.
+    Call ids are left empty, and results have the provider's id: the caller that numbers the calls sets both.
     """
-    said = _normalise_members(block)
-    if isinstance(call := said.get("functionCall"), dict):
-        return _decode_call(said, _normalise_members(call), arguments)
-    if isinstance(answer := said.get("functionResponse"), dict):
-        return _decode_result(said, _normalise_members(answer))
-    # A thought that is taken for words is shown to somebody: a member of next year must not do that.
-    if said.get("thought") is True and (
-        isinstance(said.get("text"), str) or said.keys() - _SIBLING_MEMBERS <= {"text"}
+    members = _normalise_members(block)
+    if isinstance(call := members.get("functionCall"), dict):
+        return _decode_call(members, _normalise_members(call), arguments)
+    if isinstance(answer := members.get("functionResponse"), dict):
+        return _decode_result(members, _normalise_members(answer))
+    # Reasoning must not become text that is shown to users because of an unknown member.
+    if members.get("thought") is True and (
+        isinstance(members.get("text"), str) or members.keys() - _SIBLING_MEMBERS <= {"text"}
     ):
-        native = _extra_members(said, "text", "thought", SIGNATURE)
+        native = _extra_members(members, "text", "thought", SIGNATURE)
         return Reasoning(
-            text=text_or_empty(said.get("text")), signature=text_or_empty(said.get(SIGNATURE)), native=native
+            text=text_or_empty(members.get("text")),
+            signature=text_or_empty(members.get(SIGNATURE)),
+            native=native,
         )
-    if isinstance(said.get("text"), str) or said.keys() == {SIGNATURE}:
-        return Text(text=text_or_empty(said.get("text")), native=_extra_members(said, "text"))
-    return _decode_media(said) or make_opaque(said)
+    if isinstance(members.get("text"), str) or members.keys() == {SIGNATURE}:
+        return Text(text=text_or_empty(members.get("text")), native=_extra_members(members, "text"))
+    return _decode_media(members) or make_opaque(members)
 
 
-def encode_part(part: Part, kinship: OriginMatch, *, name: str = "", sent_id: str = "") -> Block | Raw | None:
-    """A part as one of theirs, or None when it has nothing to say on this wire.
-
-    `name` and `sent_id` are those a call and its result share.
-    """
+def encode_part(
+    part: Part, origin_match: OriginMatch, *, name: str = "", sent_id: str = ""
+) -> Block | Raw | None:
+    """Convert a part to a wire part, or None; a call and its result share `name` and `sent_id`."""
     if isinstance(part, Opaque):
-        return _encode_opaque(part, kinship)
-    native = native_members(part, kinship)
+        return _encode_opaque(part, origin_match)
+    native = native_members(part, origin_match)
     block: Block
     match part:
         case Text(text=text):
@@ -110,26 +111,26 @@ def encode_part(part: Part, kinship: OriginMatch, *, name: str = "", sent_id: st
             block = {"text": repair_surrogates(text)}
         case Reasoning(text=text, signature=signature):
             block = {"text": repair_surrogates(text), "thought": True} if text else {"thought": True}
-            if signature and kinship is OriginMatch.OWN:
+            if signature and origin_match is OriginMatch.OWN:
                 block[SIGNATURE] = signature
         case ToolCall(arguments=arguments):
             block = {"functionCall": {"name": name, "args": encode_arguments(arguments)}}
             if sent_id:
                 block["functionCall"]["id"] = sent_id
         case ToolResult():
-            block = {"functionResponse": _encode_result(part, kinship, name, sent_id)}
+            block = {"functionResponse": _encode_result(part, origin_match, name, sent_id)}
         case Media():
             block = _encode_media(part)
     return _merge_native(block, native)
 
 
 def decode_instruction(block: Mapping[str, Any]) -> Text:
-    """A part of the system.  Ours is made of texts: one of next year is carried by a text without words."""
+    """Convert a system part to a text. A part of an unknown kind is stored in an empty text."""
     part = decode_part(block)
     if isinstance(part, Text) and part.native is None:
         return part
-    words = part.text if isinstance(part, Text) else ""
-    return Text(text=words, native=dumps({_UNKNOWN_INSTRUCTION: block}).decode())
+    text = part.text if isinstance(part, Text) else ""
+    return Text(text=text, native=dumps({_UNKNOWN_INSTRUCTION: block}).decode())
 
 
 def encode_instruction(text: Text) -> Block | Raw | None:
@@ -139,18 +140,19 @@ def encode_instruction(text: Text) -> Block | Raw | None:
     return encode_part(text, OriginMatch.FOREIGN)
 
 
-def native_members(part: Text | Reasoning | ToolCall | ToolResult | Media, kinship: OriginMatch) -> Block:
-    """The members beyond our view that may go to this endpoint."""
-    if part.native is None or kinship is OriginMatch.FOREIGN:
+def native_members(
+    part: Text | Reasoning | ToolCall | ToolResult | Media, origin_match: OriginMatch
+) -> Block:
+    """Return the members that parts do not model and that may be sent to this endpoint."""
+    if part.native is None or origin_match is OriginMatch.FOREIGN:
         return {}
     members: Block = loads(part.native)
-    if kinship is not OriginMatch.OWN:
+    if origin_match is not OriginMatch.OWN:
         members.pop(SIGNATURE, None)
     return members
 
 
 def encode_tool_name(name: str) -> str:
-    """A tool's name as this wire allows it."""
     return TOOL_NAMES.encode_name(name)
 
 
@@ -159,13 +161,13 @@ def to_camel_case(name: str) -> str:
 
 
 def normalise_arguments(written: bytes) -> str:
-    """Arguments as they are written, on one line: replies given whole are spread over many."""
+    """Return arguments as written, on one line: complete replies spread them over many."""
     return _LINE_BREAKS.sub("", repair_surrogates(written.decode("utf-8", "replace")))
 
 
-def make_opaque(said: Block) -> Opaque:
-    kind = next((name for name in said if name not in _SIBLING_MEMBERS), "")
-    return Opaque(kind=kind, native=dumps(said).decode())
+def make_opaque(members: Block) -> Opaque:
+    kind = next((name for name in members if name not in _SIBLING_MEMBERS), "")
+    return Opaque(kind=kind, native=dumps(members).decode())
 
 
 def _normalise_members(block: Mapping[str, Any]) -> Block:
@@ -176,13 +178,13 @@ def _normalise_members(block: Mapping[str, Any]) -> Block:
     }
 
 
-def _decode_call(said: Block, call: Block, arguments: str | None) -> ToolCall:
+def _decode_call(members: Block, call: Block, arguments: str | None) -> ToolCall:
     if arguments is None:
         arguments = dumps(call.get("args") or {}).decode()
     more = {
         name: value for name, value in call.items() if name not in {"id", "name", "args", *_STREAMING_MEMBERS}
     }
-    rest = {name: value for name, value in said.items() if name != "functionCall"}
+    rest = {name: value for name, value in members.items() if name != "functionCall"}
     return ToolCall(
         id="",
         name=text_or_empty(call.get("name")),
@@ -192,8 +194,8 @@ def _decode_call(said: Block, call: Block, arguments: str | None) -> ToolCall:
     )
 
 
-def _decode_result(said: Block, answer: Block) -> ToolResult:
-    """The result in words; what no words of ours would give back is kept as the provider's own."""
+def _decode_result(block: Block, answer: Block) -> ToolResult:
+    """Decode a result to text; a response that text cannot reproduce is kept in `native`."""
     response = answer.pop("response", None)
     members = response if isinstance(response, dict) else {}
     only = next(iter(members.values())) if len(members) == 1 else None
@@ -210,7 +212,7 @@ def _decode_result(said: Block, answer: Block) -> ToolResult:
     answer.pop("name", None)
     if response is not None and not _is_reproducible(members):
         answer["response"] = response
-    rest = {member: value for member, value in said.items() if member != "functionResponse"}
+    rest = {member: value for member, value in block.items() if member != "functionResponse"}
     return ToolResult(
         call_id=call_id,
         parts=tuple(parts),
@@ -220,39 +222,39 @@ def _decode_result(said: Block, answer: Block) -> ToolResult:
 
 
 def _is_reproducible(response: Block) -> bool:
-    """Whether writing the result anew gives this very response."""
+    """Return True if encoding the result again gives this response."""
     if len(response) != 1:
         return False
-    ((key, said),) = response.items()
-    return isinstance(said, str) and (
-        (key in ("output", "error") and bool(said.strip())) or (key, said) == ("output", "")
+    ((key, text),) = response.items()
+    return isinstance(text, str) and (
+        (key in ("output", "error") and bool(text.strip())) or (key, text) == ("output", "")
     )
 
 
-def _encode_result(result: ToolResult, kinship: OriginMatch, name: str, sent_id: str) -> Block:
+def _encode_result(result: ToolResult, origin_match: OriginMatch, name: str, sent_id: str) -> Block:
     texts = [
         repair_surrogates(part.text) for part in result.parts if isinstance(part, Text) and part.text.strip()
     ]
-    said = "\n".join(texts)
-    if result.is_error and not said:
-        said = f"The call ended without a word: {result.outcome}."
+    text = "\n".join(texts)
+    if result.is_error and not text:
+        text = f"The call ended without a word: {result.outcome}."
     answer: Block = {"id": sent_id} if sent_id else {}
-    answer |= {"name": name, "response": {"error" if result.is_error else "output": said}}
+    answer |= {"name": name, "response": {"error" if result.is_error else "output": text}}
     beside = [
         block
         for part in result.parts
-        if not isinstance(part, Text) and (block := encode_part(part, kinship)) is not None
+        if not isinstance(part, Text) and (block := encode_part(part, origin_match)) is not None
     ]
     if beside:
         answer["parts"] = beside
     return answer
 
 
-def _decode_media(said: Block) -> Media | None:
-    """None when it is no media, or of a kind ours cannot hold."""
-    kept = said.keys() - _SIBLING_MEMBERS
-    holder = next((name for name in _DATA_MEMBERS if kept == {name}), "")
-    source = said.get(holder)
+def _decode_media(members: Block) -> Media | None:
+    """Decode media; None if it is not media, or `Media` cannot represent it."""
+    content = members.keys() - _SIBLING_MEMBERS
+    holder = next((name for name in _DATA_MEMBERS if content == {name}), "")
+    source = members.get(holder)
     if not holder or not isinstance(source, dict):
         return None
     source = _normalise_members(source)
@@ -263,7 +265,7 @@ def _decode_media(said: Block) -> Media | None:
     if inline and not media_type:
         return None
     more = {name: value for name, value in source.items() if name not in ("mimeType", _DATA_MEMBERS[holder])}
-    rest = {name: value for name, value in said.items() if name != holder}
+    rest = {name: value for name, value in members.items() if name != holder}
     return Media.from_wire(
         kind=_media_kind(media_type),
         media_type=media_type,
@@ -289,28 +291,28 @@ def _encode_media(media: Media) -> Block:
     return {"inlineData": {"mimeType": media_type, "data": media.data}}
 
 
-def _encode_opaque(part: Opaque, kinship: OriginMatch) -> Raw | Block | None:
-    if kinship is OriginMatch.FOREIGN and part.text.strip():
+def _encode_opaque(part: Opaque, origin_match: OriginMatch) -> Raw | Block | None:
+    if origin_match is OriginMatch.FOREIGN and part.text.strip():
         return {"text": repair_surrogates(part.text)}
-    if kinship is OriginMatch.FOREIGN or part.kind in UNSENT_KINDS:
+    if origin_match is OriginMatch.FOREIGN or part.kind in UNSENT_KINDS:
         return None
     if not is_object(part.native):
         raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
-    if kinship is OriginMatch.OWN:
+    if origin_match is OriginMatch.OWN:
         return Raw(repair_surrogates(part.native))
     return {name: value for name, value in loads(part.native).items() if name != SIGNATURE}
 
 
 def _merge_native(block: Block, native: Block) -> Block:
-    """The block with its native members: they say more exactly what we wrote ourselves."""
+    """Merge native members into a block: they take precedence."""
     for name, value in native.items():
         under = block.get(name)
         block[name] = {**under, **value} if isinstance(under, dict) and isinstance(value, dict) else value
     return block
 
 
-def _extra_members(said: Block, *shown: str) -> str | None:
-    return _encode_members({name: value for name, value in said.items() if name not in shown})
+def _extra_members(members: Block, *modelled: str) -> str | None:
+    return _encode_members({name: value for name, value in members.items() if name not in modelled})
 
 
 def _encode_members(members: Block) -> str | None:

@@ -1,7 +1,7 @@
-"""Prompts kept by name (`cachedContents`): made, kept for longer, dropped, and what is said of them.
+"""Stores prompts by name (`cachedContents`): create, extend, drop, and decode the replies.
 
-What is kept is the front of a prompt, tools and system instruction, for one model.  A request that
-leans on it names it and must not send any of that again.
+A stored prompt is the start of a prompt, tools and system instruction, for one model. A request that uses it
+refers to its name and must not send that content again.
 """
 
 from collections.abc import Mapping
@@ -41,12 +41,14 @@ def decode_stored_prompt(status: int, headers: Mapping[str, str], body: bytes) -
     if status >= 300:
         raise ProviderError(decode_failure(status, headers, body))
     try:
-        told = msgspec.json.decode(body or b"{}")
+        reply = msgspec.json.decode(body or b"{}")
     except ValueError:
-        told = None
-    if not isinstance(told, dict):
-        raise ProviderError(Failure(kind="garbled", message="the provider kept something it cannot describe"))
-    usage, name = told.get("usageMetadata"), told.get("name")
+        reply = None
+    if not isinstance(reply, dict):
+        raise ProviderError(
+            Failure(kind="garbled", message="the reply about a stored prompt is not a JSON object")
+        )
+    usage, name = reply.get("usageMetadata"), reply.get("name")
     tokens = parse_integer(usage.get("totalTokenCount")) if isinstance(usage, dict) else None
     return StoredPromptInfo(name=name if isinstance(name, str) else "", tokens=max(tokens or 0, 0))
 

@@ -1,10 +1,10 @@
-"""Tools of Gemini, both ways.
+"""Encodes and decodes Gemini's tools and tool choice.
 
-Functions are declared together, in one list; each tool the provider runs itself stands on its own.
-Our schemas go out as JSON Schema.  A declaration read from elsewhere may use the provider's older
-dialect, or say more than our tools can: then it is kept whole, as native, and our own schema is only
-what can be made of it.  A native definition in another provider's words is not sent as it is: a
-function is declared anew from what we know of it, anything else is left out.
+Functions are declared together in one list; each hosted tool is an entry of its own. Bridle's schemas are
+sent as JSON Schema. A decoded declaration may use the provider's older dialect, or have members that
+`ToolSpec` does not model: then it is kept as native, and the schema is a best-effort conversion. A native
+definition in another provider's format is not sent: a function is declared from its known fields, anything
+else is omitted.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ from bridle.values.request import ToolChoice, ToolSpec
 from .parts import Block, encode_tool_name, to_camel_case
 
 TOOL_DIALECT, OUTPUT_DIALECT = "gemini_json", "gemini_json_output"
-"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+"""The JSON Schema dialects of this wire, for tools and for answers."""
 
 DECLARATIONS = "functionDeclarations"
 INCLUDE_HOSTED_CALLS = "includeServerSideToolInvocations"
@@ -37,7 +37,7 @@ _DECLARATION_MEMBERS = frozenset(
     }
 )
 _FUNCTION_TYPES = (None, "function", "custom")
-"""What other wires call a function, where they say it at all."""
+"""Types that other wires use for a function, if they have a type at all."""
 _MODES = {"auto": "AUTO", "any": "ANY", "tool": "ANY", "none": "NONE"}
 _SUBSCHEMAS = ("items", "additionalProperties")
 _SUBSCHEMA_LISTS = ("anyOf", "prefixItems")
@@ -60,7 +60,7 @@ def encode_tools(specs: Sequence[ToolSpec]) -> list[Block | Raw]:
 
 
 def has_both_tool_kinds(specs: Sequence[ToolSpec]) -> bool:
-    """Whether functions of ours and tools of the provider are offered together."""
+    """Return True if both functions and hosted tools are offered."""
     if all(spec.native is None for spec in specs):
         return False
     offered = encode_tools(specs)
@@ -69,21 +69,21 @@ def has_both_tool_kinds(specs: Sequence[ToolSpec]) -> bool:
 
 
 def encode_tool_config(choice: ToolChoice, specs: Sequence[ToolSpec]) -> Block:
-    """How tools are to be used; where both kinds are offered, every turn has to ask for hosted calls."""
+    """Encode the tool configuration; with both kinds of tools, every request has to ask for hosted calls."""
     config: Block = {}
-    if wire := encode_tool_choice(choice):
-        config["functionCallingConfig"] = wire
+    if calling := encode_tool_choice(choice):
+        config["functionCallingConfig"] = calling
     if has_both_tool_kinds(specs):
         config[INCLUDE_HOSTED_CALLS] = True
     return config
 
 
 def decode_tools(tools: Iterable[Any]) -> tuple[ToolSpec, ...]:
-    """Raises `ValueError` when these are no tools."""
+    """Decode tools; raise `ValueError` if they are invalid."""
     specs: list[ToolSpec] = []
     for tool in tools:
         if not isinstance(tool, dict):
-            raise ValueError("a tool is an object")
+            raise ValueError("a tool must be an object")
         for name, value in tool.items():
             if value is None:
                 continue
@@ -98,7 +98,7 @@ def decode_tools(tools: Iterable[Any]) -> tuple[ToolSpec, ...]:
 
 
 def encode_tool_choice(choice: ToolChoice) -> Block | None:
-    """A choice as the provider has it; there is no switch for parallel calls."""
+    """Encode a tool choice; the wire has no switch for parallel calls."""
     if choice.mode == "auto":
         return None
     wire: Block = {"mode": _MODES[choice.mode]}
@@ -108,12 +108,14 @@ def encode_tool_choice(choice: ToolChoice) -> Block | None:
 
 
 def decode_tool_choice(config: object) -> ToolChoice | None:
-    """A choice as we have it; None when we have no word for it."""
+    """Decode a tool choice; None if `ToolChoice` cannot represent it."""
     if not isinstance(config, dict):
         return None
-    said = {to_camel_case(name): value for name, value in config.items() if value is not None and value != []}
-    mode, names = text_or_empty(said.pop("mode", "AUTO")).upper(), said.pop("allowedFunctionNames", [])
-    if said or not isinstance(names, list):
+    members = {
+        to_camel_case(name): value for name, value in config.items() if value is not None and value != []
+    }
+    mode, names = text_or_empty(members.pop("mode", "AUTO")).upper(), members.pop("allowedFunctionNames", [])
+    if members or not isinstance(names, list):
         return None
     match mode, names:
         case "AUTO" | "MODE_UNSPECIFIED", []:
@@ -137,7 +139,7 @@ def _native_tool(spec: ToolSpec) -> Block | None:
 
 
 def _is_declaration(native: Block) -> bool:
-    """Whether it is one of this wire's, with members we do not know: others say a type, or `input_schema`."""
+    """Return True for a declaration of this wire, possibly with unknown members."""
     return "name" in native and not native.keys() & {"type", "function", "input_schema"}
 
 
@@ -153,21 +155,23 @@ def _encode_declaration(spec: ToolSpec) -> Block:
 
 def _decode_declaration(declared: object) -> ToolSpec:
     if not isinstance(declared, dict):
-        raise ValueError("a function declaration is an object")
-    said = {to_camel_case(name): value for name, value in declared.items() if value is not None}
-    spec = ToolSpec(name=text_or_empty(said.get("name")), description=text_or_empty(said.get("description")))
-    if isinstance(schema := said.get("parametersJsonSchema"), dict):
+        raise ValueError("a function declaration must be an object")
+    members = {to_camel_case(name): value for name, value in declared.items() if value is not None}
+    spec = ToolSpec(
+        name=text_or_empty(members.get("name")), description=text_or_empty(members.get("description"))
+    )
+    if isinstance(schema := members.get("parametersJsonSchema"), dict):
         spec = replace(spec, parameters=dumps(schema).decode())
-        plain = said.keys() <= {"name", "description", "parametersJsonSchema"}
+        plain = members.keys() <= {"name", "description", "parametersJsonSchema"}
         if plain and is_sent_unchanged(spec.parameters, TOOL_DIALECT):
             return spec
-    elif isinstance(schema := said.get("parameters"), dict):
+    elif isinstance(schema := members.get("parameters"), dict):
         spec = replace(spec, parameters=dumps(_convert_old_schema(schema)).decode())
-    return replace(spec, native=dumps(said).decode())
+    return replace(spec, native=dumps(members).decode())
 
 
 def _convert_old_schema(schema: Block) -> Block:
-    """The older dialect as JSON Schema: types in lower case, null among them where it is allowed."""
+    """Convert the older dialect to JSON Schema: lower-case types, and null where it is allowed."""
     plain = {to_camel_case(name): value for name, value in schema.items() if value is not None}
     nullable = plain.pop("nullable", False) is True
     if isinstance(kind := plain.get("type"), str):

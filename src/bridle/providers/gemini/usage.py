@@ -45,14 +45,14 @@ STOPS = {
     "OTHER": Stop.OTHER,
 }
 _STOPS_BY_NUMBER = (UNSPECIFIED, "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER")
-"""Reasons by number, as a client may ask for them; beyond these the provider's two services disagree."""
+"""Reasons by number, as clients may request them; for higher numbers the provider's two services disagree."""
 BLOCK_PREFIX = "blockReason "
 
 
 def build_reply(
     parts: Sequence[Part], meta: Mapping[str, Any], counts: Mapping[str, Any], model: Model
 ) -> Reply:
-    """`meta` has the last words of the response and of its candidate, by their names on the wire."""
+    """Build the reply; `meta` has the last values of the response and its candidate, by wire name."""
     stop, detail = _decode_stop(parts, meta)
     return Reply(
         parts=tuple(parts),
@@ -69,7 +69,7 @@ def build_reply(
 
 
 def finish_reason(reason: object) -> str:
-    """The provider's word for a stop; empty when it has not said one."""
+    """Return the provider's finish reason; empty if there is none yet."""
     if isinstance(reason, int) and not isinstance(reason, bool):
         reason = _STOPS_BY_NUMBER[reason] if 0 <= reason < len(_STOPS_BY_NUMBER) else str(reason)
     said = text_or_empty(reason)
@@ -77,14 +77,14 @@ def finish_reason(reason: object) -> str:
 
 
 def is_prompt_blocked(feedback: object) -> bool:
-    """Whether what is said about the prompt is that it was refused."""
+    """Return True if prompt feedback says that the prompt was refused."""
     return isinstance(feedback, dict) and bool(
         feedback.get("blockReason") or feedback.get("blockReasonMessage")
     )
 
 
 def decode_usage(counts: Mapping[str, Any]) -> Usage:
-    """What was counted; without a count of the prompt nothing was, and nought would be a lie."""
+    """Decode token counts; without a prompt count the usage is incomplete, not zero."""
     prompt, cached = (
         count_or_zero(counts.get("promptTokenCount")),
         count_or_zero(counts.get("cachedContentTokenCount")),
