@@ -396,7 +396,7 @@ def test_what_was_counted_before_a_stream_broke():
         ),
         (503, {"error": {"message": "Loading model"}}, "overloaded", "Loading model"),
         (400, {"error": {"message": "No such call", "code": "tool_use_failed"}}, "server", "No such call"),
-        (500, b"", "server", "HTTP 500, without a word of explanation"),
+        (500, b"", "server", "HTTP 500, without an explanation"),
         (502, b"<html><head><title>Bad gateway</title></head></html>", "server", "HTTP 502: Bad gateway"),
         (404, b"404 page not found", "not_found", "HTTP 404: 404 page not found"),
         (400, [{"error": {"message": "In a list"}}], "invalid", "In a list"),

@@ -1,11 +1,11 @@
-"""Calls of tools on Chat Completions and our `ToolCall`, both ways.
+"""Converts between tool calls of Chat Completions and `ToolCall`.
 
-Arguments are text here, as they are in our calls, and go back to the letter.  Servers that render them
-into a prompt parse them first, and fail for ever on what they cannot parse; so arguments that are no
-object (cut off, a list, nonsense) go out inside one that says so, and are taken out again when read.
+Arguments are text here, as in `ToolCall`, and are sent back unchanged. Servers that render them into a prompt
+parse them first, and keep failing on invalid ones; so arguments that are not an object (truncated, a list,
+invalid) are sent inside an object that says so, and are extracted again when decoded.
 
-Two older or rarer forms are read too and go back as they came: a single `function_call`, and calls
-of tools that take plain text.
+Two older or rarer forms are decoded too and sent back as they came: a single `function_call`, and calls of
+tools that take plain text.
 """
 
 from typing import Any
@@ -22,9 +22,9 @@ EMPTY_OBJECT = "{}"
 
 
 def decode_call(wire: object, *, cut: bool = False) -> ToolCall | None:
-    """A call as it was told; None when it names nothing that could be called.
+    """Decode a call; None if it names nothing that could be called.
 
-    No arguments are an empty object, unless the reply was `cut` off before they could come.
+    Missing arguments are an empty object, unless the reply was `cut` before they could arrive.
     """
     if not isinstance(wire, dict):
         return None
@@ -49,14 +49,14 @@ def decode_call(wire: object, *, cut: bool = False) -> ToolCall | None:
 
 
 def list_calls(message: Block) -> list[object]:
-    """All calls of a message as they were told, the older form included."""
+    """Return all calls of a message on the wire, including the older form."""
     listed, legacy = message.get("tool_calls"), message.get("function_call")
     calls = listed if isinstance(listed, list) else []
     return [*calls, {"function": legacy}] if isinstance(legacy, dict) else calls
 
 
 def is_nameless_call(wire: object) -> bool:
-    """Whether something was called and its name is missing; an entry without a word is no call."""
+    """Return True for a call without a name; an entry without any content is not a call."""
     if not isinstance(wire, dict) or decode_call(wire) is not None:
         return False
     inner = wire.get("function") or wire.get("custom")
@@ -83,7 +83,7 @@ def is_legacy_call(call: ToolCall) -> bool:
 
 
 def read_arguments(function: Block, *, cut: bool = False) -> str:
-    """Text, an object where text belongs, or nothing at all."""
+    """Return the arguments, given as text, as an object in place of text, or missing."""
     given: Any = function.get("arguments")
     text = (
         repair_surrogates(given) if isinstance(given, str) else "" if given is None else dumps(given).decode()

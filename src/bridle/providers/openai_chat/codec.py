@@ -58,7 +58,7 @@ class ChatCodec(BaseCodec):
     def __init__(
         self, dialects: Mapping[str, ChatDialect] | None = None, *, otherwise: ChatDialect = _DEFAULT_DIALECT
     ) -> None:
-        """`dialects` by the name of an endpoint, before its own, and what is spoken where there is none."""
+        """Create a codec; `dialects` by endpoint name override those of the endpoints."""
         self._dialects = dict(dialects or {})
         self._otherwise = otherwise
 
@@ -68,7 +68,7 @@ class ChatCodec(BaseCodec):
         )
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """`digest` covers the body, except for how the answer is delivered; it costs only new messages."""
+        """Encode a request; `digest` covers its content, not the delivery, and costs only new messages."""
         kept = require_own_history(kept, EncodedMessagesPerModel, self.new_history)
         dialect = self._dialect_for(request.model.endpoint)
         check_tools_allowed(request, dialect)
@@ -116,7 +116,7 @@ class ChatCodec(BaseCodec):
 
 
 def _encode_head(request: Request, dialect: ChatDialect, *, follows: bool) -> bytes:
-    """Everything up to the first message; the instructions are a message here, and never change."""
+    """Encode everything up to the first message; the instructions are a message here, and never change."""
     head: Block = {"model": request.model.id} if request.model.id else {}
     if request.tools:
         tools = [encode_tool(spec) for spec in request.tools]

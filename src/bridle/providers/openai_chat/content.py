@@ -1,14 +1,13 @@
-"""Content parts of Chat Completions and our parts, both ways.
+"""Converts between content parts of Chat Completions and Bridle's parts.
 
-`part_of` reads one typed part of a message's content, `block_of` writes one.  A string as content is
-one text; whoever holds the message knows that.
+`decode_content` reads one typed part of a message's content, `encode_content` writes one. The caller handles
+content that is a plain string.
 
-What a part says beyond our view of it is kept as `native`, under the member `part`: for words just the
-members we have no place for, for media the whole part without the one long string (the address or the
-data), which our part has already.  So nothing is held twice, and a part goes back as it came.  Parts
-we do not interpret become `Opaque`, whole.
+Members that a part does not model are stored in `native`, under `part`: for text just those members, for
+media the whole part without the one long string (the URL or the data), which the part already has. So nothing
+is stored twice, and a part is sent back as it came. Parts that are not modelled become `Opaque`.
 
-What a dialect cannot carry becomes a few words that say what was left out.
+Content that a dialect cannot carry is replaced by a short text that says what was left out.
 """
 
 import re
@@ -43,7 +42,7 @@ _MEDIA_MEMBERS: dict[str, tuple[MediaKind, str]] = {
     "file_url": ("document", "url"),
     "input_audio": ("audio", "data"),
 }
-"""What each type of part is, and which member of it holds the address or the data."""
+"""The kind of each type of part, and the member that holds the URL or the data."""
 _FORMATS = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
 _AUDIO_TYPES = {"wav": "audio/wav", "mp3": "audio/mpeg"}
 _DEFAULT_DIALECT = ChatDialect()
@@ -70,7 +69,7 @@ def decode_content(block: object) -> Text | Media | Opaque:
 def encode_content(
     part: Text | Media | Opaque, dialect: ChatDialect, *, own: bool = False
 ) -> Block | Raw | None:
-    """A part of content, or None when it has nothing to say here.  `own`: it came from this very server."""
+    """Encode a part of content; None if it has none here. `own`: it came from this very server."""
     if isinstance(part, Opaque):
         placed = own and part.kind not in UNSENT_KINDS and is_object(part.native)
         if not own and part.text.strip():
@@ -85,11 +84,11 @@ def encode_content(
 
 
 UNSENT_KINDS = frozenset({"audio"})
-"""Kinds of opaque parts that stand beside the content and not in it."""
+"""Kinds of opaque parts that are beside the content, not in it."""
 
 
 def encode_native(**members: Any) -> str | None:
-    """Members to be kept with a part, in one order: pieces of a stream come in another than a whole."""
+    """Encode members to store with a part, sorted: streams deliver them in another order than bodies."""
     kept = {name: value for name, value in members.items() if value}
     return dumps(_sort_members(kept)).decode() if kept else None
 
@@ -101,7 +100,7 @@ def _sort_members(value: Any) -> Any:
 
 
 def decode_native(part: Part) -> Block:
-    """What only this family can read of a part; nothing when it is not in our own writing."""
+    """Return the native members of a part; empty if another family wrote them."""
     return {} if part.native is None or isinstance(part, Opaque) else parse_object(part.native)
 
 
@@ -114,7 +113,7 @@ def parse_object(text: str) -> Block:
 
 
 def _decode_media(kind: str, block: Block) -> tuple[Media, Block] | None:
-    """The media and the part without its long string; None for what media cannot hold."""
+    """Decode media and the part without its long string; None if `Media` cannot represent it."""
     if kind not in _MEDIA_MEMBERS:
         return None
     media_kind, place = _MEDIA_MEMBERS[kind]
@@ -160,7 +159,7 @@ _FILE_MEMBERS = frozenset({"file_id", "file_data", "filename"})
 
 
 def _restore_media(media: Media, frame: Block) -> Block:
-    """The part as it came: its long string put back into its frame."""
+    """Restore a part as it came: insert its long string into the stored frame."""
     kind = text_or_empty(frame.get("type"))
     inner = frame.get(kind)
     if kind == "file":
@@ -211,7 +210,7 @@ def _media_url(media: Media) -> str:
 
 
 def _is_plain_text(media: Media) -> bool:
-    """Servers of this wire take such a document as words only; what they call a file is a PDF."""
+    """Return True for a document that servers of this wire accept as text only; their files are PDFs."""
     return bool(media.data) and media.media_type.startswith("text/")
 
 

@@ -1,13 +1,13 @@
-"""Replies of Chat Completions, from bytes in any slices: JSON or server-sent events, from any server.
+"""Decodes replies of Chat Completions: JSON or server-sent events, from any server.
 
-A stream is a reply once the model's reason for stopping has arrived, or the sentinel that ends it;
-before that it is cut, however much was said.  Counts may come with the reason, after it, with every
-piece or not at all; the last ones count.  Of several choices the first is read.  Comments, empty
-choices, unknown members and repeated reasons are passed over; an error is an error wherever it stands.
-An event that cannot be read at all is one too, because it may have been part of what was said.
+A stream is a reply once the finish reason or the final sentinel has arrived; until then it is truncated,
+however much has arrived. Usage may come with the reason, after it, with every piece or not at all; the last
+one counts. Of several choices the first is read. Comments, empty choices, unknown members and repeated
+reasons are skipped; an error is an error wherever it is. An unreadable event is one too, because it may have
+been part of the reply.
 
-Plain words, thoughts and arguments take a short road of their own: one typed parse, one append, one
-delta.  Everything else goes through `_happened`, which looks before it touches.
+Plain text, reasoning and arguments take a fast path: one typed parse, one append, one delta. Everything else
+goes through `_process_event`, which checks before it changes anything.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ from .parts import decode_content_parts
 from .usage import FAILURE_STOPS, build_reply, decode_total_usage
 
 _CHUNK_MEMBERS = frozenset({"choices", "usage", "id"})
-"""What shows that an event is a piece of a reply, whatever else it holds."""
+"""Members that identify an event as a piece of a reply."""
 
 
 class _CallFunction(msgspec.Struct, gc=False, forbid_unknown_fields=True):
@@ -51,7 +51,7 @@ class _CallPiece(msgspec.Struct, gc=False, forbid_unknown_fields=True):
 
 
 class _ChatDelta(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    """Everything a delta of plain words, thoughts or arguments may have, and nothing else."""
+    """All members that a delta of plain text, reasoning or arguments may have."""
 
     role: str | None = None
     content: str | None = None
@@ -89,7 +89,7 @@ class ChatDecoder(BaseDecoder):
     ) -> None:
         super().__init__(status, headers)
         self._model, self._dialect, self._tools = model, dialect, tools
-        self._grown = PartialChatMessage(think_tags=dialect.think_tags)
+        self._partial = PartialChatMessage(think_tags=dialect.think_tags)
         self._meta: Block = {}
         self._choice: int | None = None
         self._reason = ""
@@ -97,8 +97,8 @@ class ChatDecoder(BaseDecoder):
 
     @property
     def partial_text(self) -> str:
-        said = decode_content_parts(self._grown.content, self._dialect)
-        return "".join(part.text for part in said if isinstance(part, Text))
+        parts = decode_content_parts(self._partial.content, self._dialect)
+        return "".join(part.text for part in parts if isinstance(part, Text))
 
     @property
     def partial_usage(self) -> Usage:
@@ -106,11 +106,11 @@ class ChatDecoder(BaseDecoder):
 
     @property
     def _is_complete(self) -> bool:
-        # Some servers give no reason, and some proxies end properly what was cut off behind them.
-        return bool(self._reason) or (self._ended and self._grown.is_complete)
+        # Some servers send no reason, and some proxies properly end a stream that was cut upstream.
+        return bool(self._reason) or (self._ended and self._partial.is_complete)
 
     def _build_reply(self) -> Reply:
-        return self._assemble_reply(self._grown.build_message())
+        return self._assemble_reply(self._partial.build_message())
 
     def _decode_error(self, body: bytes) -> Failure:
         return decode_failure(self._status, self._headers, body)
@@ -130,20 +130,20 @@ class ChatDecoder(BaseDecoder):
         return deltas
 
     def _apply_fast_delta(self, delta: _ChatDelta | None, deltas: list[Delta]) -> bool:
-        """Whether this was all there is to say; if not, nothing has been said."""
+        """Apply a delta on the fast path; False, without any effect, if it needs the slow one."""
         if delta is None:
             return False
         if delta.tool_calls:
             piece = delta.tool_calls[0]
-            if (grown := self._grown.append_arguments(piece.index, piece.function.arguments)) is None:
+            if (appended := self._partial.append_arguments(piece.index, piece.function.arguments)) is None:
                 return False
-            deltas.append(grown)
+            deltas.append(appended)
         if delta.reasoning_content:
-            deltas += self._grown.append_reasoning("reasoning_content", delta.reasoning_content)
+            deltas += self._partial.append_reasoning("reasoning_content", delta.reasoning_content)
         if delta.reasoning:
-            deltas += self._grown.append_reasoning("reasoning", delta.reasoning)
+            deltas += self._partial.append_reasoning("reasoning", delta.reasoning)
         if delta.content:
-            deltas += self._grown.append_text(delta.content)
+            deltas += self._partial.append_text(delta.content)
         return True
 
     def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
@@ -151,14 +151,14 @@ class ChatDecoder(BaseDecoder):
             return
         if data.strip() == DONE_EVENT:
             self._ended = True
-            deltas += self._grown.flush()
+            deltas += self._partial.flush()
             return
         event = self._parse_event(data)
         if not isinstance(event, dict):
-            seen = to_one_line(data, UNRECOGNISED_LENGTH_MAX)
-            raise self._make_error("garbled", f"the provider sent an event of no known kind: {seen}")
+            shown = to_one_line(data, UNRECOGNISED_LENGTH_MAX)
+            raise self._make_error("garbled", f"the provider sent an event of unknown kind: {shown}")
         if name == b"error" or not _CHUNK_MEMBERS & event.keys():
-            # Some servers put the bare error where a piece of the reply belongs.
+            # Some servers send the bare error in place of a piece of the reply.
             error = find_error(event) or ({"message": to_one_line(data)} if name == b"error" else None)
             if error is not None:
                 raise ProviderError(classify_error(error, self._status))
@@ -176,38 +176,41 @@ class ChatDecoder(BaseDecoder):
             if index != self._choice:
                 continue
             self._raise_for(choice)
-            said = choice.get("delta")
-            if said is None and self._grown.is_empty:
-                # A few servers stream one whole message; others repeat it at the end, or beside each delta.
-                said = choice.get("message")
-            if isinstance(said, dict):
-                deltas += self._grown.apply_delta(said)
+            delta = choice.get("delta")
+            if delta is None and self._partial.is_empty:
+                # A few servers stream one complete message; others repeat it at the end, or beside each
+                # delta.
+                delta = choice.get("message")
+            if isinstance(delta, dict):
+                deltas += self._partial.apply_delta(delta)
             if reason := text_or_empty(choice.get("finish_reason")):
                 self._set_finish_reason(reason)
                 self._meta["content_filter_results"] = choice.get("content_filter_results")
-                deltas += self._grown.flush()
+                deltas += self._partial.flush()
 
-    def _update_metadata(self, said: Block) -> None:
-        """What stands beside the choices.  The first id and model count: some servers change them midway."""
-        self._raise_for(said)
-        if isinstance(usage := said.get("usage") or _find_nested_usage(said), dict):
+    def _update_metadata(self, chunk: Block) -> None:
+        """Update the metadata; the first id and model count, because some servers change them."""
+        self._raise_for(chunk)
+        if isinstance(usage := chunk.get("usage") or _find_nested_usage(chunk), dict):
             self._meta["usage"] = usage
-        for name, value in said.items():
+        for name, value in chunk.items():
             if name in ("id", "model"):
                 self._meta[name] = self._meta.get(name) or value
             elif name not in ("usage", "choices") and value:
                 self._meta[name] = value
 
-    def _raise_for(self, said: Block) -> None:
-        if said.get("error"):
-            raise ProviderError(classify_error(find_error(said) or {"message": said["error"]}, self._status))
-        verdict = said.get("base_resp")
-        if isinstance(verdict, dict) and verdict.get("status_code"):
-            raise ProviderError(classify_status_code(verdict, self._status))
+    def _raise_for(self, chunk: Block) -> None:
+        if chunk.get("error"):
+            raise ProviderError(
+                classify_error(find_error(chunk) or {"message": chunk["error"]}, self._status)
+            )
+        result = chunk.get("base_resp")
+        if isinstance(result, dict) and result.get("status_code"):
+            raise ProviderError(classify_status_code(result, self._status))
 
     def _set_finish_reason(self, reason: str) -> None:
         if (kind := FAILURE_STOPS.get(reason.lower())) is not None:
-            raise self._make_error(kind, f"the provider broke its reply off: {reason}")
+            raise self._make_error(kind, f"the provider aborted its reply: {reason}")
         self._reason = reason
 
     def _assemble_reply(self, message: Block) -> Reply:
@@ -234,6 +237,6 @@ class ChatDecoder(BaseDecoder):
         return self._assemble_reply(message if isinstance(message, dict) else {})
 
 
-def _find_nested_usage(said: Block) -> Any:
-    beside = said.get("x_groq")
+def _find_nested_usage(chunk: Block) -> Any:
+    beside = chunk.get("x_groq")
     return beside.get("usage") if isinstance(beside, dict) else None

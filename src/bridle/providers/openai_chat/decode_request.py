@@ -1,12 +1,12 @@
-"""Requests as a server of Chat Completions understands them: the other end of `encode`.
+"""Decodes requests of Chat Completions: the reverse of `encode`, for simulation and import.
 
-Reading is tolerant: what our values have no place for is kept as native members, opaque parts or
-extras, so that the request can be written again and still mean the same.  Only what is not a request
-at all is refused, with the failure a server would give.
+Decoding is tolerant: content that Bridle's values do not model is kept as native members, opaque parts or
+extras, so that the request can be encoded again with the same meaning. Only a body that is not a request at
+all is refused, with the failure a server would give.
 
-The first message is the instructions when it is a system's; every other message stays a message.
-Messages are numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find their calls
-by id, repeated ids in order, and a result without one answers the first call that waits.
+A first message with a system role is the instructions; every other message stays a message. Messages are
+numbered m1, m2, … and the calls of message n are cn_0, cn_1, …; results find their calls by id, repeated ids
+in order, and a result without an id answers the first waiting call.
 """
 
 import re
@@ -65,7 +65,7 @@ _KNOWN_FIELDS = frozenset(
     | {"max_completion_tokens", "top_p", "stop", "stream", "stream_options", "response_format"}
     | {"reasoning_effort"}
 )
-"""Fields our request has a place for; all others are extras."""
+"""Fields that `Request` models; all others are extras."""
 
 
 def decode_request(request: HttpRequest) -> Request:
@@ -113,7 +113,7 @@ def _decode_body(request: HttpRequest) -> Request:
 
 
 def parse_path(path: str) -> str:
-    """The model a path names, if it does."""
+    """Return the model named in a path, if any."""
     found = _PATH.fullmatch(path.partition("?")[0].rstrip("/"))
     if found is None:
         raise _rejection("not_found", f"Invalid URL (POST {path})")
@@ -187,7 +187,7 @@ def _decode_result_content(content: object) -> tuple[Outcome, tuple[Text | Media
 
 
 def _mark_result_media(part: Text | Media | Opaque) -> Text | Media | Opaque:
-    """A picture that stands in a result goes back there, though most servers take none."""
+    """Mark an image in a result so that it is sent back there, though most servers accept none."""
     if isinstance(part, Media):
         return replace(part, native=encode_native(**{**decode_native(part), "in": "result"}))
     return part
@@ -267,7 +267,7 @@ def _decode_output(raw: dict[str, bytes], wanted: object, extras: dict[str, byte
 
 
 def _decode_max_tokens(body: Block, raw: dict[str, bytes], extras: dict[str, bytes]) -> int | None:
-    """The limit has two names; when both are used, the newer one is it."""
+    """Return the output limit, which has two names; if both are set, the newer one counts."""
     used = [name for name in ("max_completion_tokens", "max_tokens") if name in raw]
     limit = body[used[0]] if used else None
     if isinstance(limit, bool) or not isinstance(limit, int):

@@ -1,9 +1,8 @@
-"""How one server's Chat Completions differs from the next one's, as data.
+"""Differences between servers of Chat Completions, as data.
 
-Dozens of servers speak this wire, each a little differently.  Decoding needs hardly any of that: one
-tolerant reader takes them all.  Writing does, because what one server demands another refuses.  Each
-difference is a field here with the value that suits the protocol as it is documented; code asks for
-the field and never for a name.
+Dozens of servers implement this wire, each a little differently. Decoding hardly depends on that: one
+tolerant reader accepts them all. Encoding does, because servers refuse what others require. Each difference
+is a field here whose default follows the documented protocol; code reads the field and never compares names.
 """
 
 from typing import Literal
@@ -13,61 +12,64 @@ from bridle.values.request import Extra
 
 FAMILY = "openai_chat"
 TOOL_DIALECT, OUTPUT_DIALECT = "openai_loose", "openai_output"
-"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+"""The JSON Schema dialects of this wire, for tools and for answers."""
 
 
 class ChatDialect(Value):
     max_tokens: Literal["max_completion_tokens", "max_tokens"] = "max_completion_tokens"
-    """What the limit of an answer is called."""
+    """Name of the field that limits the answer."""
     system_role: Literal["system", "developer"] = "system"
     content: Literal["any", "string"] = "any"
-    """`string`: a server for text only, which refuses lists of parts."""
+    """`string`: a text-only server, which refuses lists of parts."""
     empty_content: Literal["null", "empty", "absent"] = "null"
-    """What stands for the words of a message that has calls and no words."""
+    """Content of a message that has calls and no text."""
     alternates: bool = False
-    """Whether user and model have to speak in turns, as the templates of some servers demand."""
+    """True if user and model have to alternate, as the templates of some servers require."""
     unsent: tuple[str, ...] = ("annotations", "executed_tools")
-    """Members of the server's own messages that it does not take back."""
+    """Members of the server's own messages that it does not accept back."""
 
     reasoning_field: str = "reasoning_content"
-    """Where reasoning goes that did not come from this server, should it insist on having some."""
+    """Field for reasoning from other servers, if this server requires some."""
     sealed_by: str = ""
-    """A pattern of ids: reasoning goes back to models in whose id it finds the same, see `_home`."""
+    """Pattern of model ids: reasoning is sent back to models with the same match (wire/origin.py)."""
     must_echo_models: str = ""
-    """A pattern of ids: these models insist on reasoning beside every call, whatever others here do."""
+    """Pattern of model ids: these models require reasoning beside every call, whatever the endpoint's policy.
+    """
     think_tags: bool = False
-    """Whether reasoning stands in front of the answer, between <think> and </think>."""
+    """True if reasoning precedes the answer, between <think> and </think>."""
     effort_at: str = "reasoning_effort"
-    """Places of settings are names, nested ones with dots: `reasoning.effort`.  Empty: not taken."""
+    """Location of a setting: a name, nested ones with dots, such as `reasoning.effort`. Empty: not accepted.
+    """
     mode_at: str = ""
     modes: tuple[tuple[str, str], ...] = ()
-    """What a mode is called there, as JSON; one that is not listed goes out as a string."""
+    """Values of a mode on this server, as JSON; an unlisted mode is sent as a string."""
     budget_at: str = ""
 
     tool_required: str = "required"
-    """The word that makes the model call some tool."""
+    """The value that makes the model call some tool."""
     toolless_models: str = ""
-    """A pattern of ids: on this wire these models refuse every request with tools."""
+    """Pattern of model ids: on this wire these models refuse every request with tools."""
     tools_at: str = ""
-    """The endpoint at which they take them, as a person would type it."""
+    """The endpoint at which they accept tools, as a user would type it."""
     parallel_switch: bool = True
-    """Whether `parallel_tool_calls` is understood."""
+    """True if `parallel_tool_calls` is supported."""
     id_length: int | None = None
-    """Ids of calls are exactly this many letters and digits; None when most are fine."""
+    """Exact number of letters and digits of call ids; None if most ids are accepted."""
     result_images: Literal["user", "result", "omit"] = "user"
-    """Where pictures in a result go: into a message after all results, into the result, or nowhere."""
+    """Position of images of a result: in a message after all results, in the result, or omitted."""
 
     documents: Literal["file", "document_url", "omit"] = "file"
     audio: bool = True
     video: bool = False
     top_k: bool = False
     strict: bool = True
-    """Whether a shape may be marked as strict."""
+    """True if a schema may be marked as strict."""
     cache_marks: bool = False
-    """Whether `cache_control` on a part is understood."""
+    """True if `cache_control` on a part is supported."""
     breakpoints: bool = False
-    """Whether marks are breakpoints instead, and the end of a conversation is the server's to mark."""
+    """True if OpenAI's breakpoints are used instead, and the server marks the end of a conversation itself.
+    """
     stream_usage: bool = True
-    """Whether counts at the end of a stream may be asked for; some servers refuse the question."""
+    """True if usage at the end of a stream may be requested; some servers refuse the option."""
     always: tuple[Extra, ...] = ()
     """Fields sent with every request."""

@@ -1,9 +1,21 @@
-"""Turns for servers that insist on them: a user, a model, a user, and so on.
+"""Encodes messages for a server of Chat Completions: order, roles, and ids of calls.
 
-Some servers render a conversation by a template that knows nothing else, and refuse whatever does not
-fit it.  Neighbours of one speaker become one message, which grows while its turn lasts; what a system
-says late is said by the user; and where two speakers cannot meet (a user right after results, a model
-that begins), the missing one says a few words that mean nothing.
+The output follows the strictest reading of the wire. Blank texts are omitted. Each call is answered by one
+`tool` message before any other message: a call without a result gets one that says so, a result without a
+call is omitted, and of two results the first counts. Results cannot contain images, so those follow in a user
+message after all results. There is no flag for a failed call; the first words of its result say so.
+
+Reasoning is sent back to the server it came from, according to that server's policy; if a server routes
+requests to many makers, to the maker it came from. Foreign reasoning is not sent, unless the server requires
+some with every call.
+
+A call is sent with the server's own id if that is legal and not used before, else with Bridle's, and its
+result uses the same id. The encoder therefore has to see all messages, in order, once.
+
+`RoleAlternation` serves servers that require alternating roles: some render a conversation by a template that
+supports nothing else, and refuse other requests. Adjacent messages of one role become one message; a late
+system message becomes a user message; and where two roles cannot follow each other (a user right after
+results, a model that begins), a neutral message of the other role is inserted.
 """
 
 import re
@@ -36,7 +48,7 @@ from .dialect import FAMILY, ChatDialect
 from .parts import encode_message, kept_members, simplify_content
 
 NOTED_MESSAGE: Block = {"role": "assistant", "content": "(Noted.)"}
-"""What stands between results and a user."""
+"""Inserted between results and a user message."""
 _FILLER_MESSAGES: dict[tuple[str, str], Block] = {
     ("", "assistant"): {"role": "user", "content": "(The conversation begins here.)"},
     ("assistant", "assistant"): {"role": "user", "content": "(Go on.)"},
@@ -46,61 +58,46 @@ _TEXT_SEPARATOR = dumps("\n\n")[1:-1]
 
 
 class RoleAlternation:
-    """Who spoke last, and what may come next."""
+    """Tracks the last role and inserts or merges messages so that roles alternate."""
 
     def __init__(self, dialect: ChatDialect) -> None:
         self._in_strings = dialect.content == "string"
-        self._marked = dialect.cache_marks
-        self._spoke = ""
-        self._grows = False
+        self._has_breakpoints = dialect.cache_marks
+        self._last_role = ""
+        self._can_merge = False
 
     def note_results(self) -> None:
-        """Results were written."""
-        self._spoke = "tool"
+        self._last_role = "tool"
 
-    def place_message(self, message: Block, owed: bytes) -> Sequence[WireTurn]:
-        """A message in its place.  What it is owed are answers to its calls: a tool speaks after it."""
+    def place_message(self, message: Block, required: bytes) -> Sequence[WireTurn]:
+        """Place a message. `required` are answers to its calls: a tool message follows it."""
         role = "assistant" if message["role"] == "assistant" else "user"
-        turn = self._place_turn(role, message, owed)
+        turn = self._place_turn(role, message, required)
         between = (
-            None if turn.merges_with_previous and self._grows and self._spoke == role else (self._spoke, role)
+            None
+            if turn.merges_with_previous and self._can_merge and self._last_role == role
+            else (self._last_role, role)
         )
-        self._spoke, self._grows = "tool" if owed else role, turn.merges_with_previous
-        needed = _FILLER_MESSAGES.get(between) if between else None
-        return (WireTurn(b"", dumps(needed), b""), turn) if needed else (turn,)
+        self._last_role, self._can_merge = "tool" if required else role, turn.merges_with_previous
+        filler = _FILLER_MESSAGES.get(between) if between else None
+        return (WireTurn(b"", dumps(filler), b""), turn) if filler else (turn,)
 
-    def _place_turn(self, role: str, message: Block, owed: bytes) -> WireTurn:
+    def _place_turn(self, role: str, message: Block, required: bytes) -> WireTurn:
         content = message.get("content")
         rest = {name: value for name, value in message.items() if name not in ("role", "content")}
         beside = b"," + dumps(rest)[1:] if rest else b"}"
-        if not content or owed:
-            return WireTurn(b"", dumps({**message, "role": role}), b"", required_next=owed)
+        if not content or required:
+            return WireTurn(b"", dumps({**message, "role": role}), b"", required_next=required)
         opening = b'{"role":"%b","content":' % role.encode()
         if self._in_strings:
-            said = dumps(content)[1:-1]
+            text = dumps(content)[1:-1]
             return WireTurn(
-                opening + b'"', said, b'"' + beside, merges_with_previous=True, separator=_TEXT_SEPARATOR
+                opening + b'"', text, b'"' + beside, merges_with_previous=True, separator=_TEXT_SEPARATOR
             )
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         items = b",".join(dumps(block) for block in blocks)
-        mark_at = len(items) - 1 if self._marked else -1
+        mark_at = len(items) - 1 if self._has_breakpoints else -1
         return WireTurn(opening + b"[", items, b"]" + beside, mark_at, merges_with_previous=True)
-
-
-# Messages on their way to a server of Chat Completions: who says what, in which order, under which id.
-#
-# The strictest reading of the wire is written.  Blank texts are left out.  Each call is answered by one
-# `tool` message before anybody else speaks: a call nobody answered gets an answer that says so, a result
-# nobody asked for is left out, and of two results the first counts.  Results cannot hold pictures, so
-# those follow in a message of the user's, after all results.  There is no flag for a failed call; the
-# first words of its result say so.
-#
-# Reasoning goes back to the server it came from, as that server's policy says; where one server passes
-# questions on to many makers, to the maker it came from.  Foreign reasoning stays here, unless the server
-# insists on having some with every call.
-#
-# A call goes out under the server's own id when that is legal and was not used before, else under ours,
-# and its result follows it.  The writer therefore sees the whole line, in order, once.
 
 
 _FIXED_ID = re.compile(r"[a-zA-Z0-9]+")
@@ -109,20 +106,20 @@ _ID_DIGITS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _CONTENT_MEMBERS = ("content", "refusal", "audio", "tool_calls", "function_call")
 
 ERROR_PREFIX = re.compile(r"\[error(?:: (\w+))?\] ?")
-"""How a result begins whose call failed."""
+"""Start of the result of a failed call."""
 NO_OUTPUT_TEXT = "(no output)"
-"""Servers differ on whether a result may be empty; none objects to this."""
+"""Some servers refuse an empty result; all accept this."""
 NO_RESULT_TEXT = "[error: unknown] No result of this call was recorded."
 BLANK_REASONING = " "
-"""Enough for servers that refuse calls without reasoning, when there is none to give."""
+"""Enough for servers that refuse calls without reasoning, if there is none to send."""
 
 
 class _OpenCall(NamedTuple):
-    """A call that waits for its answer."""
+    """A call without an answer so far."""
 
     call_id: str
     answer: Block
-    """How the message that answers it begins."""
+    """The first members of the message that answers it."""
 
 
 class ChatMessageEncoder:
@@ -134,7 +131,7 @@ class ChatMessageEncoder:
         self._dialect = dialect
         self._used: set[str] = set()
         self._open: list[_OpenCall] = []
-        self._pictures: list[Block | Raw] = []
+        self._images: list[Block | Raw] = []
         self._alternation = RoleAlternation(dialect) if dialect.alternates else None
 
     def __call__(self, message: Message) -> Sequence[WireTurn]:
@@ -159,22 +156,22 @@ class ChatMessageEncoder:
         parts = self._select_reasoning(message.parts, own=own, calls=bool(calls))
         refused = message.stop is Stop.REFUSED
 
-        def wire(said: Sequence[Part]) -> Block:
-            return encode_message(said, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
+        def wire(chosen: Sequence[Part]) -> Block:
+            return encode_message(chosen, self._dialect, own=own, refused=refused, sent_ids=sent_ids)
 
-        spoken = wire([part for part in parts if not isinstance(part, Reasoning)])
-        if not any(spoken.get(name) for name in _CONTENT_MEMBERS):
-            return ()  # thoughts alone are no message
+        visible = wire([part for part in parts if not isinstance(part, Reasoning)])
+        if not any(visible.get(name) for name in _CONTENT_MEMBERS):
+            return ()  # reasoning alone is not a message
         self._close_open_calls()
         for call, sent_id in zip(calls, sent_ids, strict=True):
             answer: Block = {"role": "tool", "tool_call_id": sent_id}
             if own and is_legacy_call(call):
                 answer = {"role": "function", "name": encode_tool_name(call.name)}
             self._open.append(_OpenCall(call.id, answer))
-        return self._place_message(wire(parts), owed=self._encode_required_next())
+        return self._place_message(wire(parts), required=self._encode_required_next())
 
     def _select_reasoning(self, parts: Sequence[Part], *, own: bool, calls: bool) -> list[Part]:
-        """The parts with the reasoning this server is to have, and no other."""
+        """Select the reasoning that is sent to this server."""
         kept = [
             part
             for part in parts
@@ -182,13 +179,13 @@ class ChatMessageEncoder:
         ]
         if self._policy != "must_echo" or not calls or any(map(_has_reasoning, kept)):
             return kept
-        shown = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
-        text = "\n\n".join(filter(str.strip, shown)) or BLANK_REASONING
-        stand_in = Reasoning(text=text, native=encode_native(fields=[self._dialect.reasoning_field]))
-        return [stand_in, *(part for part in kept if not isinstance(part, Reasoning))]
+        texts = [part.text for part in parts if isinstance(part, Reasoning) and not part.redacted]
+        text = "\n\n".join(filter(str.strip, texts)) or BLANK_REASONING
+        substitute = Reasoning(text=text, native=encode_native(fields=[self._dialect.reasoning_field]))
+        return [substitute, *(part for part in kept if not isinstance(part, Reasoning))]
 
-    def _sends_reasoning_back(self, thought: Reasoning) -> bool:
-        return self._policy != "strip" and (self._policy != "signed" or bool(thought.signature))
+    def _sends_reasoning_back(self, reasoning: Reasoning) -> bool:
+        return self._policy != "strip" and (self._policy != "signed" or bool(reasoning.signature))
 
     def _encode_results(self, results: Sequence[ToolResult], *, own: bool) -> list[WireTurn]:
         written = [answer for result in results if (answer := self._encode_result(result, own=own))]
@@ -205,17 +202,17 @@ class ChatMessageEncoder:
         ]
 
     def _encode_result(self, result: ToolResult, *, own: bool) -> Block:
-        """Nothing, when no call waits for it: it was answered already, or never made."""
-        asked = next((asked for asked in self._open if asked.call_id == result.call_id), None)
-        if asked is None:
+        """Encode a result; empty if no call waits for it: it was answered already, or never made."""
+        pending = next((pending for pending in self._open if pending.call_id == result.call_id), None)
+        if pending is None:
             return {}
-        self._open.remove(asked)
+        self._open.remove(pending)
         blocks = [
             block for part in result.parts if (block := self._encode_result_part(part, own=own)) is not None
         ]
         fields = kept_members([result]) if own else {}
         return {
-            **asked.answer,
+            **pending.answer,
             "content": self._encode_content(_mark_outcome(blocks, result.outcome)) or NO_OUTPUT_TEXT,
             **fields,
         }
@@ -230,8 +227,8 @@ class ChatMessageEncoder:
             return block
         if self._dialect.result_images == "omit" or block is None:
             return {"type": "text", "text": describe_omitted_media(part)}
-        self._pictures.append(block)
-        return {"type": "text", "text": f"[{part.kind} {len(self._pictures)}: see the next message]"}
+        self._images.append(block)
+        return {"type": "text", "text": f"[{part.kind} {len(self._images)}: see the next message]"}
 
     def _encode_plain(self, role: str, parts: Sequence[Part], *, own: bool) -> Sequence[WireTurn]:
         blocks = [
@@ -247,34 +244,36 @@ class ChatMessageEncoder:
         fields = kept_members(parts) if own else {}
         return self._place_message({"role": role, "content": content, **fields})
 
-    def _place_message(self, message: Block, owed: bytes = b"") -> Sequence[WireTurn]:
+    def _place_message(self, message: Block, required: bytes = b"") -> Sequence[WireTurn]:
         if self._alternation is not None:
-            return self._alternation.place_message(message, owed)
+            return self._alternation.place_message(message, required)
         items = dumps(message)
-        return (WireTurn(b"", items, b"", self._breakpoint_offset(message, items), required_next=owed),)
+        return (WireTurn(b"", items, b"", self._breakpoint_offset(message, items), required_next=required),)
 
     def _encode_content(self, blocks: list[Block | Raw]) -> object:
-        """Marks go on parts, so where there are marks there are parts."""
+        """Encode content; breakpoints are set on parts, so with breakpoints it stays a list of parts."""
         return blocks if self._dialect.cache_marks else simplify_content(blocks, self._dialect)
 
     def _breakpoint_offset(self, message: Block, items: bytes) -> int:
-        """Just inside the last part, where content is parts and the last member of its message."""
+        """Return the offset just inside the last part, if the message ends with a list of parts; else -1."""
         marked = self._dialect.cache_marks and list(message)[-1] == "content"
         return len(items) - len(b"}]}") if marked and items.endswith(b"}]}") else -1
 
     def _close_open_calls(self) -> None:
-        """Somebody speaks who is no tool: what was owed is written by now."""
+        """Forget open calls before a message that is not a result: their answers have been written."""
         self._open.clear()
-        self._pictures.clear()
+        self._images.clear()
 
     def _encode_required_next(self) -> bytes:
-        owed: list[Block] = [{**asked.answer, "content": NO_RESULT_TEXT} for asked in self._open]
-        if self._pictures:
+        required: list[Block] = [{**pending.answer, "content": NO_RESULT_TEXT} for pending in self._open]
+        if self._images:
             if self._alternation is not None:
-                owed.append(NOTED_MESSAGE)  # the pictures are the user's, who has just spoken
+                required.append(
+                    NOTED_MESSAGE
+                )  # the images are in a user message, and the last message is the user's
             lead: Block = {"type": "text", "text": "What the results above refer to, in order:"}
-            owed.append({"role": "user", "content": [lead, *self._pictures]})
-        return b"".join(b"," + dumps(message) for message in owed)
+            required.append({"role": "user", "content": [lead, *self._images]})
+        return b"".join(b"," + dumps(message) for message in required)
 
     def _choose_id(self, call: ToolCall, *, own: bool) -> str:
         length = self._dialect.id_length
@@ -296,7 +295,7 @@ def _has_reasoning(part: Part) -> bool:
 
 
 def _mark_outcome(blocks: list[Block | Raw], outcome: Outcome) -> list[Block | Raw]:
-    """What came of a call, beginning with the fact that it failed."""
+    """Prepend the outcome of a failed call to its result."""
     if outcome == "ok":
         return blocks or [{"type": "text", "text": NO_OUTPUT_TEXT}]
     lead = "[error]" if outcome == "error" else f"[error: {outcome}]"
@@ -307,7 +306,7 @@ def _mark_outcome(blocks: list[Block | Raw], outcome: Outcome) -> list[Block | R
 
 
 def _fit_id(name: str, length: int | None) -> str:
-    """The id itself, or, where ids have one length, one made of it."""
+    """Return the id, or, if ids have a fixed length, one derived from it."""
     if length is None or (len(name) == length and _FIXED_ID.fullmatch(name)):
         return repair_surrogates(name)
     number = int.from_bytes(blake2b(name.encode(), digest_size=16).digest())

@@ -96,7 +96,7 @@ _KINDS_BY_WORDING: dict[FailureKind, KindsByWording] = {
     "rate_limited": {"quota": _QUOTA_WORDS.search},
     "server": {"context": is_context_overflow, "overloaded": _OVERLOADED_WORDS.search},
 }
-"""What the wording may make of a failure that nothing but a status has named."""
+"""Refinements by wording of failures that only a status has classified."""
 _RETRY_WORDS = re.compile(
     r"(?:try again|retry)(?: \w+)? (?:in|after) (?:(\d+)m(?!s))?(?:([\d.]+)(ms|s))?", re.IGNORECASE
 )
@@ -108,7 +108,7 @@ def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Fail
 
 
 def find_error(envelope: object) -> dict[str, Any] | None:
-    """The error in a body or an event, whatever was put around it."""
+    """Return the error in a body or an event, whatever its envelope."""
     if isinstance(envelope, list) and envelope:
         envelope = envelope[0]
     if not isinstance(envelope, dict):
@@ -123,7 +123,7 @@ def find_error(envelope: object) -> dict[str, Any] | None:
 
 
 def classify_error(error: Mapping[str, Any], status: int) -> Failure:
-    """An error object, from a body or from the middle of a stream."""
+    """Classify an error object from a body or a stream."""
     code, kind_word = _code_name(error.get("code")), text_or_empty(error.get("type"))
     message = _error_message(error) or code or kind_word or f"HTTP {status}"
     kind = _KINDS_BY_CODE.get(code.lower()) or _KINDS_BY_CODE.get(kind_word.lower())
@@ -140,7 +140,7 @@ def classify_error(error: Mapping[str, Any], status: int) -> Failure:
 
 
 def classify_status_code(verdict: Mapping[str, Any], status: int) -> Failure:
-    """One group of servers says 200 and puts a number of its own beside the choices; nought is well."""
+    """Classify a status code inside a reply with HTTP status 200; 0 means success."""
     number = verdict.get("status_code")
     failure = classify_error({"message": verdict.get("status_msg")}, status)
     kind = _KINDS_BY_STATUS_CODE.get(number, failure.kind) if isinstance(number, int) else failure.kind
@@ -149,7 +149,7 @@ def classify_status_code(verdict: Mapping[str, Any], status: int) -> Failure:
 
 
 def _error_message(error: Mapping[str, Any]) -> str:
-    """The server's sentence, and what it was told by somebody behind it."""
+    """Return the server's message, with that of the upstream provider if it quotes one."""
     said = text_or_empty(error.get("message"))
     metadata, about = error.get("metadata"), text_or_empty(error.get("param"))
     behind = text_or_empty(metadata.get("raw")) if isinstance(metadata, dict) else ""

@@ -1,12 +1,12 @@
-"""Calls of a streamed reply while they arrive, from servers that cannot agree on how to tell them apart.
+"""Assembles the calls of a streamed reply, from servers that identify them differently.
 
-By the protocol each piece has the index of its call, and the first one its id and name.  In the wild the
-index is missing or always nought, the id is missing, empty, the same for all or repeated, the name comes
-with every piece, and whole calls come at once or a second time.  One rule finds a piece its call: what
-can only be a new call begins one (an index or an id not seen before, a name after complete arguments),
-and everything else continues the call it was last about.
+By the protocol each piece has the index of its call, and the first one its id and name. In practice the index
+is missing or always 0, the id is missing, empty, shared or repeated, the name comes with every piece, and
+complete calls come at once or twice. One rule assigns a piece to its call: a piece that can only be a new
+call starts one (an unknown index or id, a name after complete arguments), and any other piece continues the
+call it was last about.
 
-No character is looked at twice, however a server cuts its pieces.
+No character is scanned twice, however a server splits its pieces.
 """
 
 import re
@@ -26,9 +26,9 @@ class PartialChatCall:
         self.place = place
         self.id = self.name = ""
         self.is_custom = False
-        """A call of a free-text tool: its words are no JSON, so nothing in them says that it is complete."""
+        """A call of a free-text tool: its text is not JSON, so nothing in it shows that it is complete."""
         self.is_followed = False
-        """Its name came once more after its arguments were complete: what comes next is another call's."""
+        """The name was repeated after complete arguments: the next piece belongs to another call."""
         self.pieces: list[str] = []
         self.members: Block = {}
         self.rest: Block = {}
@@ -41,7 +41,7 @@ class PartialChatCall:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the brackets of the arguments so far are closed again."""
+        """True if all brackets of the arguments so far are closed."""
         if self.is_custom:
             return False
         for piece in self.pieces[self._scanned :]:
@@ -55,8 +55,8 @@ class PartialChatCall:
         self.pieces.append(piece)
         self._size += len(piece)
 
-    def has_arguments(self, all_of_it: str) -> bool:
-        return len(all_of_it) == self._size and all_of_it == self.arguments
+    def has_arguments(self, text: str) -> bool:
+        return len(text) == self._size and text == self.arguments
 
     def restart(self) -> None:
         self.pieces.clear()
@@ -80,14 +80,14 @@ class PartialChatCall:
         while (
             found := (_STRING_TOKEN if self._in_string else _STRUCTURE_TOKEN).search(piece, at)
         ) is not None:
-            mark, at = found.group(), found.end()
-            if mark == "\\":
+            symbol, at = found.group(), found.end()
+            if symbol == "\\":
                 self._escaped = at == len(piece)
                 at += 1
-            elif mark == '"':
+            elif symbol == '"':
                 self._in_string = not self._in_string
             else:
-                self._depth += 1 if mark in "{[" else -1
+                self._depth += 1 if symbol in "{[" else -1
                 self._opened = True
 
 
@@ -98,34 +98,34 @@ class PartialChatCalls:
         self._by_id: dict[str, PartialChatCall] = {}
 
     def find_by_index(self, index: int) -> PartialChatCall | None:
-        """The call that a piece with this index and nothing else is about."""
+        """Return the call that a piece with only this index belongs to."""
         call = self._by_index.get(index)
         return None if call is None or call.is_followed else call
 
     def apply_pieces(self, pieces: list[Any]) -> list[tuple[PartialChatCall, str]]:
-        """The calls these pieces were about, each with the arguments it got."""
-        grown: list[tuple[PartialChatCall, str]] = []
+        """Apply pieces; return the affected calls with the arguments each received."""
+        updated: list[tuple[PartialChatCall, str]] = []
         touched: set[int] = set()
         for piece in pieces:
             if isinstance(piece, dict):
-                call, said = self._apply_piece(piece, touched)
+                call, text = self._apply_piece(piece, touched)
                 touched.add(call.place)
-                grown.append((call, said))
-        return grown
+                updated.append((call, text))
+        return updated
 
     def _apply_piece(self, piece: Block, touched: set[int]) -> tuple[PartialChatCall, str]:
         inner, custom = piece.get("function"), piece.get("custom")
         is_custom = isinstance(custom, dict) and not isinstance(inner, dict)
-        said_in: Any = custom if is_custom else inner
-        function: Block = said_in if isinstance(said_in, dict) else {}
+        content: Any = custom if is_custom else inner
+        function: Block = content if isinstance(content, dict) else {}
         index, known, name = (
             _parse_index(piece.get("index")),
             text_or_empty(piece.get("id")),
             text_or_empty(function.get("name")),
         )
         given: Any = function.get("input" if is_custom else "arguments")
-        said = given if isinstance(given, str) else "" if given is None else dumps(given).decode()
-        call = self._find_call(index, known, name, said, touched)
+        text = given if isinstance(given, str) else "" if given is None else dumps(given).decode()
+        call = self._find_call(index, known, name, text, touched)
         call.is_custom = call.is_custom or is_custom
         if known and not call.id:
             call.id = known
@@ -133,18 +133,18 @@ class PartialChatCalls:
             self._by_id.setdefault(known, call)
         if index is not None:
             self._by_index[index] = call
-        if name and call.pieces and not said.strip() and call.is_complete:
+        if name and call.pieces and not text.strip() and call.is_complete:
             call.is_followed = True
         _set_name(call, name)
         _merge_members(call.members, piece, ("id", "index", "function", "custom"))
         _merge_members(call.rest, function, ("name", "input" if is_custom else "arguments"))
-        if said and not (name and known == call.id and call.has_arguments(said)):
-            call.append(said)
-            return call, repair_surrogates(said)
+        if text and not (name and known == call.id and call.has_arguments(text)):
+            call.append(text)
+            return call, repair_surrogates(text)
         return call, ""
 
     def _find_call(
-        self, index: int | None, known: str, name: str, said: str, touched: set[int]
+        self, index: int | None, known: str, name: str, text: str, touched: set[int]
     ) -> PartialChatCall:
         last = self.calls[-1] if self.calls else None
         if index is not None:
@@ -157,22 +157,22 @@ class PartialChatCalls:
             if index is None and known in self._by_id:
                 return self._by_id[known]
             return self._start_call() if name or index is None or last.is_complete else last
-        if last.is_followed and said.strip():
+        if last.is_followed and text.strip():
             return self._start_call(last.name)
-        if name and last.name and self._is_new_call(last, index, known, name, said):
+        if name and last.name and self._is_new_call(last, index, known, name, text):
             return self._start_call()
         return last
 
     def _is_new_call(
-        self, last: PartialChatCall, index: int | None, known: str, name: str, said: str
+        self, last: PartialChatCall, index: int | None, known: str, name: str, text: str
     ) -> bool:
-        """Whether a piece with a name, under the id of a call that has one, is about a further call."""
+        """Return True if a piece with a name, under the id of an existing call, starts a further call."""
         if name != last.name:
-            return index is None or bool(said or last.pieces)
-        if not said.strip() or not last.is_complete:
+            return index is None or bool(text or last.pieces)
+        if not text.strip() or not last.is_complete:
             return False
         repeated = bool(known) and index is not None and last.pieces == [_EMPTY_OBJECT]
-        return not repeated and not last.has_arguments(said)
+        return not repeated and not last.has_arguments(text)
 
     def _start_call(self, name: str = "") -> PartialChatCall:
         call = PartialChatCall(len(self.calls))
@@ -182,14 +182,14 @@ class PartialChatCalls:
 
 
 def _set_name(call: PartialChatCall, name: str) -> None:
-    """Names come whole, again and again, or, by the letter of the protocol, in pieces."""
+    """Set the name, which arrives complete, repeatedly, or, as the protocol allows, in pieces."""
     if name and name != call.name:
         call.name = name if name.startswith(call.name) or call.pieces else call.name + name
 
 
-def _merge_members(members: Block, more: Block, but: tuple[str, ...]) -> None:
+def _merge_members(members: Block, more: Block, excluded: tuple[str, ...]) -> None:
     for name, value in more.items():
-        if name not in but and value not in (None, ""):
+        if name not in excluded and value not in (None, ""):
             members[name] = value
 
 

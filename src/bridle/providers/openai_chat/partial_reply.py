@@ -1,9 +1,8 @@
-"""A model's message while it is being said, put together from the deltas of a stream.
+"""Assembles a model's message from the deltas of a stream.
 
-What comes out is the message as it would have stood in a whole reply, so both roads end in the same
-reading of it.  Words are held in the pieces they came in and joined once, at the end.  Members nobody
-knows are kept: objects are added to, lists are extended (entries of one index are one entry), and of
-anything else the last word counts.
+The result is the message as a complete reply would contain it, so both are decoded alike. Text is held in the
+pieces it came in and joined once, at the end. Unknown members are kept: objects are updated, lists are
+extended (entries with the same index are one entry), and any other value is replaced.
 """
 
 from typing import Any
@@ -17,7 +16,7 @@ from .partial_calls import PartialChatCalls
 from .reasoning import BLOCKS_FIELD, DETAILS_FIELD, REASONING_FIELDS, ThinkTagParser, list_blocks, remove_echo
 
 _STREAMED_MEMBERS = frozenset({"text", "summary", "data"})
-"""Members of a detail that come in pieces."""
+"""Members of a detail that arrive in pieces."""
 _KNOWN_MEMBERS = frozenset(
     {
         "role",
@@ -34,7 +33,7 @@ _KNOWN_MEMBERS = frozenset(
 
 
 class _ContentRun:
-    """Neighbouring pieces of content of one type."""
+    """Adjacent pieces of content of one type."""
 
     __slots__ = ("kind", "members", "pieces")
 
@@ -44,10 +43,10 @@ class _ContentRun:
         self.pieces: list[str] = []
 
     def build_block(self) -> Block:
-        said = "".join(self.pieces)
+        text = "".join(self.pieces)
         if self.kind == "thinking":
-            return {**self.members, "thinking": [{"type": "text", "text": said}]}
-        return {**self.members, "text": said} if self.kind == "text" else self.members
+            return {**self.members, "thinking": [{"type": "text", "text": text}]}
+        return {**self.members, "text": text} if self.kind == "text" else self.members
 
 
 class PartialChatMessage:
@@ -56,7 +55,7 @@ class PartialChatMessage:
         self._thoughts: dict[str, list[str]] = {}
         self._details: list[tuple[Block, dict[str, list[str]]]] = []
         self._blocks: list[tuple[Block, list[str]]] = []
-        """Blocks of another wire: their members, and their words in pieces."""
+        """Blocks of another wire: their members, and their text in pieces."""
         self._refusal: list[str] = []
         self._sound: Block = {}
         self._spoken: dict[str, list[str]] = {"data": [], "transcript": []}
@@ -69,11 +68,11 @@ class PartialChatMessage:
         self._tags = ThinkTagParser() if think_tags else None
 
     def apply_delta(self, delta: Block) -> list[Delta]:
-        """Any delta at all; what it showed."""
+        """Apply any delta; return what it showed."""
         deltas: list[Delta] = []
         for name in REASONING_FIELDS:
-            if isinstance(thought := delta.get(name), str):
-                deltas += self.append_reasoning(name, thought)
+            if isinstance(text := delta.get(name), str):
+                deltas += self.append_reasoning(name, text)
         deltas += self._apply_details(delta.get(DETAILS_FIELD))
         for block in list_blocks(delta):
             deltas += self._apply_thinking(block)
@@ -87,30 +86,30 @@ class PartialChatMessage:
             deltas += self._append_to(self._refusal, refusal)
         deltas += self._apply_audio(delta.get("audio"))
         listed, legacy = delta.get("tool_calls"), delta.get("function_call")
-        for call, said in self._calls.apply_pieces(listed if isinstance(listed, list) else []):
-            deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=said))
+        for call, text in self._calls.apply_pieces(listed if isinstance(listed, list) else []):
+            deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=text))
         deltas += self._completed_calls()
         if isinstance(legacy, dict):
-            for call, said in self._legacy.apply_pieces([{"index": 0, "function": legacy}]):
-                deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=said))
+            for call, text in self._legacy.apply_pieces([{"index": 0, "function": legacy}]):
+                deltas.append(ToolCallDelta(index=call.place, name=call.name, arguments=text))
         for name, value in delta.items():
             if name not in _KNOWN_MEMBERS and (kept := remove_echo(name, value)) is not None:
                 self._more[name] = _merge_values(self._more.get(name), kept)
         return deltas
 
     def _completed_calls(self) -> list[Delta]:
-        """Calls that another came after: this wire has no other word for the end of one."""
+        """Return calls that another call followed: this wire does not mark the end of a call otherwise."""
         calls, ready = self._calls.calls, []
         while self._ready < len(calls) - 1:
             call = calls[self._ready]
             if call.is_complete:
-                said = ToolCall(id="", name=call.name, arguments=repair_surrogates(call.arguments))
-                ready.append(CallReady(index=call.place, call=said))
+                tool_call = ToolCall(id="", name=call.name, arguments=repair_surrogates(call.arguments))
+                ready.append(CallReady(index=call.place, call=tool_call))
             self._ready += 1
         return list(ready)
 
     def append_text(self, text: str) -> list[Delta]:
-        """The shortest road: a piece of plain words."""
+        """Append a piece of plain text. This is the hot path."""
         if not text:
             return []
         if not self._runs or self._runs[-1].kind != "text":
@@ -122,14 +121,14 @@ class PartialChatMessage:
             return self._tags.feed(text)
         return [TextDelta(text=text)] if text else []
 
-    def append_reasoning(self, field: str, thought: str) -> list[Delta]:
-        if not thought:
+    def append_reasoning(self, field: str, text: str) -> list[Delta]:
+        if not text:
             return []
-        self._thoughts.setdefault(field, []).append(thought)
-        return self._reasoning_deltas(field, thought)
+        self._thoughts.setdefault(field, []).append(text)
+        return self._reasoning_deltas(field, text)
 
     def append_arguments(self, index: int, arguments: str) -> Delta | None:
-        """A further piece of arguments; None when it is not known of which call."""
+        """Append a piece of arguments; None if its call is unknown."""
         call = self._calls.find_by_index(index)
         if call is None:
             return None
@@ -137,7 +136,7 @@ class PartialChatMessage:
         return ToolCallDelta(index=call.place, name=call.name, arguments=repair_surrogates(arguments))
 
     def flush(self) -> list[Delta]:
-        """What was held back in case it was the beginning of a tag, or of a character."""
+        """Return text held back because it might have been the start of a tag or half a character."""
         half = repair_surrogates(self._half)
         self._half = ""
         if self._tags is not None:
@@ -157,7 +156,7 @@ class PartialChatMessage:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing shows that more was to come: every call has complete arguments, or none."""
+        """True if nothing shows that more was to come: every call has complete arguments, or none."""
         calls = [*self._calls.calls, *self._legacy.calls]
         return all(call.is_complete or call.is_custom or not call.arguments.strip() for call in calls)
 
@@ -166,7 +165,7 @@ class PartialChatMessage:
         message.update((field, "".join(pieces)) for field, pieces in self._thoughts.items())
         if self._details:
             message[DETAILS_FIELD] = [
-                {**members, **{name: "".join(said) for name, said in pieces.items()}}
+                {**members, **{name: "".join(texts) for name, texts in pieces.items()}}
                 for members, pieces in self._details
             ]
         if self._blocks:
@@ -186,7 +185,7 @@ class PartialChatMessage:
         return message
 
     def _join_surrogates(self, text: str) -> str:
-        """The text to show, without half a character at its end: the other half is in the next piece."""
+        """Return the text to show, without half a character at its end: the other half is in the next piece."""
         text = self._half + text
         self._half = text[-1] if "\ud800" <= text[-1] <= "\udbff" else ""
         return repair_surrogates(text[:-1] if self._half else text)
@@ -208,12 +207,12 @@ class PartialChatMessage:
         if kind == "text":
             return self.append_text(text_or_empty(block.get("text")))
         inner = block.get("thinking")
-        thought = "".join(
+        text = "".join(
             text_or_empty(each.get("text")) if isinstance(each, dict) else text_or_empty(each)
             for each in (inner if isinstance(inner, list) else [inner])
         )
-        run.pieces.append(thought)
-        return self._reasoning_deltas("chunk", thought)
+        run.pieces.append(text)
+        return self._reasoning_deltas("chunk", text)
 
     def _apply_details(self, listed: object) -> list[Delta]:
         deltas: list[Delta] = []
@@ -231,7 +230,7 @@ class PartialChatMessage:
         return deltas
 
     def _apply_thinking(self, block: Block) -> list[Delta]:
-        """A fragment belongs to the block before it, unless that has its signature or another index."""
+        """Continue the last block, or start one if that is signed or has another index."""
         fragment = {name: value for name, value in block.items() if name != "thinking" and value is not None}
         members = self._blocks[-1][0] if self._blocks else {}
         kinds = {members.get("type"), block.get("type")}
@@ -240,12 +239,12 @@ class PartialChatMessage:
             self._blocks.append(({}, []))
         members, pieces = self._blocks[-1]
         members.update(fragment)
-        thought = text_or_empty(block.get("thinking"))
-        pieces.append(thought)
-        return self._reasoning_deltas(BLOCKS_FIELD, thought)
+        text = text_or_empty(block.get("thinking"))
+        pieces.append(text)
+        return self._reasoning_deltas(BLOCKS_FIELD, text)
 
     def _find_detail(self, detail: Block) -> tuple[Block, dict[str, list[str]]]:
-        """Pieces of one detail share its type and index; only some servers give each an id."""
+        """Return the detail with the same type and index; only some servers give each an id."""
         for members, pieces in reversed(self._details):
             ids = {text_or_empty(members.get("id")), text_or_empty(detail.get("id"))} - {""}
             if len(ids) < 2 and all(members.get(name) == detail.get(name) for name in ("type", "index")):
@@ -260,36 +259,33 @@ class PartialChatMessage:
         self._spoken["data"].append(text_or_empty(audio.get("data")))
         return self._append_to(self._spoken["transcript"], audio.get("transcript"))
 
-    def _append_to(self, pieces: list[str], said: object) -> list[Delta]:
-        if not isinstance(said, str) or not said:
+    def _append_to(self, pieces: list[str], text: object) -> list[Delta]:
+        if not isinstance(text, str) or not text:
             return []
-        pieces.append(said)
-        return [TextDelta(text=repair_surrogates(said))]
+        pieces.append(text)
+        return [TextDelta(text=repair_surrogates(text))]
 
-    def _reasoning_deltas(self, place: str, thought: str) -> list[Delta]:
-        """Some servers say every thought in two places; it is shown from the first."""
+    def _reasoning_deltas(self, place: str, text: str) -> list[Delta]:
+        """Return the deltas of reasoning; some servers send it in two fields, and only the first is shown."""
         self._shown_from = self._shown_from or place
         return (
-            [ReasoningDelta(reasoning=repair_surrogates(thought))]
-            if thought and place == self._shown_from
-            else []
+            [ReasoningDelta(reasoning=repair_surrogates(text))] if text and place == self._shown_from else []
         )
 
 
-def _merge_values(had: Any, value: Any) -> Any:
-    """What was there, added to where it stands."""
-    if isinstance(had, dict) and isinstance(value, dict):
-        had.update(value)
-        return had
-    if not isinstance(had, list) or not isinstance(value, list):
+def _merge_values(current: Any, value: Any) -> Any:
+    if isinstance(current, dict) and isinstance(value, dict):
+        current.update(value)
+        return current
+    if not isinstance(current, list) or not isinstance(value, list):
         return value
     for entry in value:
         index = entry.get("index") if isinstance(entry, dict) else None
         same = None
         if index is not None:
-            same = next((one for one in had if isinstance(one, dict) and one.get("index") == index), None)
+            same = next((one for one in current if isinstance(one, dict) and one.get("index") == index), None)
         if same is None:
-            had.append(entry)
+            current.append(entry)
         else:
             same.update(entry)
-    return had
+    return current

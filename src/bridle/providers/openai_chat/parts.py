@@ -1,13 +1,12 @@
-"""A model's message on Chat Completions and its parts, both ways.
+"""Converts between a model's message on Chat Completions and its parts.
 
-`parts_of` reads a message, `message_of` writes one; each undoes the other.  Every message of a model
-goes through these two: replies in JSON, replies put together from a stream, requests read, requests
-written and replies spoken.  That is why a streamed reply equals the same reply in JSON.
+`decode_parts` reads a message, `encode_message` writes one; each reverses the other. All messages of a model
+pass through these two: replies in JSON, streamed replies, decoded and encoded requests. That is why a
+streamed reply equals the same reply in JSON.
 
-The members of a message have no order; our parts have: reasoning, words, a refusal, pictures, sound,
-calls.
-Members we have no place for are kept with the first part, under `message`, and go back to the server
-they came from.  In a refused message the last text is the refusal.
+The members of a message have no order; the parts have: reasoning, text, a refusal, images, audio, calls.
+Members that parts do not model are kept with the first part, under `message`, and sent back to the server
+they came from. In a refused message the last text is the refusal.
 """
 
 from collections.abc import Sequence
@@ -56,14 +55,14 @@ _KNOWN_MEMBERS = {
     *REASONING_FIELDS,
 }
 _IGNORED_MEMBERS = {"index", "padding", "token_id", "channel", "parsed", "audio_content", "provider_metadata"}
-"""Members that say nothing: filling, echoes of other members, notes on routing."""
+"""Members without meaning: padding, copies of other members, routing notes."""
 _EMPTY_VALUES: tuple[object, ...] = (None, "", [], {})
 _PLAIN_TEXT_MEMBERS = {"type", "text"}
 TEXT_SEPARATOR = "\n\n"
 
 
 def decode_parts(message: Block, dialect: ChatDialect, *, cut: bool = False) -> list[Part]:
-    """`cut`: the reply ran out of room, so its last call may lack arguments it was going to have."""
+    """Decode the parts of a message. `cut`: the reply was truncated, so its last call may lack arguments."""
     parts: list[Part] = [*decode_reasoning(message), *decode_content_parts(message.get("content"), dialect)]
     if refusal := text_or_empty(message.get("refusal")):
         parts.append(Text(text=refusal))
@@ -104,13 +103,13 @@ def decode_content_parts(content: object, dialect: ChatDialect) -> list[Part]:
 
 
 def extra_members(message: Block, taken: set[str]) -> Block:
-    """The members nobody has a place for and that say something."""
+    """Return the non-empty members that are not modelled."""
     told = ((name, remove_echo(name, value)) for name, value in message.items() if name not in taken)
     return {name: value for name, value in told if value not in _EMPTY_VALUES}
 
 
 def keep_members(parts: Sequence[Part], fields: Block, member: str = "message") -> list[Part]:
-    """The parts, the first of which keeps these members of the message; without a part nothing is kept."""
+    """Store members of the message in the first part; without a part nothing is stored."""
     for place, part in enumerate(parts):
         if fields and not isinstance(part, Opaque):
             kept = replace(part, native=encode_native(**decode_native(part), **{member: fields}))
@@ -133,10 +132,10 @@ def encode_message(
     refused: bool = False,
     sent_ids: Sequence[str] = (),
 ) -> Block:
-    """A message with these parts; empty when they say nothing.  `sent_ids` are the ids of its calls.
+    """Encode a message with these parts; empty if they have no content. `sent_ids` are the ids of its calls.
 
-    `own`: they came from this very server, so what only it can read goes back.  Reasoning that must not
-    be sent is left out by the caller.
+    `own`: the parts came from this very server, so content that only it can read is sent back. The caller
+    removes reasoning that must not be sent.
     """
     words, refusal = _split_refusal(parts) if refused and own else (parts, "")
     message: Block = {}
@@ -162,7 +161,7 @@ def encode_message(
 
 
 def simplify_content(blocks: Sequence[Block | Raw], dialect: ChatDialect) -> Any:
-    """Content in its plainest form: a string when it is nothing but words, which every server takes."""
+    """Simplify content: a string if it is only text, which every server accepts."""
     texts = [
         block["text"] for block in blocks if isinstance(block, dict) and block.keys() == _PLAIN_TEXT_MEMBERS
     ]
@@ -220,7 +219,7 @@ def _add_calls(message: Block, calls: Sequence[ToolCall], sent_ids: Sequence[str
 
 
 def _decode_images(listed: object) -> list[Part]:
-    """What the model drew, which stands beside its words."""
+    """Decode generated images, which are beside the text."""
     drawn = [decode_content(block) for block in listed] if isinstance(listed, list) else []
     return [
         replace(part, native=encode_native(**decode_native(part), **{"in": "images"}))
@@ -234,7 +233,7 @@ def _is_generated_image(part: Part) -> TypeGuard[Media]:
 
 
 def _decode_audio(audio: object) -> list[Part]:
-    """What the model spoke: the words it said, which are its answer, and the sound of them."""
+    """Decode generated audio: its transcript, which is the answer, and the sound."""
     if not isinstance(audio, dict):
         return []
     held = {name: value for name, value in audio.items() if name not in ("data", "transcript")}
@@ -253,7 +252,7 @@ def _decode_audio(audio: object) -> list[Part]:
 
 
 def _encode_audio_reference(parts: Sequence[Part]) -> Block | None:
-    """Sound goes back as its id; the server has the rest."""
+    """Encode audio as its id; the server has the rest."""
     for part in parts:
         sealed = isinstance(part, Opaque) and part.kind == "audio"
         held = parse_object(part.native or "") if sealed else decode_native(part).get("audio")

@@ -1,17 +1,17 @@
-"""Reasoning on Chat Completions, which never got a place of its own, and our `Reasoning`, both ways.
+"""Converts reasoning of Chat Completions, which has no standard field, to and from `Reasoning`.
 
-Servers put it in five places, and want it back where it was:
+Servers put it in five places, and expect it back in the same place:
 
-  - a member of the message, `reasoning_content` or `reasoning` (some fill both with the same words)
+  - a member of the message, `reasoning_content` or `reasoning` (some fill both with the same text)
   - `reasoning_details`, a list that also carries signatures and encrypted reasoning; usually one of the
-    members above repeats its words
-  - `thinking_blocks`, a list in which gateways hand on the signed blocks of another wire; in a stream they
-    come in fragments, and a signature ends a block
+    members above repeats its text
+  - `thinking_blocks`, a list in which gateways pass on the signed blocks of another wire; in a stream they
+    arrive in fragments, and a signature ends a block
   - parts of type `thinking` in a list of content
-  - the beginning of the content, between tags; read only where the dialect says so, else it is text
+  - the start of the content, between tags; parsed only if the dialect says so, else it is text
 
-Each place is told by the part's `native` (`fields`, `detail`, `block`, `chunk`, `tag`); none at all means
-`reasoning_content`.  Words, signatures and encrypted data are in the part itself and nowhere else.
+The part's `native` records the place (`fields`, `detail`, `block`, `chunk`, `tag`); none means
+`reasoning_content`. Text, signatures and encrypted data are stored in the part itself and nowhere else.
 """
 
 import re
@@ -30,7 +30,7 @@ DEFAULT_FIELD = REASONING_FIELDS[0]
 DETAILS_FIELD = "reasoning_details"
 BLOCKS_FIELD = "thinking_blocks"
 ECHO_FIELD = "provider_specific_fields"
-"""Where gateways repeat what they hand on; some put the blocks there alone."""
+"""Member in which gateways repeat other members; some put the blocks only there."""
 _TEXT_MEMBERS = {"reasoning.text": "text", "reasoning.summary": "summary"}
 _ENCRYPTED = "reasoning.encrypted"
 _OPENING_TAG, _CLOSING_TAG = "<think>", "</think>"
@@ -38,16 +38,15 @@ _TAGGED = re.compile(rf"(\s*{_OPENING_TAG})(.*?)({_CLOSING_TAG}|\Z)", re.DOTALL)
 
 
 def decode_reasoning(message: Block) -> list[Reasoning]:
-    """The reasoning beside a message's content."""
     listed = message.get(DETAILS_FIELD)
     details = [each for each in listed if isinstance(each, dict) and each] if isinstance(listed, list) else []
     parts = [*map(_decode_detail, details), *map(_decode_block, list_blocks(message))]
-    told = "".join(part.text for part in parts)
+    text = "".join(part.text for part in parts)
     fields_by_text: dict[str, list[str]] = {}
     for name in REASONING_FIELDS:
-        if text := text_or_empty(message.get(name)):
-            fields_by_text.setdefault(text, []).append(name)
-    if parts and (repeated := fields_by_text.pop(told, None)):
+        if field_text := text_or_empty(message.get(name)):
+            fields_by_text.setdefault(field_text, []).append(name)
+    if parts and (repeated := fields_by_text.pop(text, None)):
         parts[0] = replace(parts[0], native=encode_native(**decode_native(parts[0]), fields=repeated))
     plain = [
         Reasoning(text=text, native=encode_native(fields=names) if names != [DEFAULT_FIELD] else None)
@@ -57,7 +56,7 @@ def decode_reasoning(message: Block) -> list[Reasoning]:
 
 
 def encode_reasoning(message: Block, thoughts: Sequence[Reasoning]) -> None:
-    """The same reasoning, put back where it stood beside the content."""
+    """Encode reasoning into the members beside the content that it came from."""
     details, blocks = [], []
     repeated: list[str] = []
     for thought in thoughts:
@@ -71,15 +70,15 @@ def encode_reasoning(message: Block, thoughts: Sequence[Reasoning]) -> None:
         elif not is_in_content(thought):
             for name in native.get("fields", (DEFAULT_FIELD,)):
                 message[name] = message.get(name, "") + repair_surrogates(thought.text)
-    told = "".join(thought.text for thought in thoughts if _is_in_list(thought))
-    message.update((name, repair_surrogates(told)) for name in repeated)
+    text = "".join(thought.text for thought in thoughts if _is_in_list(thought))
+    message.update((name, repair_surrogates(text)) for name in repeated)
     message.update(
         (name, listed) for name, listed in ((DETAILS_FIELD, details), (BLOCKS_FIELD, blocks)) if listed
     )
 
 
 def list_blocks(message: Block) -> list[Block]:
-    """The blocks of another wire that stand beside a message, or beside a piece of one."""
+    """Return the blocks of another wire beside a message or a delta."""
     listed = message.get(BLOCKS_FIELD)
     if not isinstance(listed, list):
         echoed = message.get(ECHO_FIELD)
@@ -88,7 +87,7 @@ def list_blocks(message: Block) -> list[Block]:
 
 
 def remove_echo(name: str, value: object) -> object:
-    """A member of a message; of what repeats other members, what is left."""
+    """Return a member without the parts that only repeat other members."""
     if name != ECHO_FIELD or not isinstance(value, dict):
         return value
     return {
@@ -107,7 +106,7 @@ def is_in_content(thought: Reasoning) -> bool:
 
 
 def decode_chunk(block: Block) -> Reasoning:
-    """A part of type `thinking`.  Its words come in a list of texts, which is nearly always one text."""
+    """Decode a part of type `thinking`. Its text is a list, nearly always of one text."""
     inner = block.get("thinking")
     pieces = inner if isinstance(inner, list) else [inner]
     texts = [_piece_text(piece) for piece in pieces]
@@ -123,7 +122,7 @@ def encode_chunk(thought: Reasoning) -> Block:
 
 
 def split_tagged(content: str) -> tuple[Reasoning, str] | None:
-    """What stands between the tags a content begins with, and what follows them."""
+    """Split content that begins with a tagged section into reasoning and the rest."""
     found = _TAGGED.match(content)
     if found is None:
         return None
@@ -139,10 +138,12 @@ def encode_tagged(thought: Reasoning) -> str:
 def _decode_detail(detail: Block) -> Reasoning:
     kind = text_or_empty(detail.get("type"))
     text = text_or_empty(detail.get(_TEXT_MEMBERS.get(kind, "")))
-    sealed = "data" if kind == _ENCRYPTED else "signature"
-    signature = text_or_empty(detail.get(sealed))
-    # An empty string is not the same as none to a server that wants its list back unchanged.
-    held = {name for name, value in ((_TEXT_MEMBERS.get(kind, ""), text), (sealed, signature)) if value}
+    signature_member = "data" if kind == _ENCRYPTED else "signature"
+    signature = text_or_empty(detail.get(signature_member))
+    # Servers that expect their list back unchanged distinguish an empty string from a missing one.
+    held = {
+        name for name, value in ((_TEXT_MEMBERS.get(kind, ""), text), (signature_member, signature)) if value
+    }
     rest = {name: value for name, value in detail.items() if name not in held}
     return Reasoning(
         text=text, signature=signature, redacted=kind == _ENCRYPTED, native=encode_native(detail=rest)
@@ -182,7 +183,7 @@ def _piece_text(piece: object) -> str:
 
 
 class ThinkTagParser:
-    """Tells thoughts from words while a content is streamed that may begin with thoughts in tags."""
+    """Separates reasoning from text while content is streamed that may begin with tagged reasoning."""
 
     def __init__(self) -> None:
         self._held = ""
@@ -193,15 +194,15 @@ class ThinkTagParser:
             return [TextDelta(text=text)] if text else []
         self._held += text
         if self._seek == _OPENING_TAG:
-            begun = self._held.lstrip()
-            if _OPENING_TAG.startswith(begun):
+            start = self._held.lstrip()
+            if _OPENING_TAG.startswith(start):
                 return []
-            if not begun.startswith(_OPENING_TAG):
+            if not start.startswith(_OPENING_TAG):
                 return self._switch_to_text(self._held)
-            self._held, self._seek = begun[len(_OPENING_TAG) :], _CLOSING_TAG
-        thought, closing, words = self._held.partition(_CLOSING_TAG)
+            self._held, self._seek = start[len(_OPENING_TAG) :], _CLOSING_TAG
+        thought, closing, text = self._held.partition(_CLOSING_TAG)
         if closing:
-            return [*_reasoning_deltas(thought), *self._switch_to_text(words)]
+            return [*_reasoning_deltas(thought), *self._switch_to_text(text)]
         kept = max(at for at in range(len(_CLOSING_TAG)) if self._held.endswith(_CLOSING_TAG[:at]))
         thought, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
         return _reasoning_deltas(thought)
@@ -210,9 +211,9 @@ class ThinkTagParser:
         held, self._held = self._held, ""
         return _reasoning_deltas(held) if self._seek == _CLOSING_TAG else self._switch_to_text(held)
 
-    def _switch_to_text(self, words: str) -> list[Delta]:
+    def _switch_to_text(self, text: str) -> list[Delta]:
         self._held, self._seek = "", None
-        return [TextDelta(text=words)] if words else []
+        return [TextDelta(text=text)] if text else []
 
 
 def _reasoning_deltas(text: str) -> list[Delta]:

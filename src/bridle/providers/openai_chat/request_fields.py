@@ -1,8 +1,8 @@
-"""What a request to Chat Completions asks for beside its messages.
+"""Encodes the fields of a Chat Completions request besides its messages.
 
-All of it stands behind the messages, in a fixed order, because it may differ from one request to the
-next.  A field the model or the server would refuse is not sent: abilities and dialect decide, never a
-name.  Extras come last; they may add to what is there and never change it.
+They all follow the messages, in a fixed order, because they may differ between requests. A field the model or
+the server would refuse is not sent: abilities and dialect decide, never a name. Extras come last; they may
+extend a field and never change it.
 """
 
 from typing import Any
@@ -26,12 +26,12 @@ from .content import Block
 from .dialect import OUTPUT_DIALECT, TOOL_DIALECT, ChatDialect
 
 DELIVERY_FIELDS = frozenset({"stream", "stream_options"})
-"""How the answer is delivered; no part of what is asked."""
+"""Fields about the delivery of the answer, which are not part of the request's content."""
 _RESERVED_FIELDS = frozenset({"model", "tools", "messages", "stream"})
 
 
 def check_tools_allowed(request: Request, dialect: ChatDialect) -> None:
-    """Raises `MisuseError` when the model refuses tools here: only who asks can say what to give up."""
+    """Raise `MisuseError` if the model refuses tools here: the caller has to decide what to give up."""
     model = request.model
     if request.tools and match_model_id(dialect.toolless_models, model.id):
         other = f"write `{dialect.tools_at}:{model.id}`" if dialect.tools_at else "choose another model"
@@ -78,7 +78,7 @@ def encode_fields(request: Request, dialect: ChatDialect) -> Block:
 
 
 def encode_delivery(request: Request, dialect: ChatDialect) -> Block:
-    """A stream, and the counts at its end, which come only when they are asked for."""
+    """Encode the delivery: a stream, and the usage at its end, which has to be requested."""
     options: Any = {"include_usage": True} if request.stream and dialect.stream_usage else None
     for extra in request.extras:
         if extra.name in DELIVERY_FIELDS:
@@ -88,7 +88,7 @@ def encode_delivery(request: Request, dialect: ChatDialect) -> Block:
 
 
 def merge_objects(present: Any, more: Any, name: str) -> Any:
-    """Two halves of one object, neither of which may take anything back."""
+    """Merge two objects that may not overwrite each other."""
     if isinstance(present, dict) and isinstance(more, dict):
         both = dict(present)
         for inner, value in more.items():
@@ -134,7 +134,7 @@ def _set_strict(response_format: Block) -> None:
 def _add_thinking(
     fields: Block, thinking: Thinking, abilities: Abilities, dialect: ChatDialect, *, tools: bool
 ) -> None:
-    """Empty abilities say that nothing is known of the model, not that it takes nothing."""
+    """Add thinking settings. Empty abilities mean that the model is unknown, not that it accepts nothing."""
     able = abilities.effort_with_tools or not tools
     if thinking.effort and able and (not abilities.efforts or abilities.takes_effort(thinking.effort)):
         set_at_path(fields, dialect.effort_at, thinking.effort)
@@ -154,7 +154,7 @@ def _add_extra(fields: Block, extra: Extra) -> None:
 
 
 def _apply_defaults(usual: Any, asked: Any) -> Any:
-    """What is usual, as far as nothing else was asked for."""
+    """Apply the defaults of the dialect to a requested value, recursively."""
     if isinstance(usual, dict) and isinstance(asked, dict):
         return {**usual, **{name: _apply_defaults(usual.get(name), value) for name, value in asked.items()}}
     return usual if asked is None else asked

@@ -51,23 +51,23 @@ FAILURE_STOPS: dict[str, FailureKind] = {
     "insufficient_system_resource": "overloaded",
     "abort": "cut",
 }
-"""Reasons under which a reply is broken off by the server and not finished by the model."""
+"""Reasons with which the server aborts a reply that the model has not finished."""
 _LEAKED_CALL = re.compile(
     r"\s*(?:<tool_call>|<function=|<function_calls>|<\|?tool_calls?_?(?:begin|section_begin)?\|?>"
     r"|\[TOOL_CALLS\]|<\|python_tag\|>|<\uff5ctool\u2581calls?\u2581begin\uff5c>|<\|channel\|>commentary to=)"
 )
-"""How calls look that a server should have taken out of the text."""
+"""Calls that a server should have extracted from the text."""
 LEAKED_CALL_DETAIL = "a call was written out as text"
 _RECOUNT_FACTOR_MAX = 1.5
-"""How far two ways of counting the same tokens are apart at most: 1.3 in recorded traffic."""
+"""Largest ratio between two counts of the same tokens: 1.3 in recorded traffic."""
 _REPLY_FIELDS = ("citations", "search_results", "images", "related_questions")
-"""Members of a whole reply that belong to what it says."""
+"""Members of a complete reply that belong to its content."""
 
 
 def build_reply(
     message: Block, reason: str, meta: Block, model: Model, dialect: ChatDialect, *, tools: bool
 ) -> Reply:
-    """`tools`: some were offered, so a call that is only text is a mistake and no answer.
+    """Build the reply. `tools`: tools were offered, so a call written as text is malformed, not an answer.
 
     Raises `ValueError` for a call that has an id or arguments and no name.
     """
@@ -167,10 +167,10 @@ def choose_stop(parts: Sequence[Part], reason: str, *, refused: bool, tools: boo
 
 
 def _is_reasoning_separate(reasoning: int, output: int, answered: int) -> bool:
-    """Whether reasoning is counted beside the answer, and not in it, as the protocol has it.
+    """Return True if reasoning is counted in addition to the answer, not within it as in the protocol.
 
-    `answered` is what the server's sum leaves for the answer.  Reasoning that is a little more than the
-    whole answer is the same tokens counted by somebody else; much more can only stand beside it.
+    `answered` is the total minus the prompt. Reasoning that slightly exceeds the answer is the same tokens
+    counted differently; a much larger count can only be separate.
     """
     if answered == output:
         return reasoning > output * _RECOUNT_FACTOR_MAX
