@@ -247,7 +247,7 @@ def test_extras_add_and_never_replace():
 
 
 def test_a_foreign_memory_of_messages_is_refused():
-    with pytest.raises(MisuseError, match="keep"):
+    with pytest.raises(MisuseError, match="another codec"):
         CODEC.encode(ask(user("hi")), load_codec("anthropic").new_history())
 
 

@@ -1,8 +1,8 @@
-"""Breakpoints of the Responses wire: where they can stand, and what a request that was read says of them.
+"""Encodes and decodes cache breakpoints of the Responses wire.
 
-A breakpoint stands on a piece of content of somebody who is not the model; neither the tools nor the
-instructions have a place for one.  So instructions that are to be marked are the first message, said by the
-developer, which is what the provider makes of them anyway.
+A breakpoint is set on a piece of content that is not the model's; neither the tools nor the instructions can
+carry one. So instructions with a breakpoint are sent as the first message, of the developer, which is what
+the provider turns them into anyway.
 """
 
 from collections.abc import Collection, Sequence
@@ -28,11 +28,11 @@ from .parts import item_type
 DEVELOPER_ROLE = "developer"
 DEFAULT_TTL: Ttl = "30m"
 _PLAIN_ITEMS = {"content": {"type", "role", "content"}, "output": {"type", "call_id", "output"}}
-"""Items that are written with their content last, and where it is."""
+"""Items that are written with their content last, and its member."""
 
 
 def encode_marked_instructions(system: Sequence[Text], marked: Collection[int]) -> Block:
-    """`marked` are the numbers of the texts that a breakpoint ends."""
+    """Encode instructions as a message; `marked` are the indexes of texts followed by a breakpoint."""
     pieces: list[Block] = []
     for at, text in enumerate(system):
         if text.text.strip():
@@ -43,10 +43,10 @@ def encode_marked_instructions(system: Sequence[Text], marked: Collection[int]) 
 
 
 class BreakpointReader:
-    """The other way: what a request that was read says of all this."""
+    """Reads the breakpoints and cache settings of a request."""
 
     def __init__(self, extras: Block) -> None:
-        """Takes out of the extras what a request has a place for."""
+        """Read the cache settings, removing from the extras what `Request` models."""
         self.marks: list[Breakpoint] = []
         self.key = text_or_empty(extras.pop(KEY)) if isinstance(extras.get(KEY), str) else ""
         options = extras.get(OPTIONS)
@@ -59,15 +59,15 @@ class BreakpointReader:
         self._extras = extras
 
     def split_system(self, items: list[Block], instructions: str) -> tuple[tuple[str, ...], list[Block]]:
-        """The instructions, where they are the first message and marked, and the items without them."""
-        told = (instructions,) if instructions.strip() else ()
+        """Split off the instructions if they are a first message with a breakpoint."""
+        given = (instructions,) if instructions.strip() else ()
         first = items[0] if items else {}
         pieces = expand_content(first.get("content"), "input_text") or []
-        whole = first.keys() <= {"type", "role", "content"} and item_type(first) == "message"
-        if instructions or not whole or first.get("role") != DEVELOPER_ROLE or not pieces:
-            return told, items
+        is_plain = first.keys() <= {"type", "role", "content"} and item_type(first) == "message"
+        if instructions or not is_plain or first.get("role") != DEVELOPER_ROLE or not pieces:
+            return given, items
         if not all(map(self._is_plain_text, pieces)) or not self._has_plain_breakpoint(pieces[-1]):
-            return told, items
+            return given, items
         last = len(pieces) - 1
         for at, piece in enumerate(pieces):
             if self._has_plain_breakpoint(piece):
@@ -84,9 +84,9 @@ class BreakpointReader:
         )
 
     def remove_breakpoint(self, item: Block, place: int) -> Block:
-        """The item without the mark on its end, which is remembered as that of the message."""
-        inside = next((name for name, members in _PLAIN_ITEMS.items() if item.keys() <= members), "")
-        content = item.get(inside)
+        """Remove the breakpoint at the end of an item and record it for its message."""
+        member = next((name for name, members in _PLAIN_ITEMS.items() if item.keys() <= members), "")
+        content = item.get(member)
         pieces = content if isinstance(content, list) and content else [{}]
         if (
             not isinstance(pieces[-1], dict)
@@ -96,10 +96,9 @@ class BreakpointReader:
             return item
         self.marks.append(Breakpoint(position="message", message=place, ttl=self._inherited))
         bare = {name: value for name, value in pieces[-1].items() if name != BREAKPOINT}
-        return {**item, inside: [*pieces[:-1], bare]}
+        return {**item, member: [*pieces[:-1], bare]}
 
     def all_breakpoints(self) -> tuple[Breakpoint, ...]:
-        """In the order of the prompt."""
         if self._ttl is not None:
             return (*self.marks, Breakpoint(position="end", ttl=self._ttl))
         if self._is_extended:
@@ -109,14 +108,14 @@ class BreakpointReader:
 
     @property
     def _is_extended(self) -> bool:
-        """It is said in the older models' way, and nothing in the newer ones'."""
+        """True if only the retention field of older models is used."""
         newer = self.marks or self.compared_to or OPTIONS in self._extras
         return self._extras.get(RETENTION) == EXTENDED_TTL and not newer
 
     def required_abilities(self) -> Block:
-        """What a model must be able to, that is asked for this."""
-        asked = bool(self.marks or self.compared_to or self._ttl)
-        return {"cache": "points", "cache_marks": 4} if asked else {}
+        """Return the abilities that a model needs for these settings."""
+        is_used = bool(self.marks or self.compared_to or self._ttl)
+        return {"cache": "points", "cache_marks": 4} if is_used else {}
 
     def _has_plain_breakpoint(self, piece: Block) -> bool:
         point = piece.get(BREAKPOINT)

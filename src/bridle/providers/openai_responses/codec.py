@@ -77,23 +77,23 @@ COMPACT_FIELDS = (
     "service_tier",
     "image",
 )
-"""All that may be said beside a conversation that is to be made short."""
+"""The fields that a compaction request may have besides the conversation."""
 OUTPUT_TOKENS_MIN = 16
-"""Fewer are refused."""
+"""The provider refuses a lower limit."""
 
 _RESERVED_FIELDS = frozenset({"model", "input", "instructions", "tools", "stream"})
-"""Fields of the body that have a place of their own in a request."""
+"""Fields of the body that a request sets elsewhere."""
 _DELIVERY_FIELD = "stream_options"
 _ENCRYPTED_REASONING = "reasoning.encrypted_content"
 
 
 class ResponsesDialect(Value):
-    """What servers of this wire do differently."""
+    """Differences between servers of this wire."""
 
     with_ids: bool = True
-    """Whether items may come back under the ids they were given; some bind those to one connection."""
+    """True if items may be sent back with their ids; some servers bind ids to one connection."""
     sealed_by: str = ""
-    """A pattern of ids: sealed items go to models in whose id it finds the same, see `_home`."""
+    """Pattern of model ids: signed items are sent to models with the same match (wire/origin.py)."""
 
 
 DEFAULT_DIALECT = ResponsesDialect()
@@ -128,7 +128,7 @@ class ResponsesCodec(BaseCodec):
         return ResponsesHistory()
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """`digest` covers the whole body but its delivery, and costs only what is new to `kept`."""
+        """Encode a request; `digest` covers the body except its delivery, and costs only new messages."""
         kept = require_own_history(kept, ResponsesHistory, self.new_history)
         if request.asks_native_summary:
             request = replace(request, tools=(), breakpoints=(), compare_reply_id="", stream=False)
@@ -200,7 +200,7 @@ class ResponsesCodec(BaseCodec):
 
 
 def _encode_head(request: Request, *, spoken: bool, follows: bool) -> bytes:
-    """`spoken`: the instructions are a message, because only what is in a message can be marked."""
+    """Encode model, instructions and tools. `spoken`: as a message, because only messages have breakpoints."""
     # A prompt kept by the provider may name the model itself.
     head: Block = {"model": request.model.id} if request.model.id else {}
     instructions = "\n\n".join(repair_surrogates(text.text) for text in request.system if text.text.strip())
@@ -243,23 +243,23 @@ def _parse_extras(request: Request) -> dict[str, Any]:
 
 
 def _has_conversation(request: Request) -> bool:
-    """Whether the caller names a conversation object, which then goes before one of ours."""
+    """Return True if the caller names a conversation object, which takes precedence over Bridle's."""
     return any(extra.name == "conversation" for extra in request.extras)
 
 
 def _is_stored(extras: Mapping[str, Any]) -> bool:
-    """Whether the provider is to keep the reply: only when asked, or when what is asked for needs it."""
+    """Return True if the provider is to store the reply: only on request, or if a requested feature needs it."""
     default = any(extras.get(name) for name in (*STATEFUL_FIELDS, "background"))
     return bool(extras.get("store", default))
 
 
 def _reasoning_policy(policy: ReasoningPolicy, *, held: bool) -> ReasoningPolicy:
-    """What the provider holds can be named by its id, so it need not carry its proof."""
+    """Return the policy: an item that the provider holds is identified by its id and needs no signature."""
     return "may_echo" if policy == "signed" and held else policy
 
 
 def _count_stored_messages(request: Request, extras: Mapping[str, Any]) -> int:
-    """How many of the messages the provider holds by itself."""
+    """Return the number of messages that the provider already holds."""
     named = [name for name in STATEFUL_FIELDS if name in extras]
     if len(named) > 1:
         raise MisuseError(f"{' and '.join(named)} exclude each other: remove one of these extras")
@@ -276,7 +276,7 @@ def _count_stored_messages(request: Request, extras: Mapping[str, Any]) -> int:
 
 
 def _encode_tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -> bytes:
-    """What may differ from one request to the next, in a fixed order."""
+    """Encode the fields that may differ between requests, in a fixed order."""
     abilities, sampling = request.model.abilities, request.sampling
     fields: Block = {}
     if request.max_tokens is not None:
@@ -306,14 +306,14 @@ def _encode_tail(request: Request, extras: Mapping[str, Any], *, stored: bool) -
 
 
 def _encode_compact_tail(request: Request, extras: Mapping[str, Any]) -> bytes:
-    """Without its tools nothing of the prompt was kept, and none is asked for again: keeping is not paid."""
+    """Encode a compaction request; without its tools the prompt is not cached, so nothing is written."""
     fields = {OPTIONS: NO_CACHE_OPTIONS} if takes_breakpoints(request.model.abilities) else {}
     fields |= {name: extras[name] for name in COMPACT_FIELDS if name in extras}
     return b"]" + (b"," + dumps(fields)[1:-1] if fields else b"")
 
 
 def _encode_ending(request: Request, extras: Mapping[str, Any]) -> bytes:
-    """How the reply is to be delivered: no part of what is asked."""
+    """Encode the delivery of the reply, which is not part of the request's content."""
     if not request.stream:
         return b"}"
     options = {_DELIVERY_FIELD: extras[_DELIVERY_FIELD]} if _DELIVERY_FIELD in extras else {}
@@ -321,7 +321,7 @@ def _encode_ending(request: Request, extras: Mapping[str, Any]) -> bytes:
 
 
 def _has_tools(request: Request) -> bool:
-    """Whether there is something to call: at the top, or brought in by an item of the conversation."""
+    """Return True if there are tools to call, in the request or in an item of the conversation."""
     return bool(request.tools or request.deferred_tools) or any(
         isinstance(part, Opaque) and part.kind == "additional_tools"
         for message in request.messages
@@ -361,7 +361,7 @@ def _encode_output_format(output: OutputSpec) -> Block:
 
 
 def _add_extra(fields: Block, name: str, value: Any) -> None:
-    """An extra may add to a list or an object, never change what is set."""
+    """Add an extra, which may extend a list or an object, but not replace a value."""
     present = fields.get(name)
     if present is None:
         fields[name] = value

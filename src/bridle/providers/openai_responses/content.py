@@ -1,11 +1,11 @@
-"""Content of the Responses wire and our parts, both ways: what stands inside a message or a tool's output.
+"""Converts between content of the Responses wire and Bridle's parts: pieces of messages and tool outputs.
 
-Who speaks decides what words are called (`input_text`, `output_text`, `refusal`); pictures and files can
-only be put in, never said.  `piece_of` reads one piece, `content_of` writes one; members beyond our view
-are the `part` of the native object that `_openai_responses_items` describes.
+The role decides the type of a text (`input_text`, `output_text`, `refusal`); images and files can only be
+input. `decode_content` reads one piece, `encode_content` writes one; members that a part does not model are
+the `part` of the native object described in parts.py.
 
-Writing follows the strictest reader found: some servers insist on members that the provider itself
-leaves optional (`annotations` on what was said, `detail` on a picture, a name for a file).
+Encoding follows the strictest server found: some require members that the provider itself makes optional
+(`annotations` on output, `detail` on an image, a name for a file).
 """
 
 import re
@@ -18,9 +18,9 @@ from bridle.values.message import Media, Opaque, Text
 Block = dict[str, Any]
 
 OPAQUE_CONTENT_PREFIX = "content."
-"""Begins the kind of an `Opaque` that is a piece of content, not an item."""
+"""Prefix of the kind of an `Opaque` that is a piece of content, not an item."""
 _TEXT_MEMBERS = {"input_text": "text", "output_text": "text", "text": "text", "refusal": "refusal"}
-"""Where each kind of words has them."""
+"""The member of each type of text that holds it."""
 _KNOWN_MEDIA_MEMBERS = {
     "image_url": {"type", "image_url"},
     "file_url": {"type", "file_url"},
@@ -31,7 +31,7 @@ _DATA_URL = re.compile(r"data:([\w.+-]+/[\w.+-]+);base64,(.*)", re.DOTALL)
 
 
 def expand_content(content: object, kind: str) -> list[Block] | None:
-    """Content in its long form: a string is one piece of words.  None when it is no content."""
+    """Return content in its list form: a string is one text. None if it is not content."""
     if isinstance(content, str):
         return [{"type": kind, "text": content}]
     if content is None:
@@ -43,12 +43,12 @@ def expand_content(content: object, kind: str) -> list[Block] | None:
 
 def decode_content(piece: Block, role: str, *, refused: bool = False) -> Text | Media | Opaque:
     kind = text_or_empty(piece.get("type"))
-    inside = _TEXT_MEMBERS.get(kind)
-    if inside is not None and isinstance(piece.get(inside), str):
-        more = _extra_members({"type", inside}, piece)
+    member = _TEXT_MEMBERS.get(kind)
+    if member is not None and isinstance(piece.get(member), str):
+        more = _extra_members({"type", member}, piece)
         if kind != _text_type(role, refused=refused):
             more["type"] = kind
-        return Text(text=text_or_empty(piece[inside]), native=_encode_native(more))
+        return Text(text=text_or_empty(piece[member]), native=_encode_native(more))
     if role != "assistant" and (media := _decode_media(kind, piece)) is not None:
         return media
     return Opaque(kind=OPAQUE_CONTENT_PREFIX + kind, native=dumps(piece).decode())
@@ -57,7 +57,7 @@ def decode_content(piece: Block, role: str, *, refused: bool = False) -> Text | 
 def encode_content(
     part: Text | Media, native: Mapping[str, Any], role: str, *, refused: bool = False
 ) -> Block:
-    """A piece of content with its native members, where it has any."""
+    """Encode a piece of content with its native members, if it has any."""
     if isinstance(part, Media):
         return {**_encode_media(part, role), **native}
     kind = native.get("type") or _text_type(role, refused=refused)
@@ -70,7 +70,7 @@ def encode_content(
 
 
 def is_blank(part: object, *, own: bool = False) -> bool:
-    """Whether it says nothing.  Where it came from, a text may stand for a piece of a kind we do not know."""
+    """Return True for a blank text. At its origin, a text may stand for a piece of unknown kind."""
     return isinstance(part, Text) and not part.text.strip() and not (own and _is_placeholder(part))
 
 
@@ -86,26 +86,28 @@ def _text_type(role: str, *, refused: bool) -> str:
 
 
 def _decode_media(kind: str, piece: Block) -> Media | None:
-    """None when it is not given in a way our media can hold."""
+    """Decode media; None if `Media` cannot represent its source."""
     given = [name for name in _KNOWN_MEDIA_MEMBERS if isinstance(piece.get(name), str)]
     if kind not in ("input_image", "input_file") or len(given) != 1:
         return None
-    how, value = given[0], text_or_empty(piece[given[0]])
-    more = _extra_members(_KNOWN_MEDIA_MEMBERS[how], piece)
+    source, value = given[0], text_or_empty(piece[given[0]])
+    more = _extra_members(_KNOWN_MEDIA_MEMBERS[source], piece)
     if more.get("detail") == "auto":
         del more["detail"]
-    what: Any = "image" if kind == "input_image" else "document"
+    media_kind: Any = "image" if kind == "input_image" else "document"
     inline = _DATA_URL.fullmatch(value)
     native = _encode_native(more)
-    if how == "file_id":
-        return Media.from_wire(kind=what, file_id=value, native=native)
-    if how == "file_data" and inline is None:
+    if source == "file_id":
+        return Media.from_wire(kind=media_kind, file_id=value, native=native)
+    if source == "file_data" and inline is None:
         return None
-    if inline is None or how == "file_url":
-        return Media.from_wire(kind=what, url=value, native=native)
+    if inline is None or source == "file_url":
+        return Media.from_wire(kind=media_kind, url=value, native=native)
     media_type, name = inline.group(1), text_or_empty(piece.get("filename"))
     name = "" if name == _default_file_name(media_type) else name
-    return Media.from_wire(kind=what, media_type=media_type, data=inline.group(2), name=name, native=native)
+    return Media.from_wire(
+        kind=media_kind, media_type=media_type, data=inline.group(2), name=name, native=native
+    )
 
 
 def _encode_media(media: Media, role: str) -> Block:
@@ -132,16 +134,16 @@ def _encode_media(media: Media, role: str) -> Block:
 
 
 def _default_file_name(media_type: str) -> str:
-    """Files must have a name, and the ending says what they are."""
+    """Return a file name: files must have one, and the suffix tells their type."""
     ending = media_type.rpartition("/")[2]
     return f"file.{'txt' if ending == 'plain' else ending or 'bin'}"
 
 
-def _extra_members(shown: set[str], piece: Mapping[str, Any]) -> Block:
+def _extra_members(modelled: set[str], piece: Mapping[str, Any]) -> Block:
     return {
         name: value
         for name, value in piece.items()
-        if name not in shown and value is not None and not (name == "annotations" and value == [])
+        if name not in modelled and value is not None and not (name == "annotations" and value == [])
     }
 
 

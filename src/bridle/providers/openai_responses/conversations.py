@@ -1,4 +1,4 @@
-"""Conversation objects of the Responses API: made empty, and named by every request that is added to them."""
+"""Conversation objects of the Responses API: created empty, and named by every request that extends them."""
 
 from collections.abc import Mapping
 
@@ -22,11 +22,11 @@ def decode_opened_conversation(status: int, headers: Mapping[str, str], body: by
     if status >= 300:
         raise ProviderError(decode_failure(status, headers, body))
     try:
-        made = loads(body.decode())
+        reply = loads(body.decode())
     except ValueError:
-        made = None
-    name = made.get("id") if isinstance(made, dict) else None
+        reply = None
+    name = reply.get("id") if isinstance(reply, dict) else None
     if not isinstance(name, str) or not name:
-        message = "the answer to the request for a conversation object names none"
+        message = "the reply about a new conversation object has no id"
         raise ProviderError(Failure(kind="garbled", message=message, status=status))
     return name

@@ -1,12 +1,12 @@
-"""Replies of the Responses wire, from bytes in any slices: JSON or server-sent events.
+"""Decodes replies of the Responses wire: JSON or server-sent events.
 
-A stream is a reply only once `response.completed` or `response.incomplete` has arrived; before that it
-is cut, however much was said.  The JSON of an event says what it is, not the name in front of it; an
-event unlike any known one is passed over, and so are padding, pings and what comes after the end.  An
-event that cannot be read at all is an error, because it may have been part of what was said.
+A stream is a reply only after `response.completed` or `response.incomplete`; until then it is truncated,
+however much has arrived. The JSON of an event determines its type, not the SSE name; unknown events are
+skipped, and so are padding, pings and anything after the end. An unreadable event is an error, because it may
+have been part of the reply.
 
-Deltas take a short road of their own: one typed parse, one append, one delta.  Everything else is rare
-and goes through `_happened`, which looks before it touches.
+Deltas take a fast path: one typed parse, one append, one delta. Everything else is rare and goes through
+`_process_event`, which checks before it changes anything.
 """
 
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ class _ResponsesEvent(msgspec.Struct, gc=False):
 
 _decode_event = msgspec.json.Decoder(_ResponsesEvent).decode
 _EMPTY_EVENT = _ResponsesEvent()
-"""Stands for an event that the typed parse refuses; the tolerant one has another look at it."""
+"""Placeholder for an event that the typed parse refuses; the tolerant parser reads it."""
 
 
 class ResponsesDecoder(BaseDecoder):
@@ -59,8 +59,8 @@ class ResponsesDecoder(BaseDecoder):
     def __init__(self, model: Model, status: int, headers: Mapping[str, str]) -> None:
         super().__init__(status, headers)
         self._model = model
-        self._begun: dict[int, PartialResponsesItem] = {}
-        self._said: list[PartialResponsesItem] = []
+        self._started: dict[int, PartialResponsesItem] = {}
+        self._items: list[PartialResponsesItem] = []
         self._done: list[tuple[int, Block]] = []
         self._places = 0
         self._hosted = False
@@ -68,8 +68,8 @@ class ResponsesDecoder(BaseDecoder):
 
     @property
     def partial_text(self) -> str:
-        spoken = (item.texts() for item in self._said if item.kind == "message")
-        return repair_surrogates("".join(chain.from_iterable(spoken)))
+        texts = (item.texts() for item in self._items if item.kind == "message")
+        return repair_surrogates("".join(chain.from_iterable(texts)))
 
     @property
     def partial_usage(self) -> Usage:
@@ -81,7 +81,7 @@ class ResponsesDecoder(BaseDecoder):
 
     def _build_reply(self) -> Reply:
         end = self._end or {}
-        return build_reply(end, merge_items(end.get("output"), self._done, self._begun), self._model)
+        return build_reply(end, merge_items(end.get("output"), self._done, self._started), self._model)
 
     def _decode_error(self, body: bytes) -> Failure:
         return decode_failure(self._status, self._headers, body)
@@ -93,15 +93,19 @@ class ResponsesDecoder(BaseDecoder):
                 event = _decode_event(data)
             except (ValueError, RecursionError):
                 event = _EMPTY_EVENT
-            kind, item, said = DELTA_EVENTS.get(event.type), self._begun.get(event.output_index), event.delta
-            if item is None or item.kind != kind or not said or self._end is not None:
+            kind, item, text = (
+                DELTA_EVENTS.get(event.type),
+                self._started.get(event.output_index),
+                event.delta,
+            )
+            if item is None or item.kind != kind or not text or self._end is not None:
                 self._process_event(name, data, deltas)
                 continue
-            item.pieces.append(said)
+            item.pieces.append(text)
             if kind == "message":
-                deltas.append(TextDelta(text=said))
-            elif (seen := make_delta(item, said)) is not None:
-                deltas.append(seen)
+                deltas.append(TextDelta(text=text))
+            elif (delta := make_delta(item, text)) is not None:
+                deltas.append(delta)
         return deltas
 
     def _process_event(self, name: bytes, data: bytes, deltas: list[Delta]) -> None:
@@ -122,17 +126,19 @@ class ResponsesDecoder(BaseDecoder):
                 self._start_item(index, item_type(event["item"]), event["item"])
             case "response.output_item.done" if isinstance(event.get("item"), dict):
                 self._finish_item(index, event["item"], deltas)
-            case "response.content_part.added" if index in self._begun:
+            case "response.content_part.added" if index in self._started:
                 part = event.get("part") or {}
                 if not isinstance(part, dict):
-                    raise self._make_error("garbled", f"the provider sent a {kind} whose part is no object")
-                self._next_content(self._begun[index], item_type(part), deltas)
+                    raise self._make_error(
+                        "garbled", f"the provider sent a {kind} whose part is not an object"
+                    )
+                self._next_content(self._started[index], item_type(part), deltas)
             case "response.reasoning_summary_part.added" | "response.reasoning_part.added" if (
-                index in self._begun
+                index in self._started
             ):
-                if self._begun[index].texts():
+                if self._started[index].texts():
                     deltas.append(ReasoningDelta(reasoning=BETWEEN))
-                self._begun[index].start_next_piece()
+                self._started[index].start_next_piece()
             case _ if kind in DELTA_EVENTS:
                 self._append_piece(index, kind, event.get("delta"), deltas)
             case _ if kind in WHOLE_TEXT_EVENTS:
@@ -153,8 +159,8 @@ class ResponsesDecoder(BaseDecoder):
 
     def _start_item(self, index: int, kind: str, stub: Block) -> PartialResponsesItem:
         item = PartialResponsesItem(kind, stub, self._places)
-        self._begun[index] = item
-        self._said.append(item)
+        self._started[index] = item
+        self._items.append(item)
         if kind != "message":
             self._places += 1
         return item
@@ -163,36 +169,36 @@ class ResponsesDecoder(BaseDecoder):
         if self._done and self._done[-1] == (index, item):
             return
         self._done.append((index, item))
-        # Only the whole reply shows which of these are calls, and so which number the next call has.
+        # Only the complete reply shows which of these are calls, and thus the index of the next call.
         kind = item_type(item)
         self._hosted = self._hosted or kind in HOSTED_CALLS
         if kind == "function_call" and item.get("status") in (None, "completed"):
             name, arguments = item.get("name"), item.get("arguments")
-            agreed = has_same_arguments(item, self._begun.get(index)) and not self._hosted
-            if isinstance(name, str) and isinstance(arguments, str) and agreed:
-                before = sum([open_.kind in CALL_ITEMS for at, open_ in self._begun.items() if at < index])
+            is_consistent = has_same_arguments(item, self._started.get(index)) and not self._hosted
+            if isinstance(name, str) and isinstance(arguments, str) and is_consistent:
+                before = sum([open_.kind in CALL_ITEMS for at, open_ in self._started.items() if at < index])
                 deltas.append(CallReady(index=before, call=ToolCall(id="", name=name, arguments=arguments)))
 
-    def _append_piece(self, index: int, kind: str, said: object, deltas: list[Delta]) -> None:
-        """A piece off the short road: of an item never announced, or half a character."""
-        item = self._begun.get(index)
+    def _append_piece(self, index: int, kind: str, text: object, deltas: list[Delta]) -> None:
+        """Append a piece outside the fast path: of an unannounced item, or half a character."""
+        item = self._started.get(index)
         if item is None or item.kind != DELTA_EVENTS[kind]:
             item = self._start_item(index, DELTA_EVENTS[kind], {})
-        if isinstance(said, str) and said:
+        if isinstance(text, str) and text:
             item.refuses = item.refuses or kind == "response.refusal.delta"
-            item.pieces.append(said)
-            if (seen := make_delta(item, repair_surrogates(said))) is not None:
-                deltas.append(seen)
+            item.pieces.append(text)
+            if (delta := make_delta(item, repair_surrogates(text))) is not None:
+                deltas.append(delta)
 
     def _apply_whole_text(self, index: int, kind: str, event: Block, deltas: list[Delta]) -> None:
-        of, inside = WHOLE_TEXT_EVENTS[kind]
-        item = self._begun.get(index)
+        of, member = WHOLE_TEXT_EVENTS[kind]
+        item = self._started.get(index)
         if item is not None and item.kind == of and not item.pieces:
-            item.refuses = item.refuses or inside == "refusal"
-            if isinstance(said := event.get(inside), str) and said:
-                item.pieces.append(said)
-                if (seen := make_delta(item, repair_surrogates(said))) is not None:
-                    deltas.append(seen)
+            item.refuses = item.refuses or member == "refusal"
+            if isinstance(text := event.get(member), str) and text:
+                item.pieces.append(text)
+                if (delta := make_delta(item, repair_surrogates(text))) is not None:
+                    deltas.append(delta)
 
     def _end_stream(self, kind: str, response: object) -> None:
         if not isinstance(response, dict):
@@ -207,20 +213,20 @@ class ResponsesDecoder(BaseDecoder):
         self._end = {**response, "status": response.get("status") or _END_EVENTS[kind]}
 
     def _check_done(self, response: Block) -> None:
-        """Raises for a response that failed or is not done: nothing in it may be run or sent back."""
+        """Raise for a response that failed or is not done: nothing in it may be run or sent back."""
         status = response.get("status")
         if status == "failed":
             raise ProviderError(self._make_failure(response))
         if isinstance(status, str) and status in UNFINISHED_STATUSES:
             raise self._make_error(
                 "invalid",
-                f"the response {UNFINISHED_STATUSES[status]} ({status}): ask without `background`, and again",
+                f"the response {UNFINISHED_STATUSES[status]} ({status}): repeat the request without `background`",
             )
 
     def _make_failure(self, response: Block) -> Failure:
         error = response.get("error")
-        said = error if isinstance(error, dict) else {"message": "the provider gave no reason"}
-        return classify_error(said, self._status)
+        details = error if isinstance(error, dict) else {"message": "the provider gave no reason"}
+        return classify_error(details, self._status)
 
     def _decode_body(self, body: bytes) -> Reply:
         response = self._parse_body(body)
@@ -233,6 +239,6 @@ class ResponsesDecoder(BaseDecoder):
             if isinstance(kind := response.get("object"), str) and kind != "response":
                 raise self._make_error(
                     "not_found",
-                    f"the endpoint answered with a {kind}: it speaks another wire, or serves another path",
+                    f"the endpoint returned a {kind}: it uses another wire, or another path",
                 )
         raise self._unrecognised_reply(body)

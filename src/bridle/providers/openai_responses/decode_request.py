@@ -1,13 +1,13 @@
-"""Requests as the Responses wire understands them: the other end of `encode`, for simulating and importing.
+"""Decodes requests of the Responses wire: the reverse of `encode`, for simulation and import.
 
-Reading is tolerant: what our values have no place for is kept as native members, opaque parts or
-extras, so that the request can be written again and still mean the same.  Only what is not a request
-at all is refused, with the failure the provider would give.
+Decoding is tolerant: content that Bridle's values do not model is kept as native members, opaque parts or
+extras, so that the request can be encoded again with the same meaning. Only a body that is not a request at
+all is refused, with the failure the provider would give.
 
-The flat list of items is cut into messages by who speaks: neighbouring items of the model are one turn,
-neighbouring outputs one answer to it, and every other message stands alone.  Messages are numbered
-m1, m2, … and the calls of message n are cn_0, cn_1, …; outputs find their calls by the provider's id,
-repeated ids in order.  An output whose call is not here keeps the provider's id: the provider has it.
+The flat list of items is divided into messages by role: adjacent items of the model are one turn, adjacent
+outputs one answer to it, and every other message is separate. Messages are numbered m1, m2, … and the calls
+of message n are cn_0, cn_1, …; outputs find their calls by the provider's id, repeated ids in order. An
+output whose call is missing keeps the provider's id: the provider holds the call.
 """
 
 import re
@@ -50,9 +50,9 @@ from .parts import (
 
 MODES = ("standard", "pro")
 SUMMARIES = {"auto": "auto", "concise": "concise", "detailed": "detailed", "summarized": "auto"}
-"""How reasoning may be shown, by the words for it here and elsewhere."""
+"""Summary settings of reasoning, by the display names of this wire and others."""
 STATEFUL_FIELDS = ("previous_response_id", "conversation")
-"""Fields that name what the provider holds itself."""
+"""Fields that refer to state held by the provider."""
 
 _RESPONSES_PATH = re.compile(r"(.*/)?responses(?P<compacts>/compact)?")
 _rejection = rejection_maker({"invalid": "invalid_request_error", "not_found": "invalid_request_error"})
@@ -65,7 +65,7 @@ _KNOWN_FIELDS = frozenset(
     {"model", "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens"}
     | {"temperature", "top_p", "stream", "store", "reasoning", "text"}
 )
-"""Fields our request has a place for; all others are extras."""
+"""Fields that `Request` models; all others are extras."""
 
 
 def decode_request(request: HttpRequest) -> Request:
@@ -200,7 +200,7 @@ def _decode_input(item: Block, role: str) -> tuple[Part, ...]:
 
 
 def _split_outcome(parts: list[Text]) -> tuple[list[Text], Outcome]:
-    """What came of a call, from the mark that failures begin with."""
+    """Return the outcome of a call from the prefix of failed results, and the remaining parts."""
     first = parts[0] if parts else None
     found = ERROR_PREFIX.match(first.text) if isinstance(first, Text) else None
     outcome = (found.group(1) or "error") if found else "ok"
@@ -211,7 +211,7 @@ def _split_outcome(parts: list[Text]) -> tuple[list[Text], Outcome]:
 
 
 def _decode_store(body: Block, extras: Block) -> None:
-    """The provider stores by default and we do not, unless what is asked for needs it."""
+    """Decode `store`: the provider stores by default, Bridle only if a requested feature needs it."""
     stored = body.get("store") is not False
     if stored is not any(body.get(name) for name in (*STATEFUL_FIELDS, "background")):
         extras["store"] = stored
@@ -280,7 +280,7 @@ def _decode_thinking(body: Block, extras: Block) -> Thinking | None:
 
 
 def _implied_abilities(thinking: Thinking | None, points: BreakpointReader) -> Abilities:
-    """A request tells nothing of its model but the name; what it asks for is taken to be allowed."""
+    """Assume that the model supports everything the request asks for: only its name is known."""
     effort = thinking.effort if thinking else ""
     return Abilities(thinking=MODES, efforts=(effort,) if effort else (), **points.required_abilities())
 

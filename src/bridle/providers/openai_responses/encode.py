@@ -1,20 +1,20 @@
-"""Messages on their way out as Responses items: what goes back as it came, and under which ids.
+"""Encodes messages as Responses items: what is sent back unchanged, and with which ids.
 
-A turn of this very endpoint goes back whole: every item in its place, reasoning with its encrypted
-content right before the item it led to, ids and phases included.  The provider checks such a turn as a
-whole ("… was provided without its required reasoning item", "… without its required following item",
-"Duplicate item …", "Item with id … not found"), so there are only two safe forms: everything, or no ids
-and no reasoning at all.  A turn of which anything cannot be sent takes the second form.  Reasoning that
-led to nothing (a reply cut short) is left out.
+A turn of this very endpoint is sent back completely: every item in its place, reasoning with its encrypted
+content right before the item it led to, ids and phases included. The provider checks such a turn as a whole
+("… was provided without its required reasoning item", "… without its required following item", "Duplicate
+item …", "Item with id … not found"), so there are only two safe forms: everything, or no ids and no reasoning
+at all. A turn that cannot be sent completely takes the second form. Reasoning that led to nothing (a
+truncated reply) is omitted.
 
-Everything else is re-expressed: words, calls, results.  Encrypted content, ids and items of other
-endpoints are never sent; what an endpoint wants done with plain reasoning is a fact about the endpoint.
+Everything else is converted: text, calls, results. Encrypted content, ids and items of other endpoints are
+never sent; the endpoint's policy decides about plain reasoning.
 
-A call goes out under the provider's own id when that is legal and was not used before, else under ours,
-and its result follows it.  A call that never got a result is answered by a stand-in as soon as the
-conversation goes on; a result whose call is nowhere is left out, unless the provider holds items we do
-not see.  The stand-ins are the closing of the last turn, so that a result still to come replaces them.
-The writer therefore sees the whole line, in order, once.
+A call is sent with the provider's id if that is legal and not used before, else with Bridle's, and its result
+uses the same id. A call without a result gets a placeholder as soon as the conversation continues; a result
+without a call is omitted, unless the provider holds items that are not in the request. The placeholders are
+the closing of the last turn, so that a later result replaces them. The encoder therefore has to see all
+messages, in order, once.
 """
 
 import re
@@ -41,53 +41,53 @@ ID_LENGTH_MAX = 64
 _LEGAL_ID = re.compile(rf"[!-~]{{1,{ID_LENGTH_MAX}}}")
 _ILLEGAL_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _REFERENCE_ITEMS = {"item_reference", "compaction"}
-"""Items that stand for others we do not see."""
+"""Items that refer to others that are not in the request."""
 
 NO_RESULT_TEXT = "[tool error: unknown] no result of this call was recorded"
 ERROR_PREFIX = re.compile(r"\[tool error(?:: (\w+))?\] ?")
-"""This wire has no place to say that a call failed, so the words begin with it."""
+"""This wire has no flag for a failed call, so its result begins with this."""
 
 
 ToolEncoder = Callable[[ToolSpec], Block | Raw]
 
 
 class ResponsesEncodeOptions(Value):
-    """How items are to be written, beside where they go."""
+    """Options of encoding besides the endpoint."""
 
     reasoning: ReasoningPolicy = "may_echo"
     with_ids: bool = True
     server_holds_history: bool = False
-    """The provider holds earlier items itself, which are not in this line."""
+    """True if the provider holds earlier items that are not among these messages."""
     sealed_by: str = ""
     model_id: str = ""
-    """Who is asked, where only some models can open what others sealed."""
+    """The requested model, if only some models can read what others signed."""
     has_breakpoints: bool = False
-    """Marks go on pieces of content, so where there may be marks, what is told is always in pieces."""
+    """True if breakpoints may be set on pieces of content, so content is always a list of pieces."""
 
 
 class ResponsesHistory(EncodedMessages):
-    """Kept messages that can also be sent from one of them on, the provider holding the rest."""
+    """Encoded messages that can also be sent from a later message on, the provider holding the rest."""
 
     def __init__(self) -> None:
-        self._manner = ResponsesEncodeOptions()
+        self._options = ResponsesEncodeOptions()
         self._deferred: tuple[ToolSpec, ...] = ()
         self._define: ToolEncoder | None = None
         self._starts: list[int] = []
         super().__init__(
-            lambda endpoint: ResponsesItemEncoder(endpoint, self._manner, self._deferred, self._define)
+            lambda endpoint: ResponsesItemEncoder(endpoint, self._options, self._deferred, self._define)
         )
 
     def configure(
         self,
         endpoint: Endpoint,
-        manner: ResponsesEncodeOptions,
+        options: ResponsesEncodeOptions,
         deferred: tuple[ToolSpec, ...],
         define: ToolEncoder,
     ) -> None:
-        """`deferred` are tools that are defined where a result brings them to light, by `define`."""
+        """Set the options; `deferred` are tools that `define` encodes where a result reveals them."""
         self.set_endpoint(endpoint)
-        if (manner, deferred) != (self._manner, self._deferred):
-            self._manner, self._deferred, self._define = manner, deferred, define
+        if (options, deferred) != (self._options, self._deferred):
+            self._options, self._deferred, self._define = options, deferred, define
             self._restart()
 
     def build_body_since(
@@ -99,8 +99,8 @@ class ResponsesHistory(EncodedMessages):
         *,
         ending: bytes,
     ) -> tuple[bytes, str]:
-        """Like `body`, without the first `start` messages; the digest is of the whole line all the same."""
-        # What the provider holds itself cannot be marked.
+        """Build the body without the first `start` messages; the digest still covers all of them."""
+        # Content held by the provider cannot have a breakpoint.
         whole, digest = self.build_body(messages, tail, {} if start else marks, ending=ending)
         if not start:
             return whole, digest
@@ -121,17 +121,17 @@ class ResponsesItemEncoder:
     def __init__(
         self,
         endpoint: Endpoint | None,
-        manner: ResponsesEncodeOptions,
+        options: ResponsesEncodeOptions,
         deferred: tuple[ToolSpec, ...] = (),
         define: ToolEncoder | None = None,
     ) -> None:
-        self._endpoint, self._manner = endpoint, manner
+        self._endpoint, self._options = endpoint, options
         self._deferred, self._define = {spec.name: spec for spec in deferred}, define
-        self._holds_more = manner.server_holds_history
+        self._holds_more = options.server_holds_history
         self._sent: dict[str, tuple[str, str]] = {}
-        """The id each call went out with, and what its result is called."""
+        """The id each call was sent with, and the item type of its result."""
         self._hosted: dict[str, Block] = {}
-        """Items of calls of the provider's own tool types, whose type stands for that of their result."""
+        """Items of hosted calls, whose type stands for that of their result."""
         self._open: dict[str, None] = {}
         self._used: set[str] = set()
         self._item_ids: set[str] = set()
@@ -144,49 +144,49 @@ class ResponsesItemEncoder:
         items = [item for part in outputs if (item := self._encode_output(part, own=own)) is not None]
         items += self._reveal_tools(outputs)
         unanswered = list(self._open)
-        words = (
+        content = (
             self._encode_model_turn(message, rest, own=own)
             if message.role == "assistant"
             else self._encode_input_turn(message, rest, own=own)
         )
-        if words:
-            items += [*map(self._make_missing_result, unanswered), *words]
+        if content:
+            items += [*map(self._make_missing_result, unanswered), *content]
             for call_id in unanswered:
                 del self._open[call_id]
         if not items:
             return ()
         written = [dumps(item) for item in items]
         closing = b"".join(b"," + dumps(self._make_missing_result(call_id)) for call_id in self._open)
-        mark_at = _breakpoint_offset(items, written) if self._manner.has_breakpoints else -1
+        mark_at = _breakpoint_offset(items, written) if self._options.has_breakpoints else -1
         return (WireTurn(b"", b",".join(written), closing, mark_at, merges_with_previous=True),)
 
     def _reveal_tools(self, outputs: Sequence[Part]) -> list[Block | Raw]:
-        """Definitions of the tools that results brought to light: here, where nothing before them moves."""
-        shown = (name for part in outputs if isinstance(part, ToolResult) for name in part.reveals_tools)
-        specs = [self._deferred[name] for name in shown if name in self._deferred]
+        """Define the tools that results reveal at this position, so that nothing before them changes."""
+        revealed = (name for part in outputs if isinstance(part, ToolResult) for name in part.reveals_tools)
+        specs = [self._deferred[name] for name in revealed if name in self._deferred]
         if not specs or self._define is None:
             return []
         return [{"type": "additional_tools", "role": "developer", "tools": list(map(self._define, specs))}]
 
     def _is_from_here(self, message: Message) -> bool:
-        sealed_by, model_id = self._manner.sealed_by, self._manner.model_id
+        sealed_by, model_id = self._options.sealed_by, self._options.model_id
         return is_from_same_origin(
             message.origin, FAMILY, self._endpoint, sealed_by=sealed_by, model_id=model_id
         )
 
     def _encode_model_turn(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         usable = _drop_trailing_reasoning(_without_blanks(parts, own=own))
-        whole = own and self._can_send_unchanged(message, usable)
+        unchanged = own and self._can_send_unchanged(message, usable)
         if own:
             self._note_references(usable)
-        if whole:
+        if unchanged:
             self._item_ids |= _item_ids(usable)
         else:
-            echoed = not own and self._manner.reasoning == "must_echo"
+            echoed = not own and self._options.reasoning == "must_echo"
             usable = [
                 part for part in usable if not isinstance(part, Reasoning) or (echoed and part.text.strip())
             ]
-        with_ids = whole and self._manner.with_ids
+        with_ids = unchanged and self._options.with_ids
         if own and not with_ids:
             usable = [_without_id(part) for part in usable]
         items = encode_items(
@@ -199,24 +199,24 @@ class ResponsesItemEncoder:
         return [_shorten_message(item) for item in items]
 
     def _can_send_unchanged(self, message: Message, parts: Sequence[Part]) -> bool:
-        """Whether a turn of this endpoint can go back as it came."""
+        """Return True if a turn of this endpoint can be sent back unchanged."""
         ids = _item_ids(parts)
-        thoughts = [part for part in parts if isinstance(part, Reasoning)]
+        reasoning = [part for part in parts if isinstance(part, Reasoning)]
         if not ids.isdisjoint(self._item_ids):
             return False
-        if not thoughts:
-            # It did think, and what it thought first is not here any more.
-            thought = message.usage is not None and message.usage.reasoning > 0
-            return not (thought and isinstance(next(iter(message.parts), None), Text | ToolCall))
-        if self._manner.reasoning != "signed":
-            return self._manner.reasoning != "strip"
-        # Where proof is asked for, only calls may have no id: another item without one was put there later.
-        begin = [
+        if not reasoning:
+            # The model reasoned, but its first reasoning is no longer in the message.
+            reasoned = message.usage is not None and message.usage.reasoning > 0
+            return not (reasoned and isinstance(next(iter(message.parts), None), Text | ToolCall))
+        if self._options.reasoning != "signed":
+            return self._options.reasoning != "strip"
+        # If signatures are required, only calls may lack an id: any other item without one was added later.
+        starts = [
             part for part, before in zip(parts, (None, *parts), strict=False) if _starts_item(part, before)
         ]
-        named = all(item_id(part) or isinstance(part, ToolCall) for part in begin) or not ids
-        all_spoken = _count_messages(message.parts) == _count_messages(parts)
-        return named and all(thought.signature for thought in thoughts) and all_spoken
+        named = all(item_id(part) or isinstance(part, ToolCall) for part in starts) or not ids
+        has_all_messages = _count_messages(message.parts) == _count_messages(parts)
+        return named and all(part.signature for part in reasoning) and has_all_messages
 
     def _encode_input_turn(self, message: Message, parts: Sequence[Part], *, own: bool) -> list[Block | Raw]:
         role = "user" if message.role == "tool" else message.role
@@ -232,24 +232,24 @@ class ResponsesItemEncoder:
                 case Opaque(kind=kind) if own and kind.startswith(OPAQUE_CONTENT_PREFIX):
                     content.append(native)
                 case Opaque() if (
-                    own and (item := encode_opaque(part, with_ids=self._manner.with_ids)) is not None
+                    own and (item := encode_opaque(part, with_ids=self._options.with_ids)) is not None
                 ):
                     items.append(item)
         if own:
             self._note_references(parts)
         if not content:
             return items
-        if not self._manner.with_ids:
+        if not self._options.with_ids:
             fields = {name: value for name, value in fields.items() if name != "id"}
-        told: Block = {"type": "message", "role": role, "content": content, **fields}
-        return [told if self._manner.has_breakpoints else _shorten_message(told), *items]
+        sent: Block = {"type": "message", "role": role, "content": content, **fields}
+        return [sent if self._options.has_breakpoints else _shorten_message(sent), *items]
 
     def _note_references(self, parts: Sequence[Part]) -> None:
         self._holds_more |= any(isinstance(part, Opaque) and part.kind in _REFERENCE_ITEMS for part in parts)
 
     def _encode_output(self, part: Part, *, own: bool) -> Block | Raw | None:
         if isinstance(part, Opaque):
-            return encode_opaque(part, with_ids=self._manner.with_ids) if own else None
+            return encode_opaque(part, with_ids=self._options.with_ids) if own else None
         assert isinstance(part, ToolResult)
         native: Block = loads(part.native) if own and part.native is not None else {}
         if part.call_id in self._sent:
@@ -264,10 +264,10 @@ class ResponsesItemEncoder:
             return None
         if kind in HOSTED_CALLS:
             return encode_hosted_result(kind, id_, part, self._hosted[part.call_id])
-        if not self._manner.with_ids:
+        if not self._options.with_ids:
             native.pop("id", None)
         output = _encode_result(part, own=own)
-        if self._manner.has_breakpoints and isinstance(output, str) and output.strip():
+        if self._options.has_breakpoints and isinstance(output, str) and output.strip():
             output = [{"type": "input_text", "text": output}]
         return {"type": kind, "call_id": id_, "output": output, **native}
 
@@ -297,7 +297,7 @@ class ResponsesItemEncoder:
 
 
 def _replace_with_text(part: Part) -> Part:
-    """What is said instead of an item that goes to nobody but its maker."""
+    """Replace an item that only its provider can read by its text."""
     return Text(text=part.text) if isinstance(part, Opaque) and part.text else part
 
 
@@ -306,7 +306,7 @@ def _is_output_part(part: Part, role: str) -> bool:
 
 
 def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[Part]:
-    """The parts that say something.  The members of a message stay with its first words."""
+    """Return the parts with content. The members of a message stay with its first text."""
     kept: list[Part] = []
     fields: Block | None = None
     for part in parts:
@@ -325,7 +325,7 @@ def _without_blanks(parts: Sequence[Part], *, own: bool) -> list[Part]:
 
 
 def _without_id(part: Part) -> Part:
-    """A call of a type that is refused without its id becomes a plain call, whose id is optional."""
+    """Convert a call of a type that is refused without its id to a plain call, whose id is optional."""
     if not isinstance(part, ToolCall) or part.native is None:
         return part
     return replace(part, native=None) if loads(part.native).get("type") in NEEDS_ID else part
@@ -336,12 +336,11 @@ def _item_ids(parts: Sequence[Part]) -> set[str]:
 
 
 def _starts_item(part: Part, before: Part | None) -> bool:
-    """Whether a part begins an item; words go on in the message before them."""
+    """Return True if a part begins an item; text continues the message before it."""
     return not isinstance(part, Text | Media) or not isinstance(before, Text | Media)
 
 
 def _count_messages(parts: Sequence[Part]) -> int:
-    """How many items of a turn are messages."""
     return sum(
         isinstance(part, Text | Media) and (_starts_item(part, before) or '"message"' in (part.native or ""))
         for part, before in zip(parts, (None, *parts), strict=False)
@@ -349,7 +348,7 @@ def _count_messages(parts: Sequence[Part]) -> int:
 
 
 def _drop_trailing_reasoning(parts: Sequence[Part]) -> list[Part]:
-    """The parts without reasoning that nothing follows: it would be refused."""
+    """Remove reasoning at the end, which would be refused."""
     end = len(parts)
     while end and isinstance(parts[end - 1], Reasoning):
         end -= 1
@@ -366,12 +365,12 @@ def _encode_result(result: ToolResult, *, own: bool) -> str | list[Any]:
             native = loads(part.native).get("part", {}) if own and part.native is not None else {}
             pieces.append(encode_content(part, native, "tool"))
     if result.is_error:
-        mark = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"
+        prefix = "[tool error]" if result.outcome == "error" else f"[tool error: {result.outcome}]"
         first = pieces[0] if pieces else None
         if isinstance(first, dict) and first["type"] == "input_text":
-            pieces[0] = {**first, "text": f"{mark} {first['text']}"}
+            pieces[0] = {**first, "text": f"{prefix} {first['text']}"}
         else:
-            pieces.insert(0, {"type": "input_text", "text": mark})
+            pieces.insert(0, {"type": "input_text", "text": prefix})
     if not pieces:
         return ""
     only = pieces[0] if len(pieces) == 1 else None
@@ -379,18 +378,18 @@ def _encode_result(result: ToolResult, *, own: bool) -> str | list[Any]:
 
 
 def _breakpoint_offset(items: Sequence[Block | Raw], written: Sequence[bytes]) -> int:
-    """The offset of the closing brace of the last piece of content that can carry a mark."""
+    """Return the offset of the closing brace of the last piece of content that can carry a breakpoint."""
     end = sum(map(len, written)) + len(written) - 1
     for item, data in zip(reversed(items), reversed(written), strict=True):
-        told = list(item) if isinstance(item, dict) and item.get("role") != "assistant" else []
-        if told and told[-1] in ("content", "output") and data.endswith(b"}]}"):
+        members = list(item) if isinstance(item, dict) and item.get("role") != "assistant" else []
+        if members and members[-1] in ("content", "output") and data.endswith(b"}]}"):
             return end - len(b"}]}")
         end -= len(data) + 1
     return -1
 
 
 def _shorten_message(item: Block | Raw) -> Block | Raw:
-    """A message of plain words as a string: the one form every server takes from every speaker."""
+    """Shorten a message of plain text to a string: the one form every server accepts for every role."""
     if isinstance(item, dict) and item.keys() == {"type", "role", "content"} and len(item["content"]) == 1:
         piece: Block = {"annotations": [], **item["content"][0]}
         if piece.keys() == {"type", "text", "annotations"} and not piece["annotations"]:

@@ -56,14 +56,14 @@ _KINDS_BY_CODE: dict[str, FailureKind] = {
     "invalid_prompt": "invalid",
     "request_too_large": "too_large",
 }
-"""Codes and types alike; a word that is not here leaves the matter to the next one."""
+"""Codes and types alike; for an unlisted one the next criterion decides."""
 
 SERVER_STATE_LOST_CODES = {
     "previous_response_not_found": re.compile(r"previous response .*not found", re.IGNORECASE),
     "conversation_not_found": re.compile(r"conversation .*not found", re.IGNORECASE),
     "item_not_found": re.compile(r"item with id .*not found", re.IGNORECASE),
 }
-"""State the provider does not hold any more, by the code we give it and the words it is told in."""
+"""State the provider no longer holds, by Bridle's code for it and the provider's wording."""
 _CODES_BY_PARAMETER = {"previous_response_id": "previous_response_not_found"}
 _QUOTA_WORDS = re.compile(
     r"exceeded your current quota|insufficient (?:balance|quota|credits?|funds)", re.IGNORECASE
@@ -77,7 +77,7 @@ def decode_failure(status: int, headers: Mapping[str, str], body: bytes) -> Fail
 
 
 def classify_error(error: Mapping[str, Any], status: int) -> Failure:
-    """An error object: from a body, from an event, or from a response that failed."""
+    """Classify an error object from a body, an event or a failed response."""
     code, kind_word = text_or_empty(error.get("code")), text_or_empty(error.get("type"))
     kind_word = "" if kind_word == "error" else kind_word
     message = to_one_line(text_or_empty(error.get("message"))) or code or kind_word or f"HTTP {status}"
@@ -98,7 +98,7 @@ def _find_error(envelope: object) -> dict[str, Any] | None:
 
 
 def find_event_error(event: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The error object of an `error` event, which has it inside or is it."""
+    """Return the error object of an `error` event, which contains it or is it."""
     inner = event.get("error")
     return inner if isinstance(inner, dict) else event
 
@@ -113,7 +113,7 @@ def _recoverable_code(code: str, message: str, parameter: str, status: int) -> s
 
 
 def _find_status(error: Mapping[str, Any], status: int) -> int:
-    """The status of an error that came inside a good reply; gateways put it where the code should be."""
+    """Return the status of an error inside a good reply; gateways put it in place of the code."""
     given = error.get("code")
     return given if status < 300 and isinstance(given, int) and 400 <= given < 600 else status
 

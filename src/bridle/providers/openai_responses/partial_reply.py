@@ -1,11 +1,11 @@
-"""Items of a streamed reply while they are being said.
+"""Assembles the items of a streamed reply.
 
-The provider tells every item three times: in pieces, whole when the item is done, and whole again in the
-response that ends the stream.  The last telling counts; `settled` says when it does not.  The pieces are
-for show, and for servers that never tell anything else.
+The provider sends every item three times: in pieces, complete when the item is done, and complete again in
+the response that ends the stream. The last version counts; `merge_items` handles the exceptions. The pieces
+are for display, and for servers that send nothing else.
 
-Items are known by their place in the output, never by id: some servers give an item a new id every time
-they mention it.
+Items are identified by their position in the output, never by id: some servers give an item a new id every
+time they mention it.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ DELTA_EVENTS = {
     "response.function_call_arguments.delta": "function_call",
     "response.custom_tool_call_input.delta": "custom_tool_call",
 }
-"""Events that say a piece of something, and the kind of item each belongs to."""
+"""Events that carry a piece of text, and the kind of item each belongs to."""
 WHOLE_TEXT_EVENTS = {
     "response.output_text.done": ("message", "text"),
     "response.refusal.done": ("message", "refusal"),
@@ -32,10 +32,10 @@ WHOLE_TEXT_EVENTS = {
     "response.function_call_arguments.done": ("function_call", "arguments"),
     "response.custom_tool_call_input.done": ("custom_tool_call", "input"),
 }
-"""Events that say it all once more; news only where no piece came before."""
+"""Events that repeat the complete text; new only if no piece came before."""
 CALL_ITEMS = ("function_call", "custom_tool_call")
 _COMPARED_MEMBERS = ("type", "call_id", "name", "arguments", "input")
-"""Members of a call that may be taken from another telling of it."""
+"""Members of a call that may be taken from another version of it."""
 _ARGUMENT_MEMBERS = {"function_call": "arguments", "custom_tool_call": "input"}
 
 
@@ -48,7 +48,7 @@ class PartialResponsesItem:
         self.refuses = False
         self.whole: list[list[str]] = []
         self.pieces: list[str] = []
-        """Of the piece of content being said; those before it are in `whole`."""
+        """Pieces of the current content part; those of earlier parts are in `whole`."""
 
     def start_next_piece(self) -> None:
         if self.pieces:
@@ -59,12 +59,11 @@ class PartialResponsesItem:
         return ["".join(pieces) for pieces in (*self.whole, self.pieces) if pieces]
 
     def build_item(self) -> Block:
-        """The item as far as pieces tell it."""
         texts = self.texts()
         match self.kind:
             case "message":
-                kind, inside = ("refusal", "refusal") if self.refuses else ("output_text", "text")
-                content = [{"type": kind, inside: text} for text in texts]
+                kind, member = ("refusal", "refusal") if self.refuses else ("output_text", "text")
+                content = [{"type": kind, member: text} for text in texts]
                 return {"type": "message", "role": "assistant", **self.stub, "content": content}
             case "reasoning":
                 summary = [{"type": "summary_text", "text": text} for text in texts]
@@ -74,58 +73,58 @@ class PartialResponsesItem:
         return self.stub
 
 
-def make_delta(item: PartialResponsesItem, said: str) -> Delta | None:
+def make_delta(item: PartialResponsesItem, text: str) -> Delta | None:
     match item.kind:
         case "message":
-            return TextDelta(text=said)
+            return TextDelta(text=text)
         case "reasoning":
-            return ReasoningDelta(reasoning=said)
+            return ReasoningDelta(reasoning=text)
         case "function_call" | "custom_tool_call":
-            return ToolCallDelta(index=item.place, name=item.name, arguments=said)
+            return ToolCallDelta(index=item.place, name=item.name, arguments=text)
     return None
 
 
 def merge_items(
-    told: object, done: list[tuple[int, Block]], begun: dict[int, PartialResponsesItem]
+    final: object, done: list[tuple[int, Block]], begun: dict[int, PartialResponsesItem]
 ) -> list[Any]:
-    """The items of a stream that has ended: those of its last event, unless it left some out.
+    """Return the items of a finished stream: those of its last event, unless it omits some.
 
-    Some servers end with an empty output, and a few never say that an item is done.  Raises `ValueError`
-    when two tellings of a call give different arguments: such a call must not run.
+    Some servers end with an empty output, and a few never report that an item is done. Raises `ValueError` if
+    two versions of a call have different arguments: such a call must not run.
     """
-    last: list[Any] = told if isinstance(told, list) else []
+    last: list[Any] = final if isinstance(final, list) else []
     finished = {index for index, _ in done}
-    grown = [
+    partial = [
         (index, item.build_item()) for index, item in begun.items() if index not in finished and item.texts()
     ]
-    ordered = [item for _, item in sorted(done + grown, key=lambda each: each[0])]
+    ordered = [item for _, item in sorted(done + partial, key=lambda each: each[0])]
     pieces = [item.build_item() for _, item in sorted(begun.items()) if item.kind in CALL_ITEMS]
-    told_last = bool(last) and len(last) >= len(done)
-    items = _complete_calls(last if told_last else ordered, ordered, must_agree=True)
-    # Two whole tellings that agree outweigh the pieces; one alone does not.
-    return _complete_calls(items, pieces, must_agree=not (told_last and done))
+    has_final = bool(last) and len(last) >= len(done)
+    items = _complete_calls(last if has_final else ordered, ordered, must_agree=True)
+    # Two complete versions that agree outweigh the pieces; one alone does not.
+    return _complete_calls(items, pieces, must_agree=not (has_final and done))
 
 
 def has_same_arguments(item: Block, open_item: PartialResponsesItem | None) -> bool:
-    """Whether a call that is said to be done has the arguments its pieces had."""
+    """Return True if a finished call has the same arguments as its pieces."""
     if open_item is None or open_item.kind not in CALL_ITEMS or not open_item.texts():
         return True
     return _is_same_json(_call_arguments(item), _call_arguments(open_item.build_item()))
 
 
-def _complete_calls(items: list[Any], tellings: list[Any], *, must_agree: bool) -> list[Any]:
-    """The items, with what another telling of the same calls has and they lack."""
-    if items == tellings:
+def _complete_calls(items: list[Any], versions: list[Any], *, must_agree: bool) -> list[Any]:
+    """Add members that the calls lack from another version of the same calls."""
+    if items == versions:
         return items
-    others = [item for item in tellings if _is_call(item)]
+    others = [item for item in versions if _is_call(item)]
     places = [place for place, item in enumerate(items) if _is_call(item)]
     if len(others) != len(places):
         return items
     completed = [*items]
     for place, other in zip(places, others, strict=True):
         item = items[place]
-        said, again = _call_arguments(item), _call_arguments(other)
-        if must_agree and said and again and not _is_same_json(said, again):
+        arguments, others_arguments = _call_arguments(item), _call_arguments(other)
+        if must_agree and arguments and others_arguments and not _is_same_json(arguments, others_arguments):
             name = text_or_empty(item.get("name"))
             raise ValueError(f"the arguments of {name!r} were given more than once, and differently")
         lacking = {name: value for name, value in other.items() if not item.get(name) and value}
@@ -134,7 +133,7 @@ def _complete_calls(items: list[Any], tellings: list[Any], *, must_agree: bool) 
 
 
 def _is_call(item: object) -> bool:
-    """Whether it is a call, also one that does not say so."""
+    """Return True for a call, also for one without a type."""
     if not isinstance(item, dict):
         return False
     return item.get("type") in CALL_ITEMS or (not item.get("type") and bool(item.get("call_id")))
@@ -145,10 +144,10 @@ def _call_arguments(item: Block) -> str:
     return dumps(given).decode() if isinstance(given, dict) else text_or_empty(given)
 
 
-def _is_same_json(said: str, again: str) -> bool:
-    if said == again:
+def _is_same_json(one: str, other: str) -> bool:
+    if one == other:
         return True
     try:
-        return bool(loads(said) == loads(again))
+        return bool(loads(one) == loads(other))
     except ValueError:
         return False

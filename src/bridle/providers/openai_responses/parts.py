@@ -1,18 +1,17 @@
-"""Items of the Responses wire and our parts, both ways.
+"""Converts between items of the Responses wire and Bridle's parts.
 
-On this wire a turn is a flat list of items: reasoning, messages (which hold content parts), calls, and
-the doings of tools the provider runs itself.  `parts_of` reads the items of one turn, `items_of` writes
-them; each undoes the other.  Replies whole or streamed, requests read and requests written all use
-these two, which is why a streamed reply equals the same reply in JSON.
+On this wire a turn is a flat list of items: reasoning, messages (which hold content parts), calls, and the
+work of hosted tools. `decode_parts` reads the items of one turn, `encode_items` writes them; each reverses
+the other. Complete and streamed replies, decoded and encoded requests all use these two, which is why a
+streamed reply equals the same reply in JSON.
 
-What an item says beyond our view of it is kept as the part's `native`, so that it can go back as it
-came: `{"message": …}` for the members of the message a text opens, `{"part": …}` for those of the text
-itself, and plain members for reasoning and calls.  A text without `"message"` goes on in the message of
-the text before it.  Members that are null say nothing and are not kept.  Reasoning keeps its words once,
-with the length of each piece of them where there is more than one summary.  Items we do not interpret
-become `Opaque`, whole.
+Members that a part does not model are stored in `native`, so that the item can be sent back as it came:
+`{"message": …}` for the members of the message that a text starts, `{"part": …}` for those of the text
+itself, and plain members for reasoning and calls. A text without `"message"` continues the message of the
+text before it. Null members are dropped. Reasoning stores its text once, with the length of each piece if
+there is more than one summary. Items that are not modelled become `Opaque`.
 
-A call of a free-text tool is a call like any other whose arguments have one member, `input`.
+A call of a free-text tool is a call whose arguments have one member, `input`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,29 +31,29 @@ from .hosted_calls import HOSTED_CALLS, decode_hosted_call, needs_answer
 
 FAMILY = "openai_responses"
 TOOL_DIALECT, OUTPUT_DIALECT = "openai_loose", "openai_output"
-"""The dialects of JSON Schema that are taken here, for tools and for answers."""
+"""The JSON Schema dialects of this wire, for tools and for answers."""
 TOOL_NAMES = ToolNameRules(length_max=128)
 
 CALL, CUSTOM_CALL, REASONING = "function_call", "custom_tool_call", "reasoning"
 BETWEEN = "\n\n"
-"""What is put between the pieces of one train of thought."""
+"""Separator between the pieces of one reasoning item."""
 _REASONING_PIECES = (("summary", "summary_text"), ("content", "reasoning_text"))
 
 _KNOWN_MEMBERS = {
     CALL: {"type", "call_id", "name", "arguments"},
     CUSTOM_CALL: {"call_id", "name", "input"},
-    # A reasoning item's status is for reading only: sent back, it is refused as an unknown parameter.
+    # A reasoning item's status is read-only: sent back, it is refused as an unknown parameter.
     REASONING: {"type", "summary", "content", "encrypted_content", "status"},
 }
-"""The members of each item that our parts carry, or that must not go back."""
+"""The members of each item that parts model, or that must not be sent back."""
 
 _UNSENT_MEMBERS = {"created_by", "metadata", "internal_chat_message_metadata_passthrough"}
 _UNSENT_MEMBERS_BY_ITEM = {
     "image_generation_call": {"action", "background", "output_format", "quality", "revised_prompt", "size"}
 }
-"""What the provider says of its items and does not take back."""
+"""Members that the provider adds to its items and does not accept back."""
 _ID_ONLY_ITEMS = {"item_reference", "mcp_approval_request"}
-"""Items that are nothing without their id."""
+"""Items that consist of their id."""
 NEEDS_ID = {
     "file_search_call", "web_search_call", "computer_call", "image_generation_call", "code_interpreter_call",
     "local_shell_call", "local_shell_call_output", "mcp_list_tools", "mcp_call", "program",
@@ -64,7 +63,7 @@ NEEDS_ID = {
 
 
 def has_refusal(items: Sequence[object]) -> bool:
-    """Whether a turn says words of refusal, whatever else it says."""
+    """Return True if a turn contains a refusal."""
     return any(
         isinstance(piece, dict) and piece.get("type") == "refusal"
         for item in items
@@ -74,23 +73,23 @@ def has_refusal(items: Sequence[object]) -> bool:
 
 
 def decode_parts(items: Sequence[object], *, refused: bool, surface: bool = False) -> tuple[Part, ...]:
-    """The items of one turn as parts.
+    """Convert the items of one turn to parts.
 
-    Ids of calls are left empty: whoever numbers calls sets them.  `refused`: the message is kept with the
-    stop of a refusal, so its words are one unless they say otherwise; in any other message words of refusal
-    keep their type.  `surface`: calls of the provider's own tool types that we must answer become calls too;
-    elsewhere they and their answers stay as items.
+    Call ids are left empty: the caller that numbers calls sets them. `refused`: the message has the stop
+    reason of a refusal, so its text is one unless marked otherwise; in any other message a refusal keeps its
+    type. `surface`: hosted calls that the client must answer become calls too; elsewhere they and their
+    answers stay items.
     """
     known = [item for item in items if isinstance(item, dict)]
     parts: list[Part] = []
     in_message = False
     for item in known:
         match item_type(item):
-            case "message" if (words := _decode_message(item, refused=refused)) is not None:
-                if words and in_message:
-                    words[0] = _mark_message_start(words[0])
-                in_message = in_message or bool(words)
-                parts += words
+            case "message" if (texts := _decode_message(item, refused=refused)) is not None:
+                if texts and in_message:
+                    texts[0] = _mark_message_start(texts[0])
+                in_message = in_message or bool(texts)
+                parts += texts
                 continue
             case "reasoning":
                 parts.append(_decode_reasoning(item))
@@ -112,10 +111,10 @@ def encode_items(
     with_ids: bool = True,
     sent_id: Callable[[ToolCall], str],
 ) -> list[Block | Raw]:
-    """The parts of one turn as items.
+    """Convert the parts of one turn to items.
 
-    `own`: they came from the very endpoint they go to, so native members go out again.  `refused`: words
-    are a refusal unless they say otherwise.  Without ids no item can be taken for a stored one.
+    `own`: they came from the very endpoint they are sent to, so native members are sent again. `refused`:
+    text is a refusal unless marked otherwise. Without ids no item can be taken for a stored one.
     """
     items: list[Block | Raw] = []
     names: set[str] = set()
@@ -139,7 +138,7 @@ def encode_items(
                     items.append(_encode_hosted_call(native, sent_id(part), with_ids=with_ids))
                     continue
                 fields = _sendable_members(CALL, native, with_ids=with_ids)
-                # A call that came twice, id and all, is two calls, and no two items may have one id.
+                # A duplicated call, id included, is two calls, and no two items may have the same id.
                 if (known := text_or_empty(fields.get("id"))) in names:
                     del fields["id"]
                 elif known:
@@ -156,7 +155,7 @@ def encode_items(
 def item_type(item: Block) -> str:
     if kind := text_or_empty(item.get("type")):
         return kind
-    # Only a reference may leave out what it is.
+    # Only a reference may omit its type.
     return "message" if "role" in item else "item_reference" if _is_reference(item) else ""
 
 
@@ -169,12 +168,12 @@ def make_opaque(kind: str, item: Block) -> Opaque:
 
 
 def _answers(kind: str, item: Block) -> bool:
-    """Whether a reply may consist of this item; the others are work on the way to an answer."""
+    """Return True if a reply may consist of this item; others are intermediate work."""
     return kind == "image_generation_call" or (kind == "message" and item.get("role") == "assistant")
 
 
 def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
-    """An item to the letter, but for what the provider does not take back; None when nothing is left."""
+    """Encode an item unchanged except for members the provider does not accept back; None if nothing is left."""
     if not is_object(part.native):
         raise MisuseError(f"an opaque part of kind {part.kind!r} holds no JSON object: it cannot be sent")
     if not part.kind or (not with_ids and (part.kind == "item_reference" or part.kind in NEEDS_ID)):
@@ -189,7 +188,7 @@ def encode_opaque(part: Opaque, *, with_ids: bool) -> Block | Raw | None:
 
 
 def item_id(part: Part) -> str:
-    """The id under which the provider knows this part's item; empty when there is none."""
+    """Return the id by which the provider knows this part's item; empty if there is none."""
     if part.native is None:
         return ""
     native: Block = loads(part.native)
@@ -201,13 +200,13 @@ def encode_tool_name(name: str) -> str:
     return TOOL_NAMES.encode_name(name)
 
 
-def extra_members(shown: set[str], item: Mapping[str, Any]) -> Block:
-    """The members our view of an item leaves out."""
-    return {name: value for name, value in item.items() if name not in shown and value is not None}
+def extra_members(modelled: set[str], item: Mapping[str, Any]) -> Block:
+    """Return the members of an item that parts do not model."""
+    return {name: value for name, value in item.items() if name not in modelled and value is not None}
 
 
 def _decode_message(item: Block, *, refused: bool) -> list[Text] | None:
-    """None when it is not a message our parts can hold."""
+    """Decode a message; None if parts cannot represent it."""
     if item.get("role", "assistant") != "assistant":
         return None
     content = expand_content(item.get("content"), "output_text")
@@ -216,12 +215,12 @@ def _decode_message(item: Block, *, refused: bool) -> list[Text] | None:
     pieces = [decode_content(piece, "assistant", refused=refused) for piece in content]
     if pieces and not any(isinstance(piece, Text) for piece in pieces):
         return None
-    # A piece of a kind we do not know must not hide the words beside it.
-    words = [piece if isinstance(piece, Text) else _placeholder_text(piece) for piece in pieces]
+    # A piece of an unknown kind must not hide the text beside it.
+    texts = [piece if isinstance(piece, Text) else _placeholder_text(piece) for piece in pieces]
     fields = extra_members({"type", "role", "content"}, item)
-    if words and fields:
-        words[0] = _mark_message_start(words[0], fields)
-    return words
+    if texts and fields:
+        texts[0] = _mark_message_start(texts[0], fields)
+    return texts
 
 
 def _placeholder_text(piece: Media | Opaque) -> Text:
@@ -254,7 +253,7 @@ def _decode_call(kind: str, item: Block) -> ToolCall:
 
 
 def _decode_arguments(item: Block) -> str:
-    """As they arrived.  Silence is an empty object, unless the reply broke off right here."""
+    """Return the original arguments; missing ones are an empty object unless the reply was truncated here."""
     given = item.get("arguments")
     if isinstance(given, dict):
         return dumps(given).decode()
@@ -267,7 +266,7 @@ def _encode_call(call: ToolCall, *, own: bool, custom: bool, id_: str) -> Block:
     if own and custom:
         return {"type": CUSTOM_CALL, "call_id": id_, "name": name, "input": unwrap_text(arguments)}
     if not own and not is_object(arguments):
-        # Some servers read the arguments of every earlier call, and refuse the request over half of one.
+        # Some servers parse the arguments of every earlier call, and refuse the request if one is truncated.
         arguments = dumps(encode_arguments(arguments)).decode() if arguments.strip() else "{}"
     return {"type": CALL, "call_id": id_, "name": name, "arguments": arguments}
 
@@ -288,10 +287,12 @@ def _decode_reasoning(item: Block) -> Reasoning:
         pieces = item.get(where)
         if not isinstance(pieces, list):
             continue
-        words = [text_or_empty(piece.get("text")) if isinstance(piece, dict) else "" for piece in pieces]
-        plain = plain and pieces == [{"type": kind, "text": text} for text in words]
-        lengths[where] = list(map(len, words))
-        texts += words
+        piece_texts = [
+            text_or_empty(piece.get("text")) if isinstance(piece, dict) else "" for piece in pieces
+        ]
+        plain = plain and pieces == [{"type": kind, "text": text} for text in piece_texts]
+        lengths[where] = list(map(len, piece_texts))
+        texts += piece_texts
     text = BETWEEN.join(texts)
     if not plain:
         more |= {where: item[where] for where in lengths}
@@ -311,7 +312,7 @@ def _encode_reasoning(part: Reasoning, native: Block, *, own: bool) -> Block:
     if not isinstance(lengths, dict):
         lengths = {"summary": [len(text)] if text else []}
     if not own:
-        # Words another model thought aloud: they were never a summary of this one's thoughts.
+        # Reasoning text of another model was never a summary of this one's reasoning.
         lengths = {"summary": [], "content": [len(text)]}
     at = 0
     for where, kind in _REASONING_PIECES:

@@ -32,14 +32,14 @@ UNFINISHED_STATUSES = {
     "in_progress": "is still being made",
     "cancelled": "was cancelled",
 }
-"""States in which a response is no reply: only one that is made in the background has them."""
+"""States in which a response is not a reply; only background responses have them."""
 
 
 def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Model) -> Reply:
-    """A reply from the response object; its items may have arrived elsewhere.
+    """Build a reply from the response object; its items may have arrived separately.
 
-    A response that is not done (`NOT_DONE`) never comes here.  Raises `ValueError` for an item that does not
-    say what it is: it may have been a call.
+    Responses that are not done (`UNFINISHED_STATUSES`) are rejected before. Raises `ValueError` for an item
+    without a type: it may have been a call.
     """
     if any(isinstance(item, dict) and not item_type(item) for item in items):
         raise ValueError("an item of the output has no type")
@@ -76,7 +76,7 @@ def build_reply(response: Mapping[str, Any], items: Sequence[object], model: Mod
 
 
 def _disarm_cut_call(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[Part, ...]:
-    """The parts, with a call at the end unfit to run if its form does not show that it is whole."""
+    """Make a last call unfit to run if its form does not show that it is complete."""
     last, call = items[-1] if items else None, parts[-1] if parts else None
     if not isinstance(last, dict) or not isinstance(call, ToolCall):
         return parts
@@ -86,13 +86,13 @@ def _disarm_cut_call(parts: tuple[Part, ...], items: Sequence[object]) -> tuple[
 
 
 def _cache_miss_reason(told: object) -> str:
-    """Why the prompt was not found; nothing when it was, or when that could not be told."""
+    """Return why the prompt was not cached; empty if it was, or if the reason is unknown."""
     miss = isinstance(told, dict) and told.get("type") == "cache_miss"
     return text_or_empty(told.get("reason")) if isinstance(told, dict) and miss else ""
 
 
 def _add_message_text(part: Part) -> Part:
-    """What people said is among the items of a conversation that was made short, for all to read."""
+    """Add the text of a user's message among the items of a compacted conversation, for other families."""
     if not isinstance(part, Opaque) or part.kind != "message":
         return part
     pieces = expand_content(loads(part.native).get("content"), "input_text") or []
