@@ -169,5 +169,5 @@ def test_whose_it_is():
 
 
 def test_a_pattern_that_is_none_is_named():
-    with pytest.raises(MisuseError, match="is no pattern"):
+    with pytest.raises(MisuseError, match="is not a regular expression"):
         match_model_id("(", "model")

@@ -204,7 +204,9 @@ def test_a_place_in_an_address_is_checked_when_it_is_filled():
         "https://bedrock-runtime.us-west-2.amazonaws.com"
     )
     assert "us-east-1" in at("bedrock", AWS_REGION=" ").endpoint.base_url
-    with pytest.raises(MisuseError, match=r"AZURE_OPENAI_ENDPOINT\}/openai/v1, which is no base URL here: "):
+    with pytest.raises(
+        MisuseError, match=r"AZURE_OPENAI_ENDPOINT\}/openai/v1, which is not a base URL here: "
+    ):
         at("azure", AZURE_OPENAI_ENDPOINT="mine.openai.azure.com")
 
 

@@ -211,9 +211,9 @@ def test_a_slip_of_the_pen_is_noticed_and_can_be_insisted_on(name):
         ("anthropic:claude-opus-5@http://h:99999", "port out of range"),
         ("anthropic:claude-opus-5@http://h/?key=1", "a query"),
         ("anthropic:claude-opus-5@http://a b/", "a space"),
-        ("sim:nothing", "names nobody who can be simulated (anthropic, "),
+        ("sim:nothing", "names no vendor or wire family to simulate (anthropic, "),
         ("sim:nobody/some-model", "write `sim:VENDOR/MODEL`"),
-        ("sim:anthropic/", "names nobody"),
+        ("sim:anthropic/", "names no vendor"),
         ("sim:anthropic/claude-sonet-5-5", "`sim:anthropic/claude-sonnet-5-5`"),
         ("sim:openai/gpt5.5", "`sim:openai/gpt-5.5`"),
         ("gpt-5.5", "did you mean `openai:gpt-5.5`?"),
@@ -242,7 +242,7 @@ def test_where_a_model_answers():
     )
     assert at("anthropic:claude-opus-5", ANTHROPIC_BASE_URL=" ") == "https://api.anthropic.com"
     assert at("anthropic:claude-opus-5@http://h", ANTHROPIC_BASE_URL="https://proxy.example") == "http://h"
-    with pytest.raises(MisuseError, match="ANTHROPIC_BASE_URL is no base URL"):
+    with pytest.raises(MisuseError, match="ANTHROPIC_BASE_URL is not a base URL"):
         at("anthropic:claude-opus-5", ANTHROPIC_BASE_URL="proxy.example")
 
 
@@ -358,15 +358,15 @@ def test_a_file_of_ones_own_is_laid_over_the_tables(tmp_path):
     ("text", "words"),
     [
         ("[endpoints", "cannot be read: Expected ']'"),
-        ("[model.x]", "the top level has 'model', which is not known; did you mean 'models'?"),
+        ("[model.x]", "the top level has 'model', which is unknown; did you mean 'models'?"),
         (
             "[endpoints.x]\nbase_uri = ''",
-            "endpoints.x has 'base_uri', which is not known; did you mean 'base_url'?",
+            "endpoints.x has 'base_uri', which is unknown; did you mean 'base_url'?",
         ),
         ("[endpoints.x]\nfamily = 'a'", "endpoints.x needs a family and a base_url"),
         ("[endpoints.x]\nlike = 'antropic'", "endpoints.x.like has 'antropic'"),
-        ("[endpoints.x]\nlike = 'x'", "endpoints.x is like itself"),
-        ("[endpoints.x]\nlike = 'y'\n[endpoints.y]\nlike = 'x'", "is like itself"),
+        ("[endpoints.x]\nlike = 'x'", "endpoints.x refers to itself with `like`"),
+        ("[endpoints.x]\nlike = 'y'\n[endpoints.y]\nlike = 'x'", "refers to itself with `like`"),
         ("[endpoints.anthropic]\nmodels = ['clod']", "did you mean 'claude'?"),
         ("[endpoints.anthropic]\nauth = 'barer'", "endpoints.anthropic: Invalid enum value 'barer'"),
         ("[endpoints]\nx = 1", "endpoints must hold tables only"),

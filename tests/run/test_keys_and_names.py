@@ -131,7 +131,7 @@ def test_a_chain_without_any_address_is_one_line():
 @pytest.mark.usefixtures("no_keys")
 def test_an_address_that_is_set_wrong_is_refused_in_a_chain_too(monkeypatch):
     monkeypatch.setenv("AZURE_OPENAI_BASE_URL", "nowhere")
-    with pytest.raises(MisuseError, match="AZURE_OPENAI_BASE_URL is no base URL"):
+    with pytest.raises(MisuseError, match="AZURE_OPENAI_BASE_URL is not a base URL"):
         Agent([AZURE, "sim:"])
 
 

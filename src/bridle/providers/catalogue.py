@@ -1,19 +1,19 @@
-"""From the words a person types to a model: who answers, what it can do, what it costs.
+"""Finds the model that a string names: its endpoint, abilities and price.
 
     vendor:model            the vendor's row in endpoints.toml, the model's in models.toml
-    vendor:model@URL        the same, answered at another address
-    vendor:=model           that id and no other, even if it looks like a slip of the pen
+    vendor:model@URL        the same at another address
+    vendor:=model           exactly that id, even if it looks like a typing error
     sim:                    the simulator with its default model
-    sim:VENDOR/MODEL        the simulator playing that vendor's model; a wire family will do as well
+    sim:VENDOR/MODEL        the simulator of that vendor's model; VENDOR may be a wire family
 
-Everything known about vendors and models is data: in the two tables beside this file and
-in the file $BRIDLE_MODELS may name (_tables.py reads them).  This file knows no names.
+All knowledge about vendors and models is data: in the two tables beside this file and in the file named by
+$BRIDLE_MODELS (tables.py reads them). This file contains no names.
 
-New models appear every day, so an id that is not in the tables is not an error: it gets
-the abilities of the newest of its line (where others' models are served too: neutral
-ones), and no price.  At an address that the person gave, it is asked for a shape by a tool:
-llama.cpp's server passes over the native form on two of its three wires.  An id that is *almost* in the
-tables is one, because the alternative is a puzzling refusal from the vendor later.
+New models appear every day, so an id that is not in the tables is not an error: it gets the abilities of the
+newest model of its group (neutral abilities if the endpoint serves other groups too) and no price. At an
+address that the user gave, structured output is requested with a tool: llama.cpp's server ignores the native
+form on two of its three wires. An id that is *almost* in the tables is an error, because otherwise the vendor
+would refuse it later with a confusing message.
 """
 
 import re
@@ -31,11 +31,10 @@ from .sigv4 import signed_headers
 from .tables import EndpointRow, Tables, load_tables
 
 WORD_LIKENESS_MIN = 0.75
-"""How alike two words must be to take one for a misspelling of the other; 1 is equal."""
+"""Minimum similarity at which a word counts as a misspelling of another; 1 is equal."""
 NAMES_SHOWN_MAX = 12
 SIMULATED_ENDPOINT_HEADER = "x-simulated-endpoint"
-"""The header that tells a simulator which endpoint it plays, where the model does not tell: such an endpoint
-serves whatever model somebody put there."""
+"""Tells a simulator which endpoint to simulate; sent for endpoints that serve any model."""
 
 _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
     "bearer": ("authorization", "Bearer {}"),
@@ -44,19 +43,19 @@ _HEADER_BY_AUTH: dict[Auth, tuple[str, str]] = {
     "api-key": ("api-key", "{}"),
 }
 _WITH_URL = re.compile(r"(?P<name>.*?)@(?!(?:\d+|default|latest)(?:@|$))(?P<url>.*)")
-"""Some vendors have ids with an @ and a version of their own; anything else after it is an address."""
+"""Some vendors have ids with an @ and a version; anything else after an @ is an address."""
 _URL_VARIABLE = re.compile(r"\{(?P<names>[\w,]+)(?:\|(?P<default>[^{}]*))?\}")
-"""A place in a base URL: the first of these variables that is set, or what is said behind the bar."""
+"""A placeholder in a base URL: the first of these variables that is set, or the default after the bar."""
 
 
 Signer = Callable[[OutgoingRequest, float], tuple[tuple[str, str], ...]]
-"""From a request and the time to the headers that prove who asks."""
+"""Returns the authentication headers for a request and the current time."""
 
 
 def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = True) -> Model:
-    """The model a string means; raises `UnknownModel`.
+    """Return the model that a string names; raise `UnknownModel`.
 
-    One that is only spoken of need not have an address: places in it that nothing fills stay as they are.
+    With `spoken_to=False` the model need not have an address: unset placeholders in its URL stay as they are.
     """
     tables = _load_tables(environ)
     vendor, colon, rest = string.strip().partition(":")
@@ -84,7 +83,7 @@ def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = Tru
         )
     abilities = (entry or tables.newest_entry(part)).abilities
     if url and entry is None and "structured_output" not in part.abilities:
-        # Some server's own model: it may pass over a shape that its wire has a field for.
+        # A model of an unknown server, which may ignore an output schema that its wire has a field for.
         abilities = msgspec.structs.replace(abilities, structured_output="tool")
     if not url:
         url = _base_url(vendor, row, environ) if spoken_to or _has_base_url(row, environ) else row.base_url
@@ -97,7 +96,7 @@ def find_model(string: str, *, environ: Mapping[str, str], spoken_to: bool = Tru
 
 
 def known_models(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
-    """Every model in the tables at every endpoint that serves it, in their order; base URLs as they stand."""
+    """Return every model in the tables at every endpoint that serves it, in order; base URLs unresolved."""
     environ = environ or {}
     tables = _load_tables(environ)
     return tuple(
@@ -114,7 +113,7 @@ def known_models(environ: Mapping[str, str] | None = None) -> tuple[Model, ...]:
 
 
 def find_profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
-    """Whose manners a simulator shows for this model: of the first endpoint that serves it in this wire."""
+    """Return the server profile that a simulator uses for a model: that of the first endpoint serving it."""
     tables = _load_tables(environ)
     for row in tables.endpoints.values():
         if row.family == family and tables.find_entry(row, model):
@@ -123,13 +122,13 @@ def find_profile(family: str, model: str, *, environ: Mapping[str, str]) -> str:
 
 
 def find_open_profile(vendor: str, *, environ: Mapping[str, str]) -> str | None:
-    """The manners of an endpoint that serves whatever model it is given; None for every other endpoint."""
+    """Return the server profile of an endpoint that serves any model; None for every other endpoint."""
     row = _load_tables(environ).endpoints.get(vendor)
     return row.profile if row is not None and not row.models and not row.simulated else None
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str:
-    """The model to use when nobody named one: of the first vendor there is a key for, or a simulated one."""
+    """Return the default model: of the first vendor with a key, or a simulated one."""
     tables = _load_tables(environ)
     for vendor, row in tables.endpoints.items():
         if (
@@ -143,13 +142,13 @@ def choose_default_model(environ: Mapping[str, str]) -> str:
 
 
 def missing_address(model: Model) -> str:
-    """What must be set so that this model has an address; empty when it has one."""
-    places = sorted(
-        _URL_VARIABLE.finditer(model.endpoint.base_url), key=lambda place: place["default"] is not None
+    """Return which variables to set for a model without an address; empty if it has one."""
+    variables = sorted(
+        _URL_VARIABLE.finditer(model.endpoint.base_url), key=lambda variable: variable["default"] is not None
     )
-    if not places:
+    if not variables:
         return ""
-    vendor, names = model.endpoint.name, places[0]["names"].split(",")
+    vendor, names = model.endpoint.name, variables[0]["names"].split(",")
     return (
         f"no address for {model.name}: set {' or '.join((*names, *model.endpoint.base_url_env))},"
         f" or write `{vendor}:MODEL@URL`"
@@ -157,7 +156,7 @@ def missing_address(model: Model) -> str:
 
 
 def find_key(model: Model, environ: Mapping[str, str]) -> str | None:
-    """The key for this model's endpoint; None when it needs none; raises `MissingKey`."""
+    """Return the key for a model's endpoint; None if it needs none; raise `MissingKey`."""
     names = model.endpoint.key_env
     for name in names:
         value = environ.get(name, "").strip()
@@ -176,7 +175,7 @@ def find_key(model: Model, environ: Mapping[str, str]) -> str | None:
 
 
 def make_signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
-    """What signs requests to this endpoint, when the account that may is known and there is no key."""
+    """Return the signer for an endpoint without a key if its account variables are set, else None."""
     endpoint = model.endpoint
     if not endpoint.signing or _nonempty_variables(endpoint.key_env, environ):
         return None
@@ -206,7 +205,6 @@ def make_signer(model: Model, environ: Mapping[str, str]) -> Signer | None:
 
 
 def auth_headers(endpoint: Endpoint, secret: str | None) -> tuple[tuple[str, str], ...]:
-    """The headers that carry the key."""
     if secret is None or endpoint.auth == "none":
         return ()
     name, form = _HEADER_BY_AUTH[endpoint.auth]
@@ -221,7 +219,7 @@ def _make_endpoint(
     environ: Mapping[str, str],
     role: str = "",
 ) -> Endpoint:
-    """An endpoint; one that is simulated has its own name and place, and the manners of the part it plays."""
+    """Build an endpoint; a simulated one has its own name and address, and the wire of `part`."""
     elsewhere = base_url if base_url != row.base_url.rstrip("/") else ""
     return Endpoint(
         name=vendor,
@@ -245,18 +243,21 @@ def _make_endpoint(
 
 
 def _resolve_simulated_endpoint(name: str, vendor: str, tables: Tables) -> tuple[str, EndpointRow, str]:
-    """Whom a simulator is to play: a word for it, the endpoint, and which of its models."""
+    """Return what a simulator simulates: its name in the string, the endpoint row and the model id."""
     real = {word: row for word, row in tables.endpoints.items() if not row.simulated}
     word, slash, model = name.partition("/")
-    meant = [*([real[word]] if word in real else ()), *(row for row in real.values() if row.family == word)]
-    if meant and model:
-        return word, next((row for row in meant if tables.find_entry(row, model)), meant[0]), model
+    candidates = [
+        *([real[word]] if word in real else ()),
+        *(row for row in real.values() if row.family == word),
+    ]
+    if candidates and model:
+        return word, next((row for row in candidates if tables.find_entry(row, model)), candidates[0]), model
     for other, row in real.items():
         if not slash and tables.find_entry(row, name):
             return other, row, name
     words = ", ".join(dict.fromkeys((*list(real)[:NAMES_SHOWN_MAX], *(row.family for row in real.values()))))
     raise UnknownModel(
-        f"`{vendor}:{name}` names nobody who can be simulated ({words});"
+        f"`{vendor}:{name}` names no vendor or wire family to simulate ({words});"
         f" write `{vendor}:VENDOR/MODEL`, or `{vendor}:` alone"
     )
 
@@ -266,28 +267,28 @@ def _explain_unknown_vendor(string: str, vendor: str, tables: Tables) -> str:
     for name, row in tables.endpoints.items():
         for model in tables.model_ids(row):
             if string.strip().endswith(model):
-                return f"{string!r} names no vendor we know; did you mean `{name}:{model}`?"
+                return f"{string!r} names no known vendor; did you mean `{name}:{model}`?"
     near = get_close_matches(vendor.lower(), vendors, n=1, cutoff=0.5)
     hint = f"did you mean `{near[0]}:`?" if near else f"write for example `{tables.example_model_name}`"
-    return f"{string!r} names no vendor we know ({', '.join(vendors[:NAMES_SHOWN_MAX])}); {hint}"
+    return f"{string!r} names no known vendor ({', '.join(vendors[:NAMES_SHOWN_MAX])}); {hint}"
 
 
 def _split_url(rest: str, tables: Tables) -> tuple[str, str]:
     found = _WITH_URL.fullmatch(rest)
     if found is None:
         return rest.strip(), ""
-    if trouble := _explain_bad_url(found["url"]):
+    if problem := _explain_bad_url(found["url"]):
         example = f"{tables.example_model_name}@https://host/path"
-        raise UnknownModel(f"what follows the @ is no base URL: {trouble}; write for example `{example}`")
+        raise UnknownModel(f"the text after @ is not a base URL: {problem}; write for example `{example}`")
     return found["name"].strip(), found["url"].rstrip("/")
 
 
 def _base_url(vendor: str, row: EndpointRow, environ: Mapping[str, str]) -> str:
     for name in row.base_url_env:
         if url := environ.get(name, "").strip():
-            if trouble := _explain_bad_url(url):
+            if problem := _explain_bad_url(url):
                 raise MisuseError(
-                    f"{name} is no base URL: {trouble}; set it to something like https://host/path"
+                    f"{name} is not a base URL: {problem}; set it to something like https://host/path"
                 )
             return url.rstrip("/")
     for place in _missing_url_variables(row, environ):
@@ -295,8 +296,8 @@ def _base_url(vendor: str, row: EndpointRow, environ: Mapping[str, str]) -> str:
             f"`{vendor}:` answers at {row.base_url}: set {' or '.join(place)}, or write `{vendor}:MODEL@URL`"
         )
     url = _URL_VARIABLE.sub(lambda place: _url_variable_value(place, environ).rstrip("/"), row.base_url)
-    if row.base_url and (trouble := _explain_bad_url(url)):
-        raise MisuseError(f"`{vendor}:` answers at {row.base_url}, which is no base URL here: {trouble}")
+    if row.base_url and (problem := _explain_bad_url(url)):
+        raise MisuseError(f"`{vendor}:` answers at {row.base_url}, which is not a base URL here: {problem}")
     return url.rstrip("/")
 
 
@@ -305,7 +306,7 @@ def _has_base_url(row: EndpointRow, environ: Mapping[str, str]) -> bool:
 
 
 def _missing_url_variables(row: EndpointRow, environ: Mapping[str, str]) -> list[list[str]]:
-    """The variables of each place in the base URL that nothing fills."""
+    """Return the variables of each unset placeholder in the base URL."""
     return [
         place["names"].split(",")
         for place in _URL_VARIABLE.finditer(row.base_url)
@@ -319,12 +320,11 @@ def _url_variable_value(place: re.Match[str], environ: Mapping[str, str]) -> str
 
 
 def _nonempty_variables(names: Sequence[str], environ: Mapping[str, str]) -> tuple[str, ...]:
-    """Those variables that hold something."""
     return tuple(name for name in names if environ.get(name, "").strip())
 
 
 def _explain_bad_url(url: str) -> str:
-    """What keeps this from being a base URL, in words; empty when nothing does."""
+    """Return why a URL cannot be a base URL; empty if it can."""
     try:
         parts = urlsplit(url)
         parts.port  # noqa: B018  # reading it checks it
@@ -340,27 +340,27 @@ def _explain_bad_url(url: str) -> str:
 
 
 def _guess_model_id(name: str, ids: Sequence[str], *, guess: bool) -> str:
-    """The id that was probably meant; empty when this looks like a model of its own.
+    """Return the known id that was probably meant; empty if this looks like a model of its own.
 
-    Numbers are no evidence: another number is another version, and new versions are what
-    appears every day.  Misspelt words and other punctuation are.
+    Numbers are no evidence: another number is another version, and new versions appear every day. Misspelt
+    words and different punctuation are evidence.
     """
-    squeezed = re.sub(r"[\W_]", "", name.lower())
+    alphanumeric = re.sub(r"[\W_]", "", name.lower())
     for known_id in ids:
-        spelt, said = known_id.lower(), name.lower()
-        if re.sub(r"[\W_]", "", spelt) == squeezed or spelt.endswith((f"-{said}", f".{said}")):
+        spelt, typed = known_id.lower(), name.lower()
+        if re.sub(r"[\W_]", "", spelt) == alphanumeric or spelt.endswith((f"-{typed}", f".{typed}")):
             return known_id
     if not guess:
         return ""
     vocabulary = sorted({word for known_id in ids for word in re.findall("[a-z]+", known_id.lower())})
-    mended = name.lower()
-    for word in re.findall("[a-z]+", mended):
+    corrected = name.lower()
+    for word in re.findall("[a-z]+", corrected):
         near = get_close_matches(word, vocabulary, n=1, cutoff=WORD_LIKENESS_MIN)
         if word not in vocabulary and near:
-            mended = mended.replace(word, near[0])
-    if mended == name.lower():
+            corrected = corrected.replace(word, near[0])
+    if corrected == name.lower():
         return ""
-    return mended if mended in ids else get_close_matches(mended, ids, n=1, cutoff=0.0)[0]
+    return corrected if corrected in ids else get_close_matches(corrected, ids, n=1, cutoff=0.0)[0]
 
 
 def _load_tables(environ: Mapping[str, str]) -> Tables:

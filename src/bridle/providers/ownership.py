@@ -1,7 +1,7 @@
-"""Find the wire family or endpoint that a request field or a provider's own tool belongs to.
+"""Finds the wire family or endpoint that a request field or a provider's own tool belongs to.
 
-The table beside this file lists them.  What the first model's family or endpoint knows, and what nobody
-knows, belongs to it: it was given for that model.  Anything else belongs to those that know it.
+ownership.toml lists them. A name known to the first model's family or endpoint, or to none, belongs to it: it
+was given for that model. Any other name belongs to the families or endpoints that know it.
 """
 
 import re
@@ -17,7 +17,7 @@ from bridle.values.model import Endpoint
 
 
 class OwnedNames(Value):
-    """What one family or endpoint knows."""
+    """The names that one family or endpoint knows."""
 
     fields: frozenset[str] = frozenset()
     tool_types: str = "(?!)"
@@ -25,12 +25,12 @@ class OwnedNames(Value):
 
 
 def find_field_owners(name: str, first: Endpoint) -> tuple[str, ...]:
-    """Owners of a field of the body that was given for a model at `first`."""
+    """Return the owners of a request field that was given for a model at `first`."""
     return _prefer_own([each for each, owned in _load_table().items() if name in owned.fields], first)
 
 
 def find_tool_owners(native: str, first: Endpoint) -> tuple[str, ...]:
-    """Owners of a tool in a provider's own JSON that was given for a model at `first`."""
+    """Return the owners of a tool in a provider's own JSON that was given for a model at `first`."""
     tool = loads(native) if is_object(native) else {}
     kind = str(tool.get("type", ""))
     known = [

@@ -1,9 +1,8 @@
-"""A wire family nobody owns: our own values as JSON, for tests, documentation and examples.
+"""A wire family without a vendor: Bridle's own values as JSON, for tests, documentation and examples.
 
-A request is the JSON of `Request`, a reply the JSON of `Reply`, a failure the JSON of `Failure`.  A
-stream is one JSON object a line: deltas, cut from the reply's own words, and the reply itself last.
-Nothing is lost in either direction, so it shows what a codec has to do with nothing of a vendor in
-the way, and every law a codec must obey can be seen on it.
+A request is the JSON of `Request`, a reply the JSON of `Reply`, a failure the JSON of `Failure`. A stream has
+one JSON object per line: deltas cut from the reply's text, and the reply itself last. Nothing is lost in
+either direction, so it shows the work of a codec and the rules it must obey without any vendor's details.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +27,7 @@ BODY_BYTES_MAX = 64 * 1024 * 1024
 
 
 class ScriptedLine(Value):
-    """One line of a stream: exactly one of these."""
+    """One line of a stream: exactly one of these fields is set."""
 
     delta: Delta | None = None
     reply: Reply | None = None
@@ -61,7 +60,7 @@ class ScriptedCodec:
         if kept is None:
             kept = self.new_history()
         if not isinstance(kept, EncodedMessages):
-            raise MisuseError("these messages were not kept by this codec: use what its keep() returns")
+            raise MisuseError("this history belongs to another codec; use one from its new_history()")
         kept.set_endpoint(request.model.endpoint)
         kept.set_head((request.model, request.tools, request.system), lambda: _encode_head(request))
         rest = encode_json(replace(request, system=(), tools=(), messages=(), stream=True))
@@ -94,16 +93,16 @@ class ScriptedCodec:
 class ScriptedDecoder:
     def __init__(self, status: int, headers: Mapping[str, str]) -> None:
         self._status = status
-        self._lined = 200 <= status < 300 and headers.get("content-type", "").startswith(LINES)
+        self._is_stream = 200 <= status < 300 and headers.get("content-type", "").startswith(LINES)
         self._held: list[bytes] = []
         self._held_size = 0
-        self._said: list[str] = []
+        self._text: list[str] = []
         self._reply: Reply | None = None
         self._failure: Failure | None = None
 
     @property
     def partial_text(self) -> str:
-        return "".join(self._said)
+        return "".join(self._text)
 
     @property
     def partial_usage(self) -> Usage:
@@ -112,7 +111,7 @@ class ScriptedDecoder:
     def feed(self, data: bytes) -> Sequence[Delta]:
         if self._failure is not None:
             raise ProviderError(self._failure)
-        lines = data.split(b"\n") if self._lined else [data]
+        lines = data.split(b"\n") if self._is_stream else [data]
         deltas: list[Delta] = []
         for line in lines[:-1]:
             self._buffer_body(line)
@@ -131,7 +130,7 @@ class ScriptedDecoder:
         if self._reply is not None:
             return self._reply
         try:
-            reply = _decode_line(body).reply if self._lined else _decode_reply(body)
+            reply = _decode_line(body).reply if self._is_stream else _decode_reply(body)
         except (ValueError, RecursionError):
             reply = None
         if reply is None:
@@ -151,17 +150,17 @@ class ScriptedDecoder:
         if not line.strip() or self._reply is not None:
             return None
         try:
-            said = _decode_line(line)
+            line_value = _decode_line(line)
         except (ValueError, RecursionError) as error:
             raise self._fail(
                 Failure(kind="garbled", message=f"a line that cannot be read: {error}")
             ) from None
-        if said.failure is not None:
-            raise self._fail(said.failure)
-        self._reply = said.reply
-        if isinstance(said.delta, TextDelta):
-            self._said.append(said.delta.text)
-        return said.delta
+        if line_value.failure is not None:
+            raise self._fail(line_value.failure)
+        self._reply = line_value.reply
+        if isinstance(line_value.delta, TextDelta):
+            self._text.append(line_value.delta.text)
+        return line_value.delta
 
     def _fail(self, failure: Failure) -> ProviderError:
         self._failure = failure
@@ -185,8 +184,8 @@ def _decode_failure_body(status: int, body: bytes) -> Failure:
         return _decode_failure(body)
     except (ValueError, RecursionError):
         kind: FailureKind = "server" if status >= 500 else "invalid"
-        said = " ".join(body[:1000].decode("utf-8", "replace").split())
-        return Failure(kind=kind, message=f"HTTP {status}: {said}", status=status)
+        text = " ".join(body[:1000].decode("utf-8", "replace").split())
+        return Failure(kind=kind, message=f"HTTP {status}: {text}", status=status)
 
 
 CODEC = ScriptedCodec()

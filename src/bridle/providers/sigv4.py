@@ -1,12 +1,11 @@
-"""Signed requests, as one large cloud wants them instead of a key (its Signature Version 4).
+"""Signs requests with AWS Signature Version 4.
 
-A pure function: everything it needs is given, the time included, and what it returns are the headers to
-add.  The secret never leaves here; it makes a key that is good for one day, region and service, and that
-key makes the signature.
+A pure function: all input is passed in, including the time, and the result is the headers to add. The secret
+never leaves this module; it derives a key valid for one day, region and service, and that key signs.
 
-What is signed is what must arrive unchanged: the method, the path and query as they are sent, the host,
-the headers given, and the body.  So nothing may be rewritten behind the signer's back, not even how a
-colon is quoted; headers that proxies add are simply not given.
+The signature covers the method, the path and query as sent, the host, the given headers and the body. None of
+them may be changed after signing, not even the quoting of a colon; headers that proxies add are not passed
+in.
 """
 
 from collections.abc import Sequence
@@ -35,7 +34,7 @@ def signed_headers(
     session_token: str = "",
     headers: Sequence[tuple[str, str]] = (),
 ) -> Headers:
-    """The headers that prove who asks: `headers` are signed too, `now` is in seconds since 1970."""
+    """Return the authentication headers. `headers` are signed too; `now` is in seconds since 1970."""
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y%m%dT%H%M%SZ")
     day = moment[:8]
     added = [("x-amz-date", moment)]
@@ -55,24 +54,24 @@ def signed_headers(
 def _canonical_request_text(
     method: str, url: str, body: bytes, headers: Sequence[tuple[str, str]]
 ) -> tuple[str, str]:
-    """The names of what is signed, and the request in the one form both sides agree on."""
+    """Return the names of the signed headers and the canonical request."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if ":" in host:
         host = f"[{host}]"
     if parts.port is not None and parts.port != _DEFAULT_PORTS.get(parts.scheme):
         host = f"{host}:{parts.port}"
-    said: dict[str, list[str]] = {"host": [host]}
+    values: dict[str, list[str]] = {"host": [host]}
     for name, value in headers:
-        said.setdefault(name.lower(), []).append(" ".join(value.split()))
-    lines = [f"{name}:{','.join(said[name])}" for name in sorted(said)]
-    names = ";".join(sorted(said))
-    # The path is quoted as it is sent, that is, once more: a percent sign in it becomes %25.
+        values.setdefault(name.lower(), []).append(" ".join(value.split()))
+    lines = [f"{name}:{','.join(values[name])}" for name in sorted(values)]
+    names = ";".join(sorted(values))
+    # The path is quoted once more than it is sent: a percent sign in it becomes %25.
     path = quote(_remove_dot_segments(parts.path), safe="/~")
     pairs = sorted((_uri_encode(name), _uri_encode(value)) for name, value in parse_qsl(parts.query, True))
     query = "&".join(f"{name}={value}" for name, value in pairs)
-    whole = (method.upper(), path, query, *lines, "", names, sha256(body).hexdigest())
-    return names, "\n".join(whole)
+    lines_to_sign = (method.upper(), path, query, *lines, "", names, sha256(body).hexdigest())
+    return names, "\n".join(lines_to_sign)
 
 
 def _remove_dot_segments(path: str) -> str:

@@ -1,9 +1,8 @@
-"""The tables of endpoints and models, read, laid over one another and checked.
+"""Loads the tables of endpoints and models, merges the user's table into them and checks them.
 
-Three files have one layout: `endpoints.toml` and `models.toml` beside this one, and the
-file $BRIDLE_MODELS may name, whose fields win.  They are read once, when first asked for.
-A mistake in them is the writer's to mend, so it is told with its place and the nearest
-right word.
+`endpoints.toml` and `models.toml` beside this file, and the file named by $BRIDLE_MODELS, have the same
+layout; the user's fields win. They are read once, on first use. A mistake is reported with its location and
+the closest valid name.
 """
 
 import re
@@ -26,11 +25,11 @@ from bridle.values.usage import Price, PriceFactor, Rates
 
 _FILES = ("endpoints.toml", "models.toml")
 _NO_SUFFIX = "(?!)"
-"""A pattern that fits nothing."""
+"""A pattern that matches nothing."""
 NEUTRAL = Abilities(efforts=(ANY_EFFORT,))
-"""What a model is taken to do of which nobody has written down anything."""
+"""Abilities of a model that no table describes."""
 _PRICE_FIELDS = ("prices", "price_factors", "search_usd")
-"""What of a model's table is about money."""
+"""The fields of a model's table about prices."""
 
 TomlTable = dict[str, object]
 T = TypeVar("T", bound=Value)
@@ -102,14 +101,14 @@ class Tables(NamedTuple):
             return _apply_endpoint(row, ModelEntry(NEUTRAL, None))
         line = self.model_groups[row.models[0]]
         newest = line.ids[line.newest]
-        # A newer model may give longer replies than any that is known.
+        # A newer model may have a higher output limit than any known one.
         return _apply_endpoint(
             row, newest._replace(abilities=replace(newest.abilities, output_limited=False))
         )
 
 
 def _apply_endpoint(row: EndpointRow, entry: ModelEntry, prefix: str = "") -> ModelEntry:
-    """A model as it is at one endpoint, which may do more or less with it and charge another price."""
+    """Return a model's entry as one endpoint serves it: abilities, efforts and price may differ."""
     stated = msgspec.convert(row.abilities, Abilities)
     abilities = replace(entry.abilities, **{name: getattr(stated, name) for name in row.abilities})
     efforts = tuple(each for each in abilities.efforts if each not in row.efforts_refused)
@@ -124,7 +123,7 @@ def _apply_endpoint(row: EndpointRow, entry: ModelEntry, prefix: str = "") -> Mo
 
 @cache
 def load_tables(path: str = "") -> Tables:
-    """The built-in tables, with the file at `path` laid over them; raises `MisuseError`."""
+    """Load the built-in tables with the file at `path` merged into them; raise `MisuseError`."""
     tree: TomlTable = {}
     for name in _FILES:
         tree = _merge_trees(tree, _read_toml(Path(__file__).with_name(name)))
@@ -156,13 +155,13 @@ def _merge_trees(below: TomlTable, above: TomlTable) -> TomlTable:
 
 
 def _apply_user_tables(tree: TomlTable, own: TomlTable) -> TomlTable:
-    """A file of one's own over the tables; whoever gives an endpoint another wire gives it no old dialect."""
-    laid = _merge_trees(tree, own)
-    before, after, given = (_child_tables(each, "endpoints") for each in (tree, laid, own))
+    """Merge the user's tables; an endpoint that gets another family does not inherit the old dialect."""
+    merged = _merge_trees(tree, own)
+    before, after, given = (_child_tables(each, "endpoints") for each in (tree, merged, own))
     for name in given.keys() & before.keys():
         if after[name].get("family") != before[name].get("family"):
             after[name]["dialect"] = given[name].get("dialect", {})
-    return laid
+    return merged
 
 
 def _build_tables(tree: TomlTable) -> Tables:
@@ -235,9 +234,10 @@ def _require_list(row: TomlTable, name: str, where: str) -> list[object]:
 
 
 def _complete_price_tier(tier: object) -> object:
-    """Where nothing is asked for writing to the cache, it is billed as the input it is.
+    """Complete the cache prices of a tier.
 
-    Where something is, and nobody says what the longer-lived kind costs, nobody knows.
+    Without a price for cache writes, they are billed as input. With one, but without a price for long-lived
+    entries, that price is unknown.
     """
     if not isinstance(tier, dict) or "input" not in tier:
         return tier
@@ -247,7 +247,7 @@ def _complete_price_tier(tier: object) -> object:
 
 
 def _midnight_timestamp(day: object) -> object:
-    """The second a day begins in UTC; what is no day is left for whoever checks it."""
+    """Return the timestamp at which a day begins in UTC; other values unchanged, for the later check."""
     if type(day) is not date:
         return day
     return datetime.combine(day, time(), tzinfo=UTC).timestamp()
@@ -261,7 +261,7 @@ def _resolve_like(
     if like is None:
         return row
     if like == name or like in heirs:
-        raise ValueError(f"{where}.{name} is like itself")
+        raise ValueError(f"{where}.{name} refers to itself with `like`")
     parent = _require_known_name(str(like), rows, f"{where}.{name}.like")
     return {**_resolve_like(parent, rows, where, (*heirs, name)), **row}
 
@@ -291,5 +291,5 @@ def _require_known_name(name: str, names: Sequence[str] | Mapping[str, object], 
     if name in names:
         return name
     near = get_close_matches(name, list(names), n=1)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
-    raise ValueError(f"{where} has {name!r}, which is not known; {hint}")
+    hint = f"did you mean {near[0]!r}?" if near else f"choose one of {', '.join(names)}"
+    raise ValueError(f"{where} has {name!r}, which is unknown; {hint}")

@@ -1,1 +1,1 @@
-"""What the two OpenAI wires share. It has no codec of its own."""
+"""Code shared by the two OpenAI wires; this package has no codec."""

@@ -1,7 +1,4 @@
-"""What the two OpenAI wires have in common about the prompts that are kept: key, breakpoints, and how long.
-
-How long is said once, for all of a request.  Older models have no breakpoints and one word for it.
-"""
+"""Prompt cache fields of the two OpenAI wires: key, breakpoints and lifetime."""
 
 from typing import Any
 
@@ -19,9 +16,9 @@ BREAKPOINT, OPTIONS, RETENTION, KEY = (
 COMPARISON_ID = "comparison_response_id"
 EXPLICIT_BREAKPOINT: dict[str, Any] = {"mode": "explicit"}
 NO_CACHE_OPTIONS: dict[str, Any] = {"mode": "explicit"}
-"""Nothing is kept but at breakpoints, and there are none."""
+"""Caches only at explicit breakpoints, of which there are none."""
 EXTENDED_TTL: Ttl = "24h"
-"""The only longer life that models without breakpoints offer."""
+"""The only longer lifetime of models without breakpoints."""
 _BREAKPOINT_BYTES = b',"%b":%b' % (BREAKPOINT.encode(), dumps(EXPLICIT_BREAKPOINT))
 
 
@@ -35,7 +32,7 @@ def message_breakpoints(request: Request) -> dict[int, bytes]:
 
 
 def cache_fields(request: Request) -> dict[str, Any]:
-    """The fields that say under which key and for how long."""
+    """Return the request fields for cache key, lifetime and comparison."""
     fields: dict[str, Any] = {KEY: request.cache_key} if request.cache_key else {}
     ttl = end_breakpoint_ttl(request)
     if takes_breakpoints(request.model.abilities):
