@@ -8,9 +8,11 @@ the bug report. `python tests/campaigns/test_unbrickable.py COUNT [FROM]` lives 
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
+from collections import Counter
 
 import pytest
 from lives import COMMON_MODELS, DRAWN, FAULT_RATES, MODELS, NOT_DRAWN, Life
@@ -39,8 +41,8 @@ async def live(seed):
     life = Life(seed)
     for number in range(1 + life.draws.number(4)):
         for result in (await life.turn(number), await life.between()):
-            if result is not None and result.cost is not None:
-                assert result.cost <= 0.50, f"seed {seed}: the budget was exceeded: {result.cost}"
+            if result is not None:
+                await no_budget_was_exceeded(life, result)
     life.provider.fail()
     await play_left_over_scripts(life)
     others = [life.draws.pick("last model", MODELS) for _ in range(3)]
@@ -53,10 +55,7 @@ async def live(seed):
         each for each in life.provider.refusals if each.rule not in TOO_LONG and FORGOTTEN not in each.message
     ]
     assert not refusals, f"seed {seed}: refused {refusals[0]}"
-    twice = {
-        what: count for counts in (life.paid, life.refunded) for what, count in counts.items() if count > 1
-    }
-    assert not twice, f"seed {seed}: done twice: {twice}"
+    await nothing_was_done_twice(life)
     await every_call_has_one_result(life.store, life.session, seed)
     await every_note_was_written_once(life.store, life.session, seed)
     await no_receipt_was_given_twice(life.store, life.session, seed)
@@ -73,6 +72,34 @@ async def play_left_over_scripts(life):
         )
         if result.done:
             return
+
+
+async def no_budget_was_exceeded(life, result):
+    """The budget is in dollars where every model has a price, else in tokens."""
+    events = [record.event for record in await life.store.read(life.session)]
+    limits = next(event.budget for event in reversed(events) if isinstance(event, e.Prompted))
+    if limits.usd is not None and result.cost is not None:
+        assert result.cost <= limits.usd, f"seed {life.seed}: ${result.cost} of ${limits.usd} spent"
+    if limits.tokens is not None:
+        assert result.usage.total <= limits.tokens, f"seed {life.seed}: {result.usage.total} tokens used"
+
+
+async def nothing_was_done_twice(life):
+    """A payment runs at most once for every call by which a model asked for it; so does its refund."""
+    asked = {}
+    for session in ("s", life.session):
+        for record in await life.store.read(session):
+            if isinstance(record.event, e.ModelReplied):
+                for call in record.event.reply.calls:
+                    asked.setdefault(call.arguments, set()).add(call.id)
+    calls = Counter()
+    for arguments, ids in asked.items():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            given = json.loads(arguments)
+            calls[f"{given['account']}:{given['amount']}"] += len(ids)
+    for counts in (life.paid, life.refunded):
+        twice = {what: count for what, count in counts.items() if count > calls[what]}
+        assert not twice, f"seed {life.seed}: done more often than asked for: {twice}"
 
 
 async def every_note_was_written_once(store, session, seed):
