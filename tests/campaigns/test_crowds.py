@@ -45,11 +45,11 @@ asyncio.run(main())
 """
 SERVER = """
 import asyncio, sys
-from bridle.sim.server import serving
+from bridle.sim.server import serve_simulator
 from bridle.sim.simulator import Simulator
 
 async def main():
-    async with serving(Simulator()) as url:
+    async with serve_simulator(Simulator()) as url:
         print(url, flush=True)
         await asyncio.to_thread(sys.stdin.read)
 

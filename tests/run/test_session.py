@@ -18,7 +18,7 @@ DRIVER = """
 import asyncio, sys
 from bridle import Agent, tool
 from bridle.testing import scripted
-from bridle.testing.scripted_model import calls
+from bridle.testing.scripted_model import call_reply
 
 @tool
 async def pay() -> str:
@@ -26,7 +26,7 @@ async def pay() -> str:
     print("paying", flush=True)
     await asyncio.Event().wait()
 
-Agent(scripted(calls(("pay", {})), "x"), tools=[pay], store=sys.argv[1]).run_sync("hello", session="s")
+Agent(scripted(call_reply(("pay", {})), "x"), tools=[pay], store=sys.argv[1]).run_sync("hello", session="s")
 """
 
 

@@ -230,10 +230,10 @@ PRELUDE = """if True:
     from bridle.stores.sqlite.store import SqliteStore
     from bridle.values.errors import MisuseError
     from bridle.values.events import Prompted
-    from bridle.values.record import GENESIS, seal
-    line = [seal(1, 1.0, Prompted(parts=()), GENESIS)]
+    from bridle.values.record import GENESIS, seal_record
+    line = [seal_record(1, 1.0, Prompted(parts=()), GENESIS)]
     for n in range(2, 21):
-        line.append(seal(n, float(n), Prompted(parts=()), line[-1].hash))
+        line.append(seal_record(n, float(n), Prompted(parts=()), line[-1].hash))
     store = SqliteStore(sys.argv[1])
 """
 

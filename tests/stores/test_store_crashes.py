@@ -25,8 +25,8 @@ APPENDER = """if True:
     from bridle.values.errors import Conflict
     from bridle.values.events import Prompted, ToolFinished
     from bridle.values.message import Text, ToolResult
-    from bridle.values.record import GENESIS, seal
-    from bridle.values.calls import Whole
+    from bridle.values.record import GENESIS, seal_record
+    from bridle.values.calls import StoredResult
 
     path, seed, count, sessions = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     chance = random.Random(seed)
@@ -43,9 +43,9 @@ APPENDER = """if True:
                 event = Prompted(parts=(Text(text=text),))
                 if chance.random() < 0.3:
                     whole = f"{seq} {text}"
-                    kept = Whole(hash=await store.put_blob(whole.encode()), characters=len(whole))
+                    kept = StoredResult(hash=await store.put_blob(whole.encode()), characters=len(whole))
                     event = ToolFinished(result=ToolResult(call_id=f"{os.getpid()}.{seq}"), whole=kept)
-                records.append(seal(seq, float(seq), event, prev))
+                records.append(seal_record(seq, float(seq), event, prev))
                 prev = records[-1].hash
             try:
                 await store.append(session, records[0].seq - 1, records)

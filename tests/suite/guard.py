@@ -76,29 +76,35 @@ UNTYPED = {
 """Tests whose requests the vendors' types do not allow, and why."""
 BYTES = {
     "decoding": (
-        r"\.decoder\(",
+        r"\.new_decoder\(",
         """
-        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py test_anthropic_summary.py
-        test_bedrock_converse_decode.py test_bedrock_converse_failures.py
-        test_bedrock_converse_quirks.py test_codecs.py test_costs.py test_eventstream.py
-        test_failures.py test_foreign_thoughts.py test_fuzz.py test_gemini_decode.py test_gemini_failures.py
-        test_gemini_quirks.py test_names.py test_openai_chat.py test_openai_chat_decode.py
-        test_openai_chat_quirks.py test_openai_responses_decode.py test_openai_responses_quirks.py
-        test_missing_fields.py test_mutated_replies.py test_openai_prompts.py test_openai_responses_wire.py test_plainly.py test_scripted.py test_shell.py test_sim.py test_vendor_streams.py vendor_replies.py
+        gemini_replies.py sim_families.py test_anthropic_decode.py test_anthropic_failures.py
+        test_anthropic_summary.py test_bedrock_decode.py test_bedrock_failures.py test_bedrock_quirks.py
+        test_decoder.py test_eventstream.py test_foreign_reasoning.py test_fuzz.py test_gemini_decode.py
+        test_gemini_failures.py test_gemini_quirks.py test_missing_fields.py test_mutated_replies.py
+        test_openai_chat_decode.py test_openai_chat_encode.py test_openai_chat_quirks.py
+        test_openai_prompts.py test_openai_responses_decode.py test_openai_responses_quirks.py
+        test_openai_responses_wire.py test_recorded_costs.py test_reference_decoder.py test_scripted.py
+        test_sim.py test_tool_names.py test_vendor_streams.py test_wire_failures.py vendor_replies.py
         """,
     ),
-    "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_http.py test_connection_pool.py"),
+    "sockets": (r"HttpTransport\(", "local_server.py test_cancel.py test_connection_pool.py test_http.py"),
     "applications": (
         r"InProcessTransport\(",
         """
-        mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_blaming.py test_chain.py test_conversation_object.py test_failures.py test_faults.py
-        test_keys_and_names.py test_latency.py test_refused_parameters.py
-        test_forensics.py test_gathering.py test_hearing.py test_inprocess.py test_layers.py test_lineage.py test_marking.py
-        test_memory.py test_prefix.py test_retry.py test_simulator.py test_storing.py
+        mutated_replies.py raw_server.py sealed_talk.py switch_servers.py test_breakpoints.py
+        test_cache_diagnosis.py test_chained_replies.py test_conversation_object.py test_faults.py
+        test_inprocess.py test_keys_and_names.py test_latency.py test_lineage.py test_notes.py
+        test_partial_usage.py test_prefix.py test_prompt_layers.py test_refused_parameters.py
+        test_rejected_parts.py test_retrieval.py test_retry.py test_simulator.py test_stored_prompts.py
+        test_wire_failures.py
         """,
     ),
-    "transports": (r"def open\(self", "test_bounds.py test_early.py test_tool_catalogue.py"),
-    "recordings": (r"\bRecording\(|\breplaying\(", "test_inprocess.py test_recordings.py test_redaction.py"),
+    "transports": (r"def open\(self", "test_bounds.py test_early_start.py test_tool_catalogue.py"),
+    "recordings": (
+        r"\bRecordedReply\(|\breplaying\(",
+        "test_inprocess.py test_recordings.py test_redaction.py",
+    ),
 }
 """By kind: files that give a decoder bytes of their own, or stand between an agent and its provider.
 

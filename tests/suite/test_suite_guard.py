@@ -24,10 +24,10 @@ import pytest
 from msgspec.structs import replace
 
 from bridle import Agent, Text
-from bridle.run.model_connection import Line
+from bridle.run.model_connection import ModelConnection
 from bridle.sim.simulator import Simulator
 from bridle.testing import scripted
-from bridle.testing.scripted_model import says
+from bridle.testing.scripted_model import text_reply
 from bridle.transports.inprocess import InProcessTransport
 from sim_families import put, question
 
@@ -67,7 +67,7 @@ def test_meant_in_vain():
 
 def answered_by(answer):
     line = scripted("yes")
-    Agent(Line(model=line.model, codec=line.codec, transport=InProcessTransport(answer(line)))).run_sync("?")
+    Agent(ModelConnection(model=line.model, codec=line.codec, transport=InProcessTransport(answer(line)))).run_sync("?")
 
 
 def test_lenient():
@@ -77,7 +77,7 @@ def test_lenient():
 def test_elsewhere():
     def elsewhere(line):
         async def answer(outgoing):
-            return line.codec.speak(says("yes"), stream=False)
+            return line.codec.speak(text_reply("yes"), stream=False)
 
         return answer
 
@@ -100,7 +100,7 @@ class Turning:
 
 def test_moved():
     line = scripted("yes", "yes")
-    agent = Agent(Line(model=line.model, codec=Turning(line.codec), transport=line.transport))
+    agent = Agent(ModelConnection(model=line.model, codec=Turning(line.codec), transport=line.transport))
     agent.run_sync("?", session="s")
     agent.run_sync("?", session="s")
 

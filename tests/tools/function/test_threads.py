@@ -276,13 +276,13 @@ def test_a_cancelled_run_is_cancelled():
 def test_a_program_ends_although_a_tool_never_returns():
     script = (
         "import asyncio, threading\n"
-        "from bridle.tools.function.threads import in_thread\n"
+        "from bridle.tools.function.threads import run_in_thread\n"
         "async def main():\n"
         "    started = threading.Event()\n"
         "    def hang():\n"
         "        started.set()\n"
         "        threading.Event().wait()\n"
-        "    task = asyncio.create_task(in_thread(hang))\n"
+        "    task = asyncio.create_task(run_in_thread(hang))\n"
         "    while not started.is_set():\n"
         "        await asyncio.sleep(0)\n"
         "    task.cancel()\n"
@@ -299,11 +299,11 @@ def test_a_program_ends_although_a_tool_never_returns():
 def test_a_forked_child_has_threads_of_its_own():
     script = (
         "import asyncio, os\n"
-        "from bridle.tools.function.threads import in_thread\n"
-        "assert asyncio.run(in_thread(lambda: 1)) == 1\n"
+        "from bridle.tools.function.threads import run_in_thread\n"
+        "assert asyncio.run(run_in_thread(lambda: 1)) == 1\n"
         "child = os.fork()\n"
         "if child == 0:\n"
-        "    os._exit(asyncio.run(in_thread(lambda: 7)))\n"
+        "    os._exit(asyncio.run(run_in_thread(lambda: 7)))\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
     seen = subprocess.run(
@@ -381,7 +381,7 @@ CTRL_C = """
 import asyncio, signal, sys, time
 from bridle import Agent, tool
 from bridle.testing import scripted
-from bridle.testing.scripted_model import calls
+from bridle.testing.scripted_model import call_reply
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 
@@ -391,7 +391,7 @@ def sleeps() -> str:
     print("asleep", flush=True)
     time.sleep(1000)
 
-agent = Agent(scripted(calls(("sleeps", {})), "done"), tools=[sleeps])
+agent = Agent(scripted(call_reply(("sleeps", {})), "done"), tools=[sleeps])
 if sys.argv[1] == "run":
     asyncio.run(agent.run("?"))
 else:

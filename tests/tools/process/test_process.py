@@ -262,13 +262,13 @@ import asyncio, signal, sys, threading
 from pathlib import Path
 from bridle import Agent, CommandTool, run_process, tool
 from bridle.testing import scripted
-from bridle.testing.scripted_model import calls
+from bridle.testing.scripted_model import call_reply
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs the tests may ignore it
 how, pids, script = sys.argv[1:]
 FAMILY = ["sh", "-c", f"exec 3>{pids}; {script}"]
 family = CommandTool("family", "Stay.", FAMILY, timeout=None, grace=0.05)
-agent = Agent(scripted(calls(("family", {})), "done"), tools=[family])
+agent = Agent(scripted(call_reply(("family", {})), "done"), tools=[family])
 if how == "run_sync":
     agent.run_sync("?")
 elif how == "run":

@@ -353,7 +353,7 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 from bridle.tools import tool
-from bridle.tools.schema.json_form import json_text
+from bridle.tools.schema.json_form import to_json_text
 
 @dataclass
 class Trip:
@@ -365,7 +365,7 @@ def plan(trips: list[Trip], home: Trip, kinds: set[str], note: str | None = None
     "Plan."
 
 print(plan.spec.parameters)
-print(json_text({"b": {"red", "green", "blue"}, "a": {1, 2}}))
+print(to_json_text({"b": {"red", "green", "blue"}, "a": {1, 2}}))
 """
 
 
