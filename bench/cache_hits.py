@@ -166,7 +166,7 @@ def walker(shape):
 
     def decide(request):
         endpoint = request.model.endpoint
-        origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+        origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
         if shape == "compact":
             return compact(request, origin)
         asked = max(at for at, message in enumerate(request.messages) if message.role == "user")

@@ -108,7 +108,7 @@ async def _measured(model, shape):
 def answering(request):
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
-    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     return Reply(parts=(Text(text=f"Answer {seen}."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
 
 

@@ -253,7 +253,7 @@ def test_keys_are_the_same_for_every_attempt_and_differ_between_calls():
     story = Story().reply(says("", call("look"), call("look")))
     first, second = next_effects(story.state)
     assert first.key != second.key
-    assert first.key == make_call_key(story.state.proof, "c1_0")
+    assert first.key == make_call_key(story.state.request_hash, "c1_0")
     story.tell(e.ToolStarted(call_id="c1_0", name="look", key=first.key)).tell(e.Resumed())
     assert next_effects(story.state)[0].key == first.key
 

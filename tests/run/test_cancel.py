@@ -48,7 +48,7 @@ class Cutting:
         head = [f"HTTP/1.1 {timeline.status} OK", "transfer-encoding: chunked"]
         head += [f"{name}: {value}" for name, value in timeline.headers]
         body = "\r\n".join(head).encode() + b"\r\n\r\n"
-        for beat in timeline.beats:
+        for beat in timeline.steps:
             body += b"%x\r\n%b\r\n" % (len(beat), beat)
         body += b"0\r\n\r\n"
         if self.whole:
@@ -215,7 +215,7 @@ def test_what_was_shown_is_what_is_kept(family):
                 assert isinstance(final, FinalAnswer)
                 shown = "".join(event.text for event in seen)
                 ended = seen[-1]
-                assert ended.partial == shown
+                assert ended.partial_text == shown
                 assert ended.usage.incomplete
                 assert final.result.usage.incomplete
                 if shown.strip():

@@ -66,11 +66,11 @@ class ListStore:
             dangling = any(hash_ not in self.blobs for hash_ in record.event.required_blobs)
             if dangling and self.bug != "refers to nothing":
                 raise MisuseError("dangling")
-            if record.event.once in names:
+            if record.event.unique_key in names:
                 if self.bug == "drops repetitions":
                     return
                 raise Conflict("once")
-            names += [record.event.once] if record.event.once else []
+            names += [record.event.unique_key] if record.event.unique_key else []
             grown.append(record)
             after += 1
             if self.bug == "keeps half":

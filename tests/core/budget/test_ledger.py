@@ -204,8 +204,8 @@ def test_every_grouping_adds_up_to_what_was_spent(talk, stream, apart):
         return fold_state(await store.read("s")), await everything(store), await everything(store, "s")
 
     state, of_all, of_one = asyncio.run(run())
-    assert sum_entries(list_entries("s", asyncio.run(store.read("s")))) == state.total
-    both = add_nested_spending(state.total, state.inner)
+    assert sum_entries(list_entries("s", asyncio.run(store.read("s")))) == state.total_spent
+    both = add_nested_spending(state.total_spent, state.nested_spent)
     for booked in (of_all, of_one):
         whole = make_total(booked)
         assert (whole.usd, whole.tokens) == (both.usd, both.usage.total)

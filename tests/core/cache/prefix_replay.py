@@ -50,9 +50,9 @@ def replayed(records):
 
 
 def beginning(codec, request):
-    kept = codec.keep()
+    kept = codec.new_history()
     body = codec.encode(request, kept).body
-    joined, _ = kept.joined(request.messages)
+    joined, _ = kept.join_messages(request.messages)
     return body[: body.index(joined) + len(joined)]
 
 

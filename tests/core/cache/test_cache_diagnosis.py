@@ -39,7 +39,7 @@ def brain(request):
     """One look in every run, then an answer."""
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
-    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     if request.messages[-1].role == "tool":
         return Reply(parts=(Text(text="Done."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
     call = ToolCall(id=f"c{seen}", wire_id=f"c{seen}", name="look", arguments='{"at": 1}')
@@ -79,8 +79,8 @@ def test_what_could_be_read_was_read():
     world.run()
     world.run()
     calls = world.calls()
-    assert [call.verdict for call in calls] == ["cold", "hit", "hit", "hit"]
-    assert [call.expected for call in calls[1:]] == [call.prompt for call in calls[:-1]]
+    assert [call.outcome for call in calls] == ["cold", "hit", "hit", "hit"]
+    assert [call.expected_tokens for call in calls[1:]] == [call.prompt_tokens for call in calls[:-1]]
     assert {call.tenant for call in calls} == {"acme"}
     total = sum_cache_calls(calls)
     assert total.hit_rate is not None
@@ -94,11 +94,11 @@ def test_a_prefix_that_moved_is_named_and_priced():
     world.run()
     world.run(instructions="New. " + LONG)
     miss = world.calls()[2]
-    assert miss.verdict == "prefix"
+    assert miss.outcome == "prefix"
     assert miss.why == "system, from instructions on: the agent's instructions changed"
-    assert miss.missed == miss.expected - miss.read
-    rates = world.model.price.rates(miss.prompt)
-    assert miss.usd == miss.missed * (rates.cache_write - rates.cache_read) / 1_000_000
+    assert miss.missed_tokens == miss.expected_tokens - miss.read_tokens
+    rates = world.model.price.rates(miss.prompt_tokens)
+    assert miss.usd == miss.missed_tokens * (rates.cache_write - rates.cache_read) / 1_000_000
     assert miss.usd > 0
 
 
@@ -109,7 +109,7 @@ def test_a_long_pause(ttl, verdict):
     world.clock.advance(400)
     world.run(cache_ttl=ttl)
     call = world.calls()[2]
-    assert call.verdict == verdict
+    assert call.outcome == verdict
     assert ("400 s since" in call.why) == (verdict == "ttl")
 
 
@@ -118,7 +118,7 @@ def test_what_nothing_explains_is_the_providers():
     world.run()
     world.forget()
     world.run()
-    assert [call.verdict for call in world.calls()] == ["cold", "hit", "provider", "hit"]
+    assert [call.outcome for call in world.calls()] == ["cold", "hit", "provider", "hit"]
 
 
 def test_a_forced_choice_of_tools_is_told():
@@ -160,7 +160,7 @@ def test_a_mark_that_did_not_reach_back_is_told():
 def test_short_prompts_and_silent_providers_are_no_misses():
     short = World()
     short.run(instructions="")
-    assert [call.verdict for call in short.calls()] == ["cold", "minimum"]
+    assert [call.outcome for call in short.calls()] == ["cold", "minimum"]
     assert "at least 512" in short.calls()[1].why
     store = MemoryStore()
     silence = scripted("one", "two", abilities=Abilities())
@@ -175,8 +175,8 @@ def test_prompts_kept_in_steps_are_expected_in_steps():
     world.run()
     world.run()
     calls = world.calls()
-    assert [call.verdict for call in calls] == ["cold", "hit", "hit", "hit"]
-    assert all(call.expected % 64 == 0 for call in calls)
+    assert [call.outcome for call in calls] == ["cold", "hit", "hit", "hit"]
+    assert all(call.expected_tokens % 64 == 0 for call in calls)
 
 
 def test_the_command_shows_calls_bars_and_the_rate(tmp_path, capsys):
@@ -232,7 +232,7 @@ def test_a_cache_that_stopped_working_is_told_once_an_episode():
     for turn in range(3):
         world.run(instructions=f"It is turn {turn}. " + LONG)
     (alarm,) = alarms(world)
-    assert (alarm.rule, alarm.verdict, alarm.calls) == ("lost", "prefix", 3)
+    assert (alarm.rule, alarm.outcome, alarm.calls) == ("lost", "prefix", 3)
     assert alarm.rate_before > 0.9
     assert alarm.rate < 0.5
     assert "the agent's instructions changed" in alarm.why
@@ -307,7 +307,7 @@ def test_a_tenant_of_its_own_key_moves_the_prefix_and_is_told():
     world.run(cache_by="tenant")
     world.run(cache_by="tenant", tenant=CrossTenant("globex"))
     miss = world.calls()[2]
-    assert (miss.verdict, miss.read) == ("prefix", 0)
+    assert (miss.outcome, miss.read_tokens) == ("prefix", 0)
     assert miss.why.startswith("settings, from cache key on")
     assert miss.usd > 0
 
@@ -326,8 +326,8 @@ def test_what_the_provider_says_itself_explains_a_miss(model):
     world.run()
     miss = world.calls()[2]
     reason = "system_changed" if model.startswith("anthropic") else "input_changed"
-    assert (miss.verdict, miss.why) == ("prefix", f"the provider says {reason}")
-    assert miss.missed > 0
+    assert (miss.outcome, miss.why) == ("prefix", f"the provider says {reason}")
+    assert miss.missed_tokens > 0
 
 
 @pytest.mark.parametrize(
@@ -344,9 +344,9 @@ def test_eviction_is_the_providers_and_priced_as_it_bills(model, rate):
     world.forget()
     world.run()
     miss = world.calls()[2]
-    assert miss.verdict == "provider"
-    rates = world.model.price.rates(miss.prompt)
-    assert miss.usd == miss.missed * (getattr(rates, rate) - rates.cache_read) / 1_000_000
+    assert miss.outcome == "provider"
+    rates = world.model.price.rates(miss.prompt_tokens)
+    assert miss.usd == miss.missed_tokens * (getattr(rates, rate) - rates.cache_read) / 1_000_000
 
 
 @pytest.mark.parametrize(
@@ -365,7 +365,7 @@ def test_how_long_a_prompt_is_kept_is_asked_for_and_known(model, pause, ttl, ver
     world.run(cache_ttl=ttl, instructions=long)
     world.clock.advance(pause)
     world.run(cache_ttl=ttl, instructions=long)
-    assert world.calls()[2].verdict == verdict
+    assert world.calls()[2].outcome == verdict
 
 
 def test_a_replay_explains_by_what_was_asked_not_by_what_would_be_asked_today():

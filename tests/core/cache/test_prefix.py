@@ -166,7 +166,7 @@ class Mind:
         seen = sum(message.role == "assistant" for message in request.messages)
         chance = random.Random(f"{self.seed} {seen}")
         endpoint = request.model.endpoint
-        origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+        origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
         if chance.random() < 0.25 or request.messages[-1].text.startswith("Stop"):
             return Reply(parts=(Text(text=f"Done {seen}."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
         wanted = [chance.choice(("look", "shot", "shot", "weigh")) for _ in range(chance.choice((1, 2, 5)))]
@@ -259,7 +259,7 @@ def test_the_replay_would_notice_a_move_that_nobody_told():
     faults, requests, _ = replayed(records)
     assert requests == 2
     assert faults == [f"record {records[-3].seq}: the prefix moved and nobody said so"]
-    assert fold_of(records).asked is not None
+    assert fold_of(records).last_request is not None
 
 
 def fold_of(records):

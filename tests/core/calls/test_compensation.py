@@ -59,7 +59,9 @@ def test_after_a_fatal_end_the_list_is_there_and_runs_backwards_once():
     hotel = Hotel()
     agent, result = failed(hotel)
     assert result.stop == "failed"
-    assert [(item.tool, item.arguments, item.receipt, item.by) for item in result.compensations] == [
+    assert [
+        (item.tool, item.arguments, item.receipt, item.compensating_tool) for item in result.compensations
+    ] == [
         ("book", '{"room":2}', "booked 2", "cancel_room"),
         ("book", '{"room":1}', "booked 1", "cancel_room"),
     ]

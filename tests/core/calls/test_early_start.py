@@ -54,7 +54,7 @@ class _Exchange:
         return None
 
     async def chunks(self):
-        *most, last = self.reply.beats
+        *most, last = self.reply.steps
         for frame in most:
             yield frame
         if self.first:

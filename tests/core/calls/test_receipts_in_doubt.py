@@ -180,7 +180,7 @@ def test_probe_looks_under_the_first_key_and_what_it_finds_is_the_receipt(way, f
         assert (world.bank.started, len(keys), set(world.bank.looked)) == (started, 1, keys)
         assert len(world.bank.looked) == 1
         assert len(world.bank.paid) == 1
-        assert (await events_of(world.store, session, ToolFinished))[-1].how == "receipt"
+        assert (await events_of(world.store, session, ToolFinished))[-1].source == "receipt"
 
     asyncio.run(live())
 

@@ -181,7 +181,7 @@ def test_a_tool_is_searched_found_and_called_on_the_simulator(deferring, streame
     result = asyncio.run(run(CALL, session))
     assert (result.stop, result.text) == ("done", "Paid.")
     searched, paid = [part for message in result.messages for part in message.results]
-    assert REFUND in searched.shows
+    assert REFUND in searched.reveals_tools
     assert paid.text == 'done with {"fields": "20 euros"}'
     first, found = shown_in(agent, result.session)
     assert (first.initial, first.names) == (True, ())

@@ -36,7 +36,7 @@ def walker(name="look", *, think=False, summary="I have walked up to place {plac
 
     def decide(request):
         endpoint, last = request.model.endpoint, request.messages[-1]
-        origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+        origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
         place = place_in(request)
         if last.role == "user" and ASKED in last.text:
             words = summary.format(place=place)

@@ -97,27 +97,29 @@ def test_strategies_are_tried_in_the_order_of_the_table():
     keep = Compaction(keep=0.1)
     shots = Walk(ANTHROPIC, tools=[shoot_at(2)], context_tokens=12_000, compaction=replace(keep, pictures=1))
     shots.run(12)
-    assert shots.compactions[0].how == ("pictures",)
+    assert shots.compactions[0].strategies == ("pictures",)
     longer = Walk(ANTHROPIC, tools=[look_at(200)], context_tokens=30_000, compaction=keep)
     longer.run(20)
-    assert longer.compactions[0].how == ("results",)
+    assert longer.compactions[0].strategies == ("results",)
     short = Walk(ANTHROPIC)
     short.run(20)
-    assert short.compactions[0].how == ("turns",)
+    assert short.compactions[0].strategies == ("turns",)
     for walk in (shots, longer, short):
         for event in walk.compactions:
             order = [strategy.name for strategy in STRATEGIES if strategy.name != "turns"]
-            assert [name for name in event.how if name != "turns"] == [n for n in order if n in event.how]
+            assert [name for name in event.strategies if name != "turns"] == [
+                n for n in order if n in event.strategies
+            ]
             assert event.after_tokens <= 0.5 * walk.agent.settings.window_tokens
 
 
 def test_an_old_result_keeps_its_beginning_its_end_and_the_handle_of_the_whole():
     walk = Walk(ANTHROPIC, tools=[look_at(400)], context_tokens=24_000, result_characters=6_000)
     walk.run(14)
-    assert walk.compactions[0].how[0] == "results"
+    assert walk.compactions[0].strategies[0] == "results"
     state = walk.state
-    shrunk = [change.words for event in walk.compactions for change in event.changes]
-    handles = {whole.handle for whole in state.wholes}
+    shrunk = [change.text for event in walk.compactions for change in event.changes]
+    handles = {whole.handle for whole in state.stored_results}
     assert shrunk
     for words in shrunk:
         assert words.startswith("At place")
@@ -353,7 +355,7 @@ def test_a_run_is_the_same_wherever_it_is_cut():
     whole = Walk(ANTHROPIC, context_tokens=4_000, instructions="")
     whole.run(6)
     shape = sent(whole)
-    assert {event.how for event in whole.compactions} == {("turns",)}
+    assert {event.strategies for event in whole.compactions} == {("turns",)}
     writes = len(whole.records)
     for at in range(3, writes):
         lands = (at + CAMPAIGN) % 2 == 0
@@ -387,7 +389,7 @@ class Mortal(MemoryStore):
 def sent(walk):
     """The view at the end, without times; and what of the conversation gave way to which summary."""
     view = [(message.id, message.role, message.parts) for message in walk.state.view]
-    return view, [(event.through, event.prompts, event.summary) for event in walk.compactions]
+    return view, [(event.summarized_until, event.prompt_ids, event.summary) for event in walk.compactions]
 
 
 def test_a_fork_shares_what_was_made_shorter():
@@ -424,7 +426,7 @@ def test_a_summary_is_retried_like_any_request_and_every_attempt_is_booked():
     failed = [event for event in walk.events if isinstance(event, e.ModelFailed)]
     assert [event.failure.kind for event in failed] == ["overloaded", "overloaded"]
     booked = list_entries("s", walk.records)
-    assert spent(sum_entries(booked)) == spent(walk.state.total)
+    assert spent(sum_entries(booked)) == spent(walk.state.total_spent)
     summaries = [entry for entry in booked if entry.summary]
     assert [entry.outcome for entry in summaries][:3] == ["failed", "failed", "answered"]
     assert result.steps == 13
@@ -469,7 +471,7 @@ def test_a_run_cancelled_during_a_summary_is_paid_for_and_goes_on():
     walk, result = asyncio.run(story())
     assert (result.stop, result.text) == ("done", "I went through 12 places.")
     assert not any("I have walked" in message.text for message in result.messages)
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total)
+    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total_spent)
 
 
 def test_another_model_may_write_the_summaries():
@@ -483,7 +485,7 @@ def test_another_model_may_write_the_summaries():
     asked = [event for event in walk.events if isinstance(event, e.ModelAsked) and event.summarizes_until]
     assert {event.model_key for event in asked} == {other.model_key}
     assert {entry.model for entry in list_entries("s", walk.records) if entry.summary} == {other.name}
-    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total)
+    assert spent(sum_entries(list_entries("s", walk.records))) == spent(walk.state.total_spent)
     assert {call.model for call in list_cache_calls(walk.records)} == {walk.line.model.name, other.name}
     assert walk.provider.refusals == []
 
@@ -534,7 +536,7 @@ def test_no_piece_ends_with_a_prompt_that_is_yet_to_be_answered():
     records = asyncio.run(agent.store.read("s"))
     asked = {each.event.summarizes_until for each in records if isinstance(each.event, e.ModelAsked)} - {""}
     assert asked
-    assert not asked & {*folded(records).prompts}
+    assert not asked & {*folded(records).prompt_ids}
 
 
 def test_a_summary_refused_as_too_long_is_asked_for_in_smaller_pieces():
@@ -613,7 +615,7 @@ def test_thinking_that_has_an_allowance_keeps_it_so_that_the_summary_reads_the_c
     summaries = [
         event.reply.usage
         for event in walk.events
-        if getattr(event, "summary_of", "") and hasattr(event, "reply")
+        if getattr(event, "summarizes_until", "") and hasattr(event, "reply")
     ]
     assert all(usage.cache_read > 0.9 * usage.prompt for usage in summaries)
 
@@ -633,7 +635,7 @@ def test_tools_that_were_shown_later_stay_when_the_turns_that_showed_them_are_go
     result = walk.run(30)
     assert (result.stop, result.text) == ("done", "I went through 30 places."), result.reason
     assert len(walk.compactions) >= 2
-    assert "look" in walk.state.shown
+    assert "look" in walk.state.revealed_tools
     ran = [event for event in walk.events if isinstance(event, e.ToolStarted)]
     assert len(ran) >= 30
 

@@ -50,11 +50,11 @@ def test_a_long_run_goes_through_and_nothing_is_refused(model, stream):
     else:
         assert walk.run(30).text == "I went through 30 places."
     assert (walk.state.run.stop, walk.provider.refusals) == ("done", [])
-    natively = [event for event in walk.compactions if event.native]
+    natively = [event for event in walk.compactions if event.native_parts]
     assert len(natively) >= 2
     assert len(asked_for(walk, native=True)) == len(natively)
     assert asked_for(walk, native=False) == []
-    assert all("compaction" in {part.kind for part in event.native} for event in natively)
+    assert all("compaction" in {part.kind for part in event.native_parts} for event in natively)
     assert all(event.after_tokens < event.before_tokens * 0.7 for event in natively)
 
 
@@ -176,7 +176,12 @@ def test_another_family_goes_on_with_the_words(here, there):
     assert other.run(25).text == "I went through 25 places."
     assert other.provider.refusals == []
     first = other.provider.exchanges[0].body
-    sealed = [part.native for event in walk.compactions for part in event.native if part.kind == "compaction"]
+    sealed = [
+        part.native
+        for event in walk.compactions
+        for part in event.native_parts
+        if part.kind == "compaction"
+    ]
     assert sealed
     assert not any(secret.encode() in first for native in sealed for secret in _secrets(native))
     assert PROMPT.format(20).encode() in first
@@ -210,7 +215,7 @@ def test_a_provider_that_refuses_it_is_not_asked_twice_and_the_run_goes_on():
     assert {refusal.rule for refusal in walk.provider.refusals} == {"compaction-model"}
     assert len(asked_for(walk, native=True)) == 1
     assert len(asked_for(walk, native=False)) == len(walk.compactions) >= 2
-    assert not any(event.native for event in walk.compactions)
+    assert not any(event.native_parts for event in walk.compactions)
 
 
 def test_where_the_summary_leaves_out_what_people_said_its_words_serve_as_a_summary():
@@ -222,7 +227,7 @@ def test_where_the_summary_leaves_out_what_people_said_its_words_serve_as_a_summ
     assert asked_for(walk, native=False) == [], "nothing is asked for twice"
     assert len(walk.compactions) >= 2
     for event in walk.compactions:
-        assert event.native == ()
+        assert event.native_parts == ()
         assert "by a simulated model" in event.summary
     assert prompt in list(words_of(walk.state.view[0]))
 

@@ -115,7 +115,9 @@ def test_what_is_sent_is_legal_and_keeps_what_people_said(messages, window, keep
                     words = () if fate == "mute" else (Text(text="It went well. " * 20),)
                     reply = Reply(parts=words, stop=Stop.DONE, origin=ORIGIN)
                     told.append(
-                        e.ModelReplied(reply=number_calls(reply, state.replies + 1), summarizes_until=through)
+                        e.ModelReplied(
+                            reply=number_calls(reply, state.reply_count + 1), summarizes_until=through
+                        )
                     )
             case other:
                 told = [e.Reprompted(why=other.why, message=other.message)]
@@ -133,7 +135,7 @@ def check_request(state, request, through):
         return
     sent = {words for message in messages for words in words_of(message)}
     for prompt in state.transcript.messages:
-        if prompt.id in state.prompts and len(prompt.text) <= LONG_CHARACTERS:
+        if prompt.id in state.prompt_ids and len(prompt.text) <= LONG_CHARACTERS:
             assert prompt.text in sent, f"{prompt.id} is gone"
     last = state.transcript.messages[-1]
     assert messages[-1].parts == last.parts

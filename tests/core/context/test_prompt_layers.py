@@ -39,7 +39,7 @@ def weigh(at: int) -> str:
 
 def answering(request):
     endpoint = request.model.endpoint
-    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     return Reply(parts=(Text(text="Yes."),), stop=Stop.DONE, origin=origin, id="r")
 
 

@@ -125,8 +125,8 @@ def test_a_missing_result_is_unknown_and_a_result_out_of_order_finds_its_call():
 def screenshots(story, count):
     for _ in range(count):
         story.reply(says("", call("look")))
-        story.tell(e.ToolStarted(call_id=f"c{story.state.replies}_0", name="look", key="k"))
-        result = ToolResult(call_id=f"c{story.state.replies}_0", parts=(PICTURE,))
+        story.tell(e.ToolStarted(call_id=f"c{story.state.reply_count}_0", name="look", key="k"))
+        result = ToolResult(call_id=f"c{story.state.reply_count}_0", parts=(PICTURE,))
         story.tell(e.ToolFinished(result=result))
 
 
@@ -395,8 +395,8 @@ def test_whatever_is_refused_the_run_goes_on_or_ends_and_the_log_keeps_everythin
                 continue
             case "refused":
                 if thoughts(request):
-                    assert (request.model.seat, request.messages) not in sent
-                    sent.append((request.model.seat, request.messages))
+                    assert (request.model.model_key, request.messages) not in sent
+                    sent.append((request.model.model_key, request.messages))
         kind = "overloaded" if happening == "overloaded" else "reasoning_refused"
         refuse(story, Failure(kind=kind, message="no"))
     fresh = State()

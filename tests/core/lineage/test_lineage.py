@@ -275,7 +275,7 @@ def test_what_was_done_before_is_undone_where_it_was_done():
         assert undone == [2, 1]
         # Somebody who forks after that is told, as in the session itself.
         told = await agent.fork("s")
-        heard = (await store_of(agent, told.session)).run.done
+        heard = (await store_of(agent, told.session)).run.compensations
         assert [item.state for item in heard] == ["done"]
 
     asyncio.run(main())
@@ -300,7 +300,9 @@ def test_a_branch_on_another_model_answers_the_same_question(tmp_path):
         ]  # fmt: skip
         assert family["t"].model == "sim:gpt-6.1-sol"
         assert family["u"].model == "sim:gemini-3.8-flash"
-        assert family["t"].usd == (await store_of(agent, "t")).total.usd, "the question itself cost nothing"
+        assert family["t"].usd == (await store_of(agent, "t")).total_spent.usd, (
+            "the question itself cost nothing"
+        )
         assert named.message == "m1"
         await store.close()
 
@@ -323,7 +325,7 @@ def test_a_fork_of_a_fork_hangs_where_it_left():
         costs = {b.session: b.usd for b in await agent.branches("s")}
         total = sum(costs.values())
         assert costs["early"] == costs["deep"] == 0
-        assert total == (await store_of(agent, "s")).total.usd + costs["late"]
+        assert total == (await store_of(agent, "s")).total_spent.usd + costs["late"]
 
     asyncio.run(main())
 
@@ -355,7 +357,7 @@ def test_families_of_many_generations_and_with_a_damaged_member(tmp_path):
         db.commit()
     family = asyncio.run(drawn())
     assert family["59"].depth == 59
-    assert "is not what was written" in family["broken"].trouble
+    assert "is not what was written" in family["broken"].read_error
     assert command(["log", "0", "--tree", "--store", str(path)]) == 0
 
 

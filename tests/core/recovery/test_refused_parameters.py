@@ -102,9 +102,9 @@ def test_a_refused_parameter_is_left_out_once_and_recorded(family, choice, text,
     assert (result.stop, result.text) == ("done", "It is fine.")
     (failed,) = of_type(records, e.ModelFailed)
     assert failed.failure.refused_parameter == ("tool_choice" if forced else "cache")
-    assert failed.blamed == ()
+    assert failed.rejected_parts == ()
     (adjusted,) = of_type(records, e.RequestAdjusted)
-    (said,) = adjusted.what
+    (said,) = adjusted.adjustments
     assert said.startswith("tool choice 'any' became 'auto'" if forced else "cache parameters are not sent")
     assert len(server.sent) == 3
     assert [text in json.dumps(body).replace(" ", "") for body in server.sent] == [True, False, False]

@@ -112,7 +112,9 @@ def run_sim(prompt, faults=(), *, chance=lambda: 0.5, model="sim:", budget=None,
 def test_every_attempt_is_in_the_log_with_its_reason_its_wait_and_who_asked_for_it():
     seen, result, clock, events, provider = run_sim("!error 429 2\n!error 529\n!error 500\n!say fine")
     assert (result.stop, result.text) == ("done", "fine")
-    assert [(ask.attempt, ask.after, ask.wait_seconds, ask.wait_source) for ask in asks_in(events)] == [
+    assert [
+        (ask.attempt, ask.after_failure, ask.wait_seconds, ask.wait_source) for ask in asks_in(events)
+    ] == [
         (1, None, 0.0, ""),
         (2, "rate_limited", 2.0, "retry-after"),
         (3, "overloaded", 0.5, "backoff"),
@@ -191,7 +193,7 @@ def test_what_a_provider_says_about_waiting_is_what_is_done(family, headers, wai
             assert (result.stop, len(asked), clock.slept) == ("failed", 1, [])
         else:
             assert (result.text, clock.slept) == ("fine", [wait])
-            assert (asks[1].wait_seconds, asks[1].wait_source, asks[1].after) == (
+            assert (asks[1].wait_seconds, asks[1].wait_source, asks[1].after_failure) == (
                 wait,
                 source,
                 "rate_limited",

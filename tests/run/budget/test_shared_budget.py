@@ -59,7 +59,7 @@ def test_fifty_runs_at_once_never_exceed_it(limit):
     assert {result.stop for result in results} <= {"done", "budget"}
     assert any(result.stop == "budget" for result in results)
     assert all("'nightly'" in result.reason for result in results if result.stop == "budget")
-    assert all(asked.reserved.pool == "nightly" and asked.reserved.usd > 0 for asked in auditor.asked)
+    assert all(asked.reservation.pool == "nightly" and asked.reservation.usd > 0 for asked in auditor.asked)
     assert pool.usd - pool.spent.usd < Decimal("0.003"), "and what was there was used"
 
 

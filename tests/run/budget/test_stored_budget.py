@@ -435,7 +435,7 @@ def test_what_a_killed_run_inside_a_tool_had_spent_is_in_the_log_around_it(tmp_p
         for record in asyncio.run(store.read(budget_log_name("q4", 1)))
         if isinstance(record.event, BudgetSettled) and record.event.source == "presumed"
     ]
-    assert (len(lost), len(presumed), account.open) == (1, 1, {})
+    assert (len(lost), len(presumed), account.open_reservations) == (1, 1, {})
     known = sum(entry.usd for entry in everything if entry.outcome != "lost")
     assert account.spent.usd == known + presumed[0]
     asyncio.run(store.close())

@@ -86,7 +86,7 @@ async def test_an_approval_that_was_written_into_a_log_lets_nothing_run(
     assert (result.stop, paid) == ("waiting", [])
     (question,) = await agent.approvals(session)
     assert "not given here" in question.rule
-    assert '"amount":700' in question.complete.replace(" ", "")
+    assert '"amount":700' in question.complete_arguments.replace(" ", "")
     await agent.approve(session, question.id)
     assert (await agent.resume(session)).stop == "done"
     assert paid == [700]

@@ -91,14 +91,14 @@ def test_the_model_gets_an_excerpt_and_reads_the_rest():
         assert first.result.text.startswith("line 0: ")
         assert first.result.text.endswith(LINES[-100:])
         assert f'read_result(handle="{HANDLE}"' in first.result.text
-        assert first.whole.characters == len(LINES)
-        assert (await store.get_blob(first.whole.hash)).decode() == LINES
+        assert first.stored_result.character_count == len(LINES)
+        assert (await store.get_blob(first.stored_result.hash)).decode() == LINES
         text, start, end = body(page)
         assert text == LINES[700:end]
         assert start == 700
         place = LINES.index("line 500:")
         assert f"\n{place}: line 500: " in found.result.text
-        assert (page.whole, found.whole) == (None, None)
+        assert (page.stored_result, found.stored_result) == (None, None)
 
     asyncio.run(main())
 
@@ -163,9 +163,9 @@ def test_what_a_person_tells_of_a_call_is_shortened_like_any_result():
         await subject.settle("s", question.id, LINES)
         assert (await subject.resume("s")).text == "ok"
         (receipt,) = await receipts(store)
-        assert receipt.how == "person"
+        assert receipt.source == "person"
         assert len(receipt.result.text) <= LIMIT
-        assert (await store.get_blob(receipt.whole.hash)).decode() == LINES
+        assert (await store.get_blob(receipt.stored_result.hash)).decode() == LINES
 
     asyncio.run(main())
 
@@ -176,7 +176,7 @@ def test_without_a_limit_everything_is_sent():
     async def main():
         await agent(line, store, result_characters=None).run("go", session="s")
         (receipt,) = await receipts(store)
-        assert (receipt.result.text, receipt.whole) == (LINES, None)
+        assert (receipt.result.text, receipt.stored_result) == (LINES, None)
 
     asyncio.run(main())
 
@@ -199,7 +199,7 @@ def test_pages_put_end_to_end_are_the_result_and_never_longer_than_a_result_may_
             await agent(line, store).run("on", session="s")
             latest = (await receipts(store))[-1]
             assert len(latest.result.text) <= LIMIT
-            assert latest.whole is None
+            assert latest.stored_result is None
             text, start, at = body(latest)
             assert start == len(told)
             told += text
@@ -229,8 +229,8 @@ def test_results_of_every_make_are_kept_whole(name):
     async def main():
         await agent(scripted(call_reply(("make", {})), "ok"), store, tools=(make,)).run("go", session="s")
         (receipt,) = await receipts(store)
-        kept = (await store.get_blob(receipt.whole.hash)).decode()
-        assert len(kept) == receipt.whole.characters
+        kept = (await store.get_blob(receipt.stored_result.hash)).decode()
+        assert len(kept) == receipt.stored_result.character_count
         if name == "json":
             assert json.loads(kept) == given
         elif part is None:
@@ -264,7 +264,7 @@ def test_what_another_session_kept_cannot_be_read():
         line = scripted(call_reply(("other", {})), *asked, "Done.")
         await agent(line, store, tools=(other,)).run("go", session="mine")
         first, *refused = await receipts(store, "mine")
-        assert first.whole is not None
+        assert first.stored_result is not None
         for receipt in refused:
             assert receipt.result.outcome == "error"
             assert handle_of(long) in receipt.result.text
@@ -462,7 +462,7 @@ def test_words_pictures_and_files_go_out_legally(profile):
             result = await subject.run("Look?", session="s")
             assert result.stop == "done", result.reason
         assert server.problems == []
-        kept = [receipt for receipt in await receipts(store) if receipt.whole]
+        kept = [receipt for receipt in await receipts(store) if receipt.stored_result]
         assert kept
         for receipt in kept:
             assert [part.kind for part in receipt.result.parts if isinstance(part, Media)] == [
@@ -559,7 +559,7 @@ def test_five_megabytes_are_read_by_the_page_in_another_process(tmp_path):
         assert (start, text) == (2_500_000, TABLE[2_500_000:end])
         assert 4_000 < len(text) <= 5_000
         assert f"\n{TABLE.index('row 123456 of')}: row 123456 of the long table" in found.result.text
-        assert (await store.get_blob(dumped.whole.hash)).decode() == TABLE
+        assert (await store.get_blob(dumped.stored_result.hash)).decode() == TABLE
         await store.close()
 
     asyncio.run(check())

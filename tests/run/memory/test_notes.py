@@ -278,7 +278,7 @@ def test_many_may_write_a_tenants_notes_at_once(tmp_path):
 
     added, kept = asyncio.run(all_at_once())
     assert sorted(note.id for note in added) == sorted(f"t{n}" for n in range(1, 25))
-    assert {note.words for note in kept} == {note.words for note in added}
+    assert {note.text for note in kept} == {note.text for note in added}
 
 
 def test_however_many_write_notes_in_one_process_all_of_them_are_kept(tmp_path, monkeypatch):
@@ -485,7 +485,7 @@ def answering(request):
     """One note, then an answer; then answers only."""
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
-    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     if seen == 0 and "note" in request.messages[-1].text:
         call = ToolCall(id="c0", wire_id="c0", name="remember", arguments='{"note": "Seen once."}')
         return Reply(parts=(call,), stop=Stop.TOOLS, origin=origin, id="r0")

@@ -147,7 +147,7 @@ def test_what_goes_wrong_is_written_down_and_the_run_goes_on(hook, words):
     result = Agent(scripted("Yes."), store=store, retrieve=hook).run_sync("Hi.", session="s")
     assert result.text == "Yes."
     assert texts(result.messages[0]) == ["Hi."]
-    assert words in gathered(store)[0].trouble
+    assert words in gathered(store)[0].load_error
 
 
 def test_a_search_that_takes_too_long_is_left_alone():
@@ -159,7 +159,7 @@ def test_a_search_that_takes_too_long_is_left_alone():
     assert (
         Agent(scripted("Yes."), store=store, retrieve=retrieval).run_sync("Hi.", session="s").text == "Yes."
     )
-    assert gathered(store)[0].trouble == "retrieve took longer than 0.01 seconds"
+    assert gathered(store)[0].load_error == "retrieve took longer than 0.01 seconds"
 
 
 def test_facts_may_fail_too_and_have_a_limit():
@@ -170,7 +170,7 @@ def test_facts_may_fail_too_and_have_a_limit():
     ):
         store = MemoryStore()
         assert Agent(scripted("Yes."), store=store, facts=facts).run_sync("Hi.", session="s").text == "Yes."
-        assert words in gathered(store)[0].trouble
+        assert words in gathered(store)[0].load_error
     needed = Retrieval(Library(), required=True)
     assert Agent(scripted("Yes."), retrieve=needed, facts=lambda: 1 / 0).run_sync("Hi.").text == "Yes."
 
@@ -215,7 +215,7 @@ def test_there_is_a_limit_and_what_is_left_out_is_counted():
     retrieval = Retrieval(library, characters_max=200)
     Agent(scripted("Yes."), store=store, retrieve=retrieval).run_sync("Hi.", session="s")
     (event,) = gathered(store)
-    assert ([chunk.id for chunk in event.chunks], event.left_out) == (["p0", "p1"], 3)
+    assert ([chunk.id for chunk in event.chunks], event.omitted_count) == (["p0", "p1"], 3)
 
 
 def test_smaller_chunks_may_follow_one_that_does_not_fit_but_the_first_is_cut():
@@ -359,7 +359,7 @@ def test_cancelled_while_it_looks_the_prompt_is_kept_and_the_next_one_is_looked_
 def answering(request):
     seen = sum(message.role == "assistant" for message in request.messages)
     endpoint = request.model.endpoint
-    origin = Origin(family=endpoint.family, endpoint=endpoint.home, model=request.model.id)
+    origin = Origin(family=endpoint.family, endpoint=endpoint.endpoint_id, model=request.model.id)
     return Reply(parts=(Text(text=f"Done {seen}."),), stop=Stop.DONE, origin=origin, id=f"r{seen}")
 
 

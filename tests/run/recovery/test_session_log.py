@@ -208,12 +208,12 @@ def test_only_what_is_torn_is_mended(log, tmp_path):
         change(path, "DELETE FROM events WHERE seq > 6")
         with pytest.raises(Conflict):
             await store.repair("s", record)
-        assert len(await store.whole("s")) == 6
+        assert len(await store.read_intact("s")) == 6
         change(path, "DELETE FROM events WHERE seq = 3")
         with pytest.raises(Corrupt):
             await store.repair("s", record)
-        assert len(await store.whole("s")) == 2
-        assert await store.whole("nobody") == ()
+        assert len(await store.read_intact("s")) == 2
+        assert await store.read_intact("nobody") == ()
         await store.close()
 
     asyncio.run(main())
