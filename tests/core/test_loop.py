@@ -415,11 +415,11 @@ def test_a_call_cut_off_at_the_length_limit_never_runs(arguments):
     anything = ToolSpec(name="wipe")
     story = Story(replace(SETTINGS, tools=(anything,)))
     story.reply(says("", call("wipe", "{}"), call("wipe", arguments), stop=Stop.LENGTH))
-    excuse, run = sorted(next_effects(story.state), key=lambda effect: type(effect).__name__)
+    run, refusal = sorted(next_effects(story.state), key=lambda effect: type(effect).__name__, reverse=True)
     assert isinstance(run, RunTool)
     assert run.call.id == "c1_0"
-    assert excuse.call.id == "c1_1"
-    assert "truncated" in excuse.why
+    assert refusal.call.id == "c1_1"
+    assert "truncated" in refusal.why
 
 
 def test_two_calls_in_turn_end_by_themselves_too():

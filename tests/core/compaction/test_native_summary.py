@@ -177,10 +177,7 @@ def test_another_family_goes_on_with_the_words(here, there):
     assert other.provider.refusals == []
     first = other.provider.exchanges[0].body
     sealed = [
-        part.native
-        for event in walk.compactions
-        for part in event.native_parts
-        if part.kind == "compaction"
+        part.native for event in walk.compactions for part in event.native_parts if part.kind == "compaction"
     ]
     assert sealed
     assert not any(secret.encode() in first for native in sealed for secret in _secrets(native))

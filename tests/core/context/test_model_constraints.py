@@ -21,15 +21,15 @@ def settings(abilities=None, **more):
 @pytest.mark.parametrize(
     ("abilities", "more", "choice", "expected", "noted"),
     [
-        ({}, {}, ANY, {"choice": ANY}, ""),
-        ({"forced_tools": False}, {}, ANY, {"choice": ToolChoice()}, "cannot be forced"),
-        ({"forced_tools": False}, {}, ONE, {"choice": ToolChoice()}, "'look'"),
-        ({}, {"tools": ()}, ANY, {"choice": ToolChoice()}, ""),
+        ({}, {}, ANY, {"tool_choice": ANY}, ""),
+        ({"forced_tools": False}, {}, ANY, {"tool_choice": ToolChoice()}, "cannot be forced"),
+        ({"forced_tools": False}, {}, ONE, {"tool_choice": ToolChoice()}, "'look'"),
+        ({}, {"tools": ()}, ANY, {"tool_choice": ToolChoice()}, ""),
         (
             {"thinking": ("enabled",), "unforced_while": ("enabled",)},
             {"thinking": Thinking(mode="enabled", budget_tokens=2000)},
             ANY,
-            {"choice": ToolChoice()},
+            {"tool_choice": ToolChoice()},
             "not to be forced while",
         ),
         (
@@ -88,15 +88,15 @@ def settings(abilities=None, **more):
             {"sampling": Sampling(stop_sequences=("END",))},
             "temperature",
         ),
-        ({}, {"output": SHAPE}, ToolChoice(), {"choice": ANY}, ""),
+        ({}, {"output": SHAPE}, ToolChoice(), {"tool_choice": ANY}, ""),
         (
             {},
             {"output": SHAPE, "tools": ()},
             ToolChoice(),
-            {"choice": ToolChoice(mode="tool", name="answer")},
+            {"tool_choice": ToolChoice(mode="tool", name="answer")},
             "",
         ),
-        ({"forced_tools": False}, {"output": SHAPE}, ToolChoice(), {"choice": ToolChoice()}, ""),
+        ({"forced_tools": False}, {"output": SHAPE}, ToolChoice(), {"tool_choice": ToolChoice()}, ""),
     ],
 )
 def test_conflicts(abilities, more, choice, expected, noted):

@@ -570,7 +570,7 @@ def test_the_places_of_a_session_and_forking_at_one(family, capsys):
     assert command(["fork", family, "--at", "m2", "--as", "t", "-m", "sim:openai/gpt-6.1-sol", "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert (told["at"], told["message"]) == (places["m3"]["record"], "m3")
-    assert [act["tool"] for act in told["kept"]] == ["pay"]
+    assert [act["tool"] for act in told["completed_actions"]] == ["pay"]
     assert command(["fork", family, "--at", "m2", "--as", "u"]) == 0
     out = capsys.readouterr().out
     assert f"not from record {places['m2']['record']}" in out

@@ -155,7 +155,7 @@ def test_when_given_up_functions_hold_every_place_nobody_waits_for_one():
 
 
 def test_a_call_that_found_no_thread_in_time_says_that_it_never_started(monkeypatch):
-    monkeypatch.setattr(threads, "_pools", {os.getpid(): _ThreadPool(limit=1, left_max=1)})
+    monkeypatch.setattr(threads, "_thread_pools", {os.getpid(): _ThreadPool(limit=1, left_max=1)})
     gate, ran = Gate(), []
 
     @tool(effect="read", timeout=None)
