@@ -415,7 +415,7 @@ def test_a_call_cut_off_at_the_length_limit_never_runs(arguments):
     anything = ToolSpec(name="wipe")
     story = Story(replace(SETTINGS, tools=(anything,)))
     story.reply(says("", call("wipe", "{}"), call("wipe", arguments), stop=Stop.LENGTH))
-    run, refusal = sorted(next_effects(story.state), key=lambda effect: type(effect).__name__, reverse=True)
+    run, refusal = sorted(next_effects(story.state), key=lambda effect: type(effect).__name__)
     assert isinstance(run, RunTool)
     assert run.call.id == "c1_0"
     assert refusal.call.id == "c1_1"
