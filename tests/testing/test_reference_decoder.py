@@ -385,4 +385,4 @@ def test_more_cached_than_there_is_has_its_reason(family, body):
         if "tokens" in each.description
     ]
     assert found
-    assert all("more is said to be cached" in each.reason for each in found)
+    assert all("the cached count exceeds" in each.reason for each in found)

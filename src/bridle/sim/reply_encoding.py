@@ -1,4 +1,4 @@
-"""What the simulated families share when they put replies and failures on the wire."""
+"""Helpers that the simulated families share to encode replies and failures."""
 
 import re
 from collections.abc import Iterable, Mapping

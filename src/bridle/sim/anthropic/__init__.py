@@ -1,3 +1,1 @@
-"""The simulated Anthropic provider: its rules with its own messages, prompt layout, signatures, extra
-endpoints.
-"""
+"""The simulated Anthropic provider: rules, prompt layout, signatures, extra endpoints."""

@@ -1,5 +1,7 @@
-"""What the Messages API tells beside an answer: why a prompt was missed, when it is asked to compare it with
-an earlier one, and what of the counts went into a summary."""
+"""Cache reports of the Messages API: the reason for a cache miss, and the usage of an automatic summary.
+
+The reason is only reported if the request asks for a comparison with an earlier answer.
+"""
 
 from collections.abc import Mapping
 
@@ -9,40 +11,40 @@ UNKNOWN_MESSAGE = "previous_message_not_found"
 
 
 def find_compared_reply(body: Mapping[str, object]) -> str:
-    asked = body.get("diagnostics")
-    earlier = asked.get("previous_message_id") if isinstance(asked, dict) else None
+    diagnostics = body.get("diagnostics")
+    earlier = diagnostics.get("previous_message_id") if isinstance(diagnostics, dict) else None
     return earlier if isinstance(earlier, str) else ""
 
 
-def report_cache_use(message: Message, told: CacheReport) -> Message | None:
+def report_cache_use(message: Message, report: CacheReport) -> Message | None:
     begun, kind = message.get("message"), message.get("type")
-    if kind == "message_start" and isinstance(begun, dict) and told.difference is not None:
-        return {**message, "message": {**begun, "diagnostics": _diagnostics(told)}}
+    if kind == "message_start" and isinstance(begun, dict) and report.difference is not None:
+        return {**message, "message": {**begun, "diagnostics": _diagnostics(report)}}
     if kind not in ("message", "message_delta"):
         return None
-    apart = _split_usage(message, told)
-    if kind == "message" and told.difference is not None:
-        return {**(apart or message), "diagnostics": _diagnostics(told)}
+    apart = _split_usage(message, report)
+    if kind == "message" and report.difference is not None:
+        return {**(apart or message), "diagnostics": _diagnostics(report)}
     return apart
 
 
-def _split_usage(message: Message, told: CacheReport) -> Message | None:
-    """The counts of an answer behind a summary: all of them in the list, those of the summary only there."""
-    counts, made = message.get("usage"), told.summary_usage
-    if made is None or not isinstance(counts, dict):
+def _split_usage(message: Message, report: CacheReport) -> Message | None:
+    """Split the usage of an answer after a summary: the list holds all of it, the top level the answer's."""
+    counts, summary_usage = message.get("usage"), report.summary_usage
+    if summary_usage is None or not isinstance(counts, dict):
         return None
     message = {**message, "context_management": {"applied_edits": []}}
     if len(counts["iterations"]) < 2:
         return message
     took = {
-        "input_tokens": made.input,
-        "cache_creation_input_tokens": made.cache_write,
-        "cache_read_input_tokens": made.cache_read,
-        "output_tokens": made.output,
+        "input_tokens": summary_usage.input,
+        "cache_creation_input_tokens": summary_usage.cache_write,
+        "cache_read_input_tokens": summary_usage.cache_read,
+        "output_tokens": summary_usage.output,
     }
     rest = {name: counts[name] - value for name, value in took.items()}
-    split = {"ephemeral_5m_input_tokens": made.cache_write - made.cache_write_1h,
-             "ephemeral_1h_input_tokens": made.cache_write_1h}  # fmt: skip
+    split = {"ephemeral_5m_input_tokens": summary_usage.cache_write - summary_usage.cache_write_1h,
+             "ephemeral_1h_input_tokens": summary_usage.cache_write_1h}  # fmt: skip
     listed = [
         {"type": "compaction", **took, "cache_creation": split},
         {"type": "message", **rest},
@@ -51,8 +53,8 @@ def _split_usage(message: Message, told: CacheReport) -> Message | None:
     return {**message, "usage": {**plain, **rest, "iterations": listed}}
 
 
-def _diagnostics(told: CacheReport) -> Message:
-    miss = told.difference
+def _diagnostics(report: CacheReport) -> Message:
+    miss = report.difference
     if miss is None or not miss.what:
         return {"cache_miss_reason": None}
     if miss.what == "unknown":

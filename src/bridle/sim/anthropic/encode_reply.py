@@ -46,7 +46,7 @@ _WIRE_MESSAGES: dict[FailureKind, str] = {
     "context": "prompt is too long",
     "reasoning_refused": "Invalid `signature` in `thinking` block",
 }
-"""What nothing but the wording says on this wire."""
+"""Stops that only the wording distinguishes on this wire."""
 _WIRE_STOPS = {
     Stop.DONE: "end_turn",
     Stop.TOOLS: "tool_use",
@@ -149,14 +149,14 @@ def _split_block(part: Part, block: Block, stop: Stop) -> tuple[Block, list[Bloc
                 *signed,
             ]
         case ToolCall(arguments=arguments):
-            # A call without arguments is told by silence, unless silence could mean that it was cut.
-            said = "" if arguments == "{}" and stop is not Stop.LENGTH else repair_surrogates(arguments)
-            pieces = ["", *split_arguments(said)]
+            # A call without arguments has no fragments, unless that could mean that it was cut off.
+            input_text = "" if arguments == "{}" and stop is not Stop.LENGTH else repair_surrogates(arguments)
+            pieces = ["", *split_arguments(input_text)]
             return {**block, "input": {}}, [
                 {"type": "input_json_delta", "partial_json": piece} for piece in pieces
             ]
         case Opaque(kind=kind) if kind == COMPACTION and not block.get("signature"):
-            # One that was asked for comes whole; one that the provider made of its own accord does not.
+            # A requested summary comes whole; an automatic one is streamed.
             return {**block, "content": None}, [{"type": "compaction_delta", "content": block.get("content")}]
     return block, []
 
@@ -202,19 +202,19 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _split_summary_usage(reply: Reply, counts: dict[str, Any]) -> dict[str, Any]:
-    """The counts of a reply that begins with a summary: what that took is told in the list alone."""
+    """Split the counts of a reply that begins with a summary: the summary's are only in the list."""
     if not any(isinstance(part, Opaque) and part.kind == COMPACTION for part in reply.parts):
         return counts
-    whole = {name: counts[name] for name in _ITERATION_FIELDS if name in counts}
-    nothing = {name: 0 for name, value in whole.items() if isinstance(value, int)}
+    total = {name: counts[name] for name in _ITERATION_FIELDS if name in counts}
+    nothing = {name: 0 for name, value in total.items() if isinstance(value, int)}
     if _encode_stop(reply)["stop_reason"] != COMPACTION_STOP:
-        return {**counts, "iterations": [{"type": COMPACTION, **nothing}, {"type": "message", **whole}]}
+        return {**counts, "iterations": [{"type": COMPACTION, **nothing}, {"type": "message", **total}]}
     beside = {name: value for name, value in counts.items() if name not in _ITERATION_FIELDS}
-    return {**nothing, **beside, "iterations": [{"type": COMPACTION, **whole}]}
+    return {**nothing, **beside, "iterations": [{"type": COMPACTION, **total}]}
 
 
 def _encode_stop(reply: Reply) -> dict[str, Any]:
-    """`stop_reason` and what explains it, from the detail kept when it came from this wire."""
+    """Return `stop_reason` and its explanation, from the detail if it came from this wire."""
     found = _STOP_DETAIL.fullmatch(reply.stop_detail)
     word, category, rest = found.groups() if found else ("", None, None)
     if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:

@@ -1,4 +1,4 @@
-"""Beside the Messages API: counting tokens, the list of models, and threads."""
+"""Extra endpoints of the Messages API: token counting, the list of models, and threads."""
 
 import re
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from bridle.values.request import Request
 from .threads import expand_thread, store_thread
 
 COUNTING_MAX_TOKENS = 4_096
-"""Counting takes no `max_tokens`, which the rules of messages ask for."""
+"""Token counting takes no `max_tokens`, which the rules for messages require."""
 VERSION_HEADER = "anthropic-version"
 THINKING = ("adaptive", "enabled", "disabled", "between_tools")
 PAGE_DEFAULT, PAGE_MAX = 20, 1000
@@ -31,22 +31,22 @@ USAGE, TIER = b'"usage":{', b'"service_tier":"standard"'
 FAMILIES = ("anthropic",)
 
 
-def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    caller = CallerContext(headers=knock.headers, path="", now=knock.now)
-    whole = expand_thread(house.stored, knock.body, caller)
-    if isinstance(whole, Failure):
-        return whole
-    budget = whole.get("thinking")
+def count_tokens(state: ServerState, call: EndpointCall) -> Json | Failure:
+    caller = CallerContext(headers=call.headers, path="", now=call.now)
+    expanded = expand_thread(state.stored, call.body, caller)
+    if isinstance(expanded, Failure):
+        return expanded
+    budget = expanded.get("thinking")
     room = budget.get("budget_tokens") if isinstance(budget, dict) else None
-    body: Json = {**whole, "max_tokens": (room if isinstance(room, int) else 0) + COUNTING_MAX_TOKENS}
+    body: Json = {**expanded, "max_tokens": (room if isinstance(room, int) else 0) + COUNTING_MAX_TOKENS}
     body.pop("stream", None)
-    request = house.read_request("/v1/messages", body, knock.headers)
-    return {"input_tokens": house.count_tokens(request)} if isinstance(request, Request) else request
+    request = state.read_request("/v1/messages", body, call.headers)
+    return {"input_tokens": state.count_tokens(request)} if isinstance(request, Request) else request
 
 
-def list_models(house: ServerState, knock: EndpointCall) -> Json:
-    listed = [_describe_model(model) for model in house.models_of(*FAMILIES)]
-    found, more = page_items(listed, knock.query, default=PAGE_DEFAULT, page_max=PAGE_MAX, after="after_id")
+def list_models(state: ServerState, call: EndpointCall) -> Json:
+    listed = [_describe_model(model) for model in state.models_of(*FAMILIES)]
+    found, more = page_items(listed, call.query, default=PAGE_DEFAULT, page_max=PAGE_MAX, after="after_id")
     return {
         "data": found,
         "has_more": more,
@@ -55,9 +55,9 @@ def list_models(house: ServerState, knock: EndpointCall) -> Json:
     }
 
 
-def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    name = knock.path_params["model"]
-    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+def get_model(state: ServerState, call: EndpointCall) -> Json | Failure:
+    name = call.path_params["model"]
+    found = next((each for each in state.models_of(*FAMILIES) if each.id == name), None)
     if found is None:
         return Failure(kind="not_found", message=f"model: {name}", status=404, code="not_found_error")
     return _describe_model(found)
@@ -93,11 +93,11 @@ def _describe_model(model: Model) -> Json:
 
 
 def add_service_tier(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
-    """The reply with the tier it was served on, beside the counts of its prompt."""
+    """Add the service tier to the usage of a reply."""
     first, *rest = reply.frames
     if TIER in first or reply.status != OK:
         return reply
-    # The counts stand after the content, which may hold a member of the same name; they may be empty.
+    # The usage follows the content, which may have a member of the same name; it may be empty.
     before, found, after = first.rpartition(USAGE)
     tier = TIER if after.startswith(b"}") else TIER + b","
     return replace(reply, frames=(before + found + tier + after, *rest)) if found else reply

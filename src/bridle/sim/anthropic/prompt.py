@@ -1,18 +1,13 @@
-"""How the Messages API lays a prompt out, and what makes a cached part of it worthless.
+"""Prompt layout of the Messages API, and the settings that invalidate its cache.
 
-Tools, then system, then messages.  A search tool of the provider is no definition in that
-order: it changes the system prompt, as citations and the speed do.  What is only about
-this answer (forcing a tool, thinking, effort, whether there are pictures) changes the
-messages.  Saying the default is saying nothing.
+Tools, then system, then messages. A search tool of the provider is not a definition in that order: it changes
+the system prompt, as citations and the speed do. Settings of one answer (a forced tool, thinking, effort, the
+presence of images) change the messages. A default value counts like an absent one.
 
-Models that remember the thoughts of the last turn only never see older ones, so those
-take no room, and everything behind the first one dropped is new.
-
-A mark inside a tool's result is read as a mark on the whole result.
-
-A summary is as long as its words.  Before one that the provider made of its own accord nothing is read.
-
-A deferred tool takes no room at all, until a result refers to it: its definition is read there.
+Models that keep only the reasoning of the last turn never see older reasoning, so it takes no tokens, and
+everything after the first dropped block is new. A cache mark inside a tool result marks the whole result. A
+summary is as long as its text. Nothing before an automatic summary is read. A deferred tool takes no tokens
+until a result refers to it: its definition is read there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -41,19 +36,21 @@ from bridle.values.model import Abilities
 
 TTL_DEFAULT = "5m"
 SHARED_POSITIONS = ("call", "result")
-"""A run of calls, or of results, is one position."""
+"""A run of calls, or of results, shares one position."""
 MEDIA_TOKENS = {"image": TOKENS_PER_IMAGE, "document": TOKENS_PER_FILE}
 REASONING_TYPES = ("thinking", "redacted_thinking")
 UNMARKABLE, COMPACTION = "thought", "compaction"
 SEARCH_PREFIX = "web_search"
 BILLING_PREFIX = "x-anthropic-billing-header:"
-"""A line of system text that starts so is for the accountants: recorded prompts were read from the cache
-though it differed from one to the next."""
+"""Prefix of billing lines in system text, which do not count: recorded prompts hit the cache although these
+lines differed."""
 
 
 def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
-    said = _messages_since_summary([as_mapping(message) for message in as_list(body.get("messages"))])
-    roles = [as_text(message.get("role")) for message in said]
+    messages_read = _messages_since_summary(
+        [as_mapping(message) for message in as_list(body.get("messages"))]
+    )
+    roles = [as_text(message.get("role")) for message in messages_read]
     later = {
         as_text(tool.get("name")): tool
         for tool in map(as_mapping, as_list(body.get("tools")))
@@ -64,7 +61,7 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
             _lay_out_block("messages", role, _resolve_references(block, later))
             for block in _content_blocks(message.get("content"))
         ]
-        for role, message in zip(roles, said, strict=True)
+        for role, message in zip(roles, messages_read, strict=True)
     ]
     if abilities.thoughts_kept == "turn":
         messages = _drop_old_reasoning(roles, messages)
@@ -75,15 +72,15 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
     )
 
 
-def _messages_since_summary(said: list[Body]) -> list[Body]:
-    """From the last summary on that came without being asked for; all of it, when there is none."""
-    for at in range(len(said) - 1, -1, -1):
-        content = _content_blocks(said[at].get("content"))
+def _messages_since_summary(messages_read: list[Body]) -> list[Body]:
+    """Return the messages from the last automatic summary on, or all of them."""
+    for at in range(len(messages_read) - 1, -1, -1):
+        content = _content_blocks(messages_read[at].get("content"))
         for inner in range(len(content) - 1, -1, -1):
             block = content[inner]
             if block.get("type") == COMPACTION and not block.get("signature") and block.get("content"):
-                return [{**said[at], "content": content[inner:]}, *said[at + 1 :]]
-    return said
+                return [{**messages_read[at], "content": content[inner:]}, *messages_read[at + 1 :]]
+    return messages_read
 
 
 def find_account(headers: Mapping[str, str]) -> str:
@@ -106,7 +103,7 @@ def _is_deferred(tool: Body) -> bool:
 
 
 def _resolve_references(block: Body, later: Mapping[str, Body]) -> Body:
-    """A result with the definitions it refers to in their places."""
+    """Replace the tool references in a result with the definitions."""
     if not later or block.get("type") != "tool_result" or isinstance(block.get("content"), str):
         return block
     pieces = [as_mapping(piece) for piece in as_list(block.get("content"))]
@@ -131,12 +128,12 @@ def _system_blocks(body: Body) -> list[PromptBlock]:
         for tool in map(as_mapping, as_list(body.get("tools")))
         if as_text(tool.get("type")).startswith(SEARCH_PREFIX)
     ]
-    said = [
+    contents = [
         _lay_out_block("system", "system", block)
         for block in _content_blocks(body.get("system"))
         if not as_text(block.get("text")).startswith(BILLING_PREFIX)
     ]
-    return [*wanted, *searches, *said]
+    return [*wanted, *searches, *contents]
 
 
 def _content_blocks(content: object) -> Sequence[Body]:
@@ -204,7 +201,7 @@ def _breakpoint_ttl(marked: Body) -> str:
 
 
 def _mark_last_block(blocks: tuple[PromptBlock, ...], control: object) -> tuple[PromptBlock, ...]:
-    """The mark the provider places itself, on the last block that can carry one."""
+    """Add the automatic cache mark, on the last block that can carry one."""
     ttl = _breakpoint_ttl({"cache_control": control})
     for place in range(len(blocks) - 1, -1, -1) if ttl else ():
         if blocks[place].kind != UNMARKABLE and (blocks[place].text or blocks[place].overhead_tokens):
@@ -214,7 +211,7 @@ def _mark_last_block(blocks: tuple[PromptBlock, ...], control: object) -> tuple[
 
 
 def _drop_old_reasoning(roles: list[str], messages: list[list[PromptBlock]]) -> list[list[PromptBlock]]:
-    """A turn begins where a person speaks: with a message of theirs that brings no result."""
+    """Drop reasoning of earlier turns. A turn begins with a user message that has no tool result."""
     begins = 0
     for number, (role, message) in enumerate(zip(roles, messages, strict=True)):
         if role == "user" and all(block.kind != "result" for block in message):

@@ -1,3 +1,1 @@
-"""The simulated Bedrock provider: its rules with its own messages, prompt layout, signatures, extra
-endpoints.
-"""
+"""The simulated Bedrock provider: rules, prompt layout, signatures, extra endpoints."""

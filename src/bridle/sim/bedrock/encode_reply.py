@@ -48,7 +48,7 @@ _WIRE_MESSAGES: dict[FailureKind, str] = {
     "context": "Input is too long for requested model",
     "reasoning_refused": "Invalid `signature` in `thinking` block",
 }
-"""What nothing but the wording says on this wire."""
+"""Stops that only the wording distinguishes on this wire."""
 _WIRE_STOPS = {
     Stop.DONE: "end_turn",
     Stop.TOOLS: "tool_use",
@@ -69,20 +69,20 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
     ]
     word, more, trace = _encode_stop(reply)
     stop: Block = {"stopReason": word, **({"additionalModelResponseFields": more} if more else {})}
-    told: Block = {"metrics": {"latencyMs": _LATENCY_MS}, **({"trace": trace} if trace else {})}
+    extras: Block = {"metrics": {"latencyMs": _LATENCY_MS}, **({"trace": trace} if trace else {})}
     if not reply.usage.incomplete:
-        told["usage"] = _encode_usage(reply.usage)
+        extras["usage"] = _encode_usage(reply.usage)
     if tier := encode_service_tier(reply.usage.terms):
-        told["serviceTier"] = {"type": tier}
+        extras["serviceTier"] = {"type": tier}
     if not stream:
         message = {"content": blocks, "role": "assistant"}
-        body = dumps({**told, "output": {"message": message}, **stop})
+        body = dumps({**extras, "output": {"message": message}, **stop})
         return HttpReply(status=200, headers=_reply_headers("application/json", identity), frames=(body,))
     events = [
         ("messageStart", {"role": "assistant"}),
         *_block_events(reply, blocks),
         ("messageStop", stop),
-        *([("metadata", told)] if trace or "usage" in told else []),
+        *([("metadata", extras)] if trace or "usage" in extras else []),
     ]
     frames = tuple(encode_event(name, _encode_padded(event)) for name, event in events)
     return HttpReply(status=200, headers=_reply_headers(CONTENT_TYPE, identity), frames=frames)
@@ -93,8 +93,8 @@ def _reply_headers(content_type: str, identity: str) -> tuple[tuple[str, str], .
 
 
 def _make_request_id(content: bytes) -> str:
-    made = blake2b(content, digest_size=16).hexdigest()
-    return "-".join((made[:8], made[8:12], made[12:16], made[16:20], made[20:]))
+    digest = blake2b(content, digest_size=16).hexdigest()
+    return "-".join((digest[:8], digest[8:12], digest[12:16], digest[16:20], digest[20:]))
 
 
 def _encode_block(part: Part, call_id: str) -> Block:
@@ -127,9 +127,9 @@ def _split_block(part: Part, block: Block, stop: Stop) -> tuple[Block | None, li
         case {"reasoningContent": {"reasoningText": {"text": str(words), **beside}}}:
             deltas = [*_word_deltas("text", words), *([beside] if beside else [])]
             return None, [{"reasoningContent": delta} for delta in deltas]
-        case {"toolUse": {"input": given, **start}}:
-            said = _spoken_arguments(part, given, stop)
-            fragments = ["", *split_arguments(said)]
+        case {"toolUse": {"input": arguments, **start}}:
+            input_text = _streamed_arguments(part, arguments, stop)
+            fragments = ["", *split_arguments(input_text)]
             return {"toolUse": start}, [{"toolUse": {"input": fragment}} for fragment in fragments]
         case {"toolResult": {"content": content, **start}}:
             return {"toolResult": start}, [{"toolResult": content}]
@@ -142,10 +142,10 @@ def _word_deltas(member: str, words: str) -> list[Block]:
     return [{member: word} for word in split_words(words) or [""]]
 
 
-def _spoken_arguments(part: Part, given: object, stop: Stop) -> str:
+def _streamed_arguments(part: Part, arguments: object, stop: Stop) -> str:
     if not isinstance(part, ToolCall):
-        return dumps(given).decode()
-    # A call without arguments is told by silence, unless silence could mean that it was cut.
+        return dumps(arguments).decode()
+    # A call without arguments has no fragments, unless that could mean that it was cut off.
     return "" if part.arguments == "{}" and stop is not Stop.LENGTH else repair_surrogates(part.arguments)
 
 
@@ -183,9 +183,9 @@ def _encode_usage(usage: Usage) -> dict[str, Any]:
 
 
 def _encode_stop(reply: Reply) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The word for the stop, what the model's maker says of it, and what the trace says.
+    """Return the stop reason, the model's own fields about it, and the trace.
 
-    They come from the detail kept when the reply came from this wire.
+    They come from the detail if the reply came from this wire.
     """
     word, _, why = reply.stop_detail.partition(": ")
     if STOPS.get(word, Stop.OTHER) is not reply.stop or not word:

@@ -1,4 +1,4 @@
-"""Beside Converse: counting tokens."""
+"""Extra endpoints of Converse: token counting."""
 
 import re
 from uuid import UUID
@@ -12,13 +12,13 @@ _UNSIMULATED_INPUT = (
 )
 
 
-def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    given = knock.body.get("input")
-    body = given.get("converse") if isinstance(given, dict) else None
+def count_tokens(state: ServerState, call: EndpointCall) -> Json | Failure:
+    input_field = call.body.get("input")
+    body = input_field.get("converse") if isinstance(input_field, dict) else None
     if not isinstance(body, dict):
         return Failure(kind="invalid", message=_UNSIMULATED_INPUT, status=400, code="ValidationException")
-    request = house.read_request(f"/model/{knock.path_params['model']}/converse", body, knock.headers)
-    return {"inputTokens": house.count_tokens(request)} if isinstance(request, Request) else request
+    request = state.read_request(f"/model/{call.path_params['model']}/converse", body, call.headers)
+    return {"inputTokens": state.count_tokens(request)} if isinstance(request, Request) else request
 
 
 def _format_uuid(digest: str) -> str:

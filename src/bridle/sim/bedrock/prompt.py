@@ -1,7 +1,7 @@
-"""How Converse lays a prompt out: tools, system, messages, with cache points between the blocks.
+"""Prompt layout of Converse: tools, system, messages, with cache points between the blocks.
 
-A cache point is a block of its own that marks the one before it.  Every block is a
-position of its own here: runs of calls or results are not counted as one.
+A cache point is a block that marks the one before it. Every block has its own position: runs of calls or
+results are not counted as one.
 """
 
 import re
@@ -38,7 +38,7 @@ MEDIA_TOKENS = {
     "audio": TOKENS_PER_FILE,
 }
 SIGNING_KEY_ID = re.compile(r"Credential=([^/,\s]+)")
-"""A signature is another one every time; whose it is stays."""
+"""The key id identifies the account; the signature differs every time."""
 
 
 def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:

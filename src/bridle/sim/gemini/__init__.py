@@ -1,1 +1,1 @@
-"""The simulated Gemini provider: its rules with its own messages, prompt layout, signatures, extra endpoints."""
+"""The simulated Gemini provider: rules, prompt layout, signatures, extra endpoints."""

@@ -1,8 +1,8 @@
-"""Prompts kept by name (`cachedContents`): made, listed, shown, kept for longer, dropped; and leaned on.
+"""Cached contents: create, list, get, extend and delete them, and expand requests that name one.
 
-What is kept is for one account and one model, has a least size, and is gone when its time is up.  A
-request that names one says nothing of it again.  Whoever asks for one that is not there, or is another's,
-is told the same.  Storage is counted by token and second (`stored_token_seconds`), as it is billed.
+A cached content belongs to one account and one model, has a minimum size, and expires. A request that names
+one must not repeat its fields. A missing one and one of another account give the same error. Storage is
+counted in token seconds (`stored_token_seconds`), as it is billed.
 """
 
 import re
@@ -37,10 +37,10 @@ NOT_FOUND_FAILURE = Failure(
 )
 
 
-def create_cached_content(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    body = {SNAKE_NAMES.get(name, name): value for name, value in knock.body.items()}
+def create_cached_content(state: ServerState, call: EndpointCall) -> Json | Failure:
+    body = {SNAKE_NAMES.get(name, name): value for name, value in call.body.items()}
     wanted = str(body.get("model", ""))
-    model = _find_model(house, wanted)
+    model = _find_model(state, wanted)
     if model is None or not model.abilities.cache_named:
         why = f"{wanted} is not found for API version v1beta, or is not supported for createCachedContent."
         return Failure(kind="not_found", message=why, status=404, code="NOT_FOUND")
@@ -53,91 +53,91 @@ def create_cached_content(house: ServerState, knock: EndpointCall) -> Json | Fai
         return _invalid_argument(
             f"Cached content is too small. total_token_count={tokens}, min_total_token_count={least}"
         )
-    kept = CachedContent(
-        name="cachedContents/" + house.stored.new_id("c").removeprefix("c_")[:40],
-        account=find_account(knock.headers),
+    content = CachedContent(
+        name="cachedContents/" + state.stored.new_id("c").removeprefix("c_")[:40],
+        account=find_account(call.headers),
         model=f"models/{model.id}",
         prompt_head=front,
         tokens=tokens,
-        created_at=knock.now,
-        updated_at=knock.now,
-        expires_at=knock.now + seconds,
+        created_at=call.now,
+        updated_at=call.now,
+        expires_at=call.now + seconds,
         display_name=str(body.get("displayName", "")),
     )
-    house.stored.store_prompt(kept)
-    return _describe_cached_content(kept)
+    state.stored.store_prompt(content)
+    return _describe_cached_content(content)
 
 
-def get_cached_content(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    kept = _find_cached_content(house.stored, knock)
-    return NOT_FOUND_FAILURE if kept is None else _describe_cached_content(kept)
+def get_cached_content(state: ServerState, call: EndpointCall) -> Json | Failure:
+    content = _find_cached_content(state.stored, call)
+    return NOT_FOUND_FAILURE if content is None else _describe_cached_content(content)
 
 
-def list_cached_contents(house: ServerState, knock: EndpointCall) -> Json:
+def list_cached_contents(state: ServerState, call: EndpointCall) -> Json:
     mine = (
-        kept
-        for kept in house.stored.prompts.values()
-        if kept.account == find_account(knock.headers) and kept.expires_at > knock.now
+        content
+        for content in state.stored.prompts.values()
+        if content.account == find_account(call.headers) and content.expires_at > call.now
     )
-    return {"cachedContents": [_describe_cached_content(kept) for kept in mine]}
+    return {"cachedContents": [_describe_cached_content(content) for content in mine]}
 
 
-def extend_cached_content(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    kept = _find_cached_content(house.stored, knock)
-    if kept is None:
+def extend_cached_content(state: ServerState, call: EndpointCall) -> Json | Failure:
+    content = _find_cached_content(state.stored, call)
+    if content is None:
         return NOT_FOUND_FAILURE
-    seconds = _parse_ttl(knock.body)
+    seconds = _parse_ttl(call.body)
     if isinstance(seconds, Failure):
         return seconds
-    paid = kept.stored_token_seconds + kept.tokens * (knock.now - kept.updated_at)
-    later = replace(kept, updated_at=knock.now, expires_at=knock.now + seconds, stored_token_seconds=paid)
-    house.stored.store_prompt(later)
+    paid = content.stored_token_seconds + content.tokens * (call.now - content.updated_at)
+    later = replace(content, updated_at=call.now, expires_at=call.now + seconds, stored_token_seconds=paid)
+    state.stored.store_prompt(later)
     return _describe_cached_content(later)
 
 
-def delete_cached_content(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    kept = _find_cached_content(house.stored, knock)
-    if kept is None:
+def delete_cached_content(state: ServerState, call: EndpointCall) -> Json | Failure:
+    content = _find_cached_content(state.stored, call)
+    if content is None:
         return NOT_FOUND_FAILURE
-    del house.stored.prompts[kept.name]
+    del state.stored.prompts[content.name]
     return {}
 
 
 def expand_request(
-    keeping: StoredObjects, body: Mapping[str, object], caller: CallerContext
+    stored: StoredObjects, body: Mapping[str, object], caller: CallerContext
 ) -> Mapping[str, object] | Failure:
     name = _requested_name(body)
     if not name or any(member in body for member in REPEATED_FIELDS):
         return body
     if not isinstance(name, str) or not CACHED_CONTENT_NAME.fullmatch(name):
         return _invalid_argument(f"Invalid CachedContent name: {name}.")
-    kept = keeping.prompts.get(name)
-    if kept is None or kept.account != find_account(caller.headers) or kept.expires_at <= caller.now:
+    content = stored.prompts.get(name)
+    if content is None or content.account != find_account(caller.headers) or content.expires_at <= caller.now:
         return NOT_FOUND_FAILURE
-    asked = MODEL_IN_PATH.search(caller.path)
-    if asked is not None and asked["model"] != kept.model:
+    model_in_path = MODEL_IN_PATH.search(caller.path)
+    if model_in_path is not None and model_in_path["model"] != content.model:
         return _invalid_argument(
-            f"Model used by GenerateContent request ({asked['model']}) and CachedContent ({kept.model})"
+            f"Model used by GenerateContent request ({model_in_path['model']}) and CachedContent ({content.model})"
             " has to be the same."
         )
     rest = {
         member: value for member, value in body.items() if member not in ("cachedContent", "cached_content")
     }
-    before, now = kept.prompt_head.get("contents"), rest.get("contents")
+    before, now = content.prompt_head.get("contents"), rest.get("contents")
     contents = [*(before if isinstance(before, list) else []), *(now if isinstance(now, list) else [now])]
-    return {**kept.prompt_head, **rest, "contents": contents}
+    return {**content.prompt_head, **rest, "contents": contents}
 
 
-def named_prompt_tokens(keeping: StoredObjects, body: Mapping[str, object]) -> int:
-    kept = keeping.prompts.get(str(_requested_name(body)))
-    return kept.tokens if kept is not None else 0
+def named_prompt_tokens(stored: StoredObjects, body: Mapping[str, object]) -> int:
+    content = stored.prompts.get(str(_requested_name(body)))
+    return content.tokens if content is not None else 0
 
 
-def billed_token_seconds(keeping: StoredObjects, now: float) -> float:
-    """What storage would be billed for until now, of everything that is still there."""
+def billed_token_seconds(stored: StoredObjects, now: float) -> float:
+    """Return the token seconds billed so far for everything that is still stored."""
     return sum(
-        kept.stored_token_seconds + kept.tokens * (min(now, kept.expires_at) - kept.updated_at)
-        for kept in keeping.prompts.values()
+        content.stored_token_seconds + content.tokens * (min(now, content.expires_at) - content.updated_at)
+        for content in stored.prompts.values()
     )
 
 
@@ -145,14 +145,18 @@ def _requested_name(body: Mapping[str, object]) -> object:
     return body.get("cachedContent") or body.get("cached_content")
 
 
-def _find_model(house: ServerState, wanted: str) -> Model | None:
-    return next((each for each in house.models_of("gemini") if f"models/{each.id}" == wanted), None)
+def _find_model(state: ServerState, wanted: str) -> Model | None:
+    return next((each for each in state.models_of("gemini") if f"models/{each.id}" == wanted), None)
 
 
-def _find_cached_content(keeping: StoredObjects, knock: EndpointCall) -> CachedContent | None:
-    kept = keeping.prompts.get(f"cachedContents/{knock.path_params['id']}")
-    mine = kept is not None and kept.account == find_account(knock.headers) and kept.expires_at > knock.now
-    return kept if mine else None
+def _find_cached_content(stored: StoredObjects, call: EndpointCall) -> CachedContent | None:
+    content = stored.prompts.get(f"cachedContents/{call.path_params['id']}")
+    mine = (
+        content is not None
+        and content.account == find_account(call.headers)
+        and content.expires_at > call.now
+    )
+    return content if mine else None
 
 
 def _parse_ttl(body: Mapping[str, object]) -> float | Failure:
@@ -171,16 +175,16 @@ def _invalid_argument(message: str) -> Failure:
     return Failure(kind="invalid", message=message, status=400, code="INVALID_ARGUMENT")
 
 
-def _describe_cached_content(kept: CachedContent) -> Json:
-    label = {"displayName": kept.display_name} if kept.display_name else {}
+def _describe_cached_content(content: CachedContent) -> Json:
+    label = {"displayName": content.display_name} if content.display_name else {}
     return {
-        "name": kept.name,
-        "model": kept.model,
-        "createTime": _format_time(kept.created_at),
-        "updateTime": _format_time(kept.updated_at),
-        "expireTime": _format_time(kept.expires_at),
+        "name": content.name,
+        "model": content.model,
+        "createTime": _format_time(content.created_at),
+        "updateTime": _format_time(content.updated_at),
+        "expireTime": _format_time(content.expires_at),
         **label,
-        "usageMetadata": {"totalTokenCount": kept.tokens},
+        "usageMetadata": {"totalTokenCount": content.tokens},
     }
 
 

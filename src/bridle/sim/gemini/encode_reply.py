@@ -28,7 +28,7 @@ from bridle.values.message import Opaque, Part, Reasoning, Reply, Stop, Text, To
 from bridle.values.usage import Usage
 
 _EIGHT_WORDS = re.compile(r"(?:\s*\S+){1,8}\s*|\s+")
-"""Some forty letters, the middle of what recorded streams show for pieces of text."""
+"""About forty letters, the median of text chunks in recorded streams."""
 _EMPTY_TEXT = {"text": ""}
 _JSON_TYPE = "application/json; charset=UTF-8"
 _PARAGRAPHS = re.compile(r".+?(?:\n{2,}|\Z)", re.DOTALL)
@@ -51,7 +51,7 @@ _WIRE_MESSAGES: dict[FailureKind, str] = {
     "reasoning_refused": "Invalid thought signature",
     "forgotten": "CachedContent not found (or permission denied)",
 }
-"""What only the wording says on this wire."""
+"""Stops that only the wording distinguishes on this wire."""
 _DETAIL_TYPE_PREFIX = "type.googleapis.com/google.rpc."
 _WIRE_STOPS = {
     Stop.DONE: "STOP",
@@ -87,13 +87,13 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
 
 
 def _has_signed_end(reply: Reply) -> bool:
-    """Whether the reply ends with a signature that no words carry."""
+    """True if the reply ends with a signature on an empty text."""
     last = reply.parts[-1]
     return isinstance(last, Text) and not last.text and last.native is not None
 
 
 def _encode_chunk(reply: Reply, blocks: list[Any], end: Block) -> Block:
-    """A response with these parts; with `end`, also what stands beside the content."""
+    """Make a response with these parts; `end` adds what stands beside the content."""
     if "promptFeedback" in end:
         return dict(end)
     content = {"parts": blocks, "role": "model"} if blocks else {"role": "model"}
@@ -130,7 +130,7 @@ def _split_part(part: Part) -> Iterator[Any]:
 
 
 def _usage_so_far(reply: Reply) -> Block:
-    """Counts while the reply is being told: the prompt is known, the answer is not."""
+    """Return the counts while the reply is streamed: those of the prompt only."""
     prompt = reply.usage.prompt
     return {"usageMetadata": {"promptTokenCount": prompt, "totalTokenCount": prompt}} if prompt else {}
 
@@ -163,7 +163,7 @@ def encode_failure(failure: Failure) -> HttpReply:
 
 
 def _encode_usage(usage: Usage) -> dict[str, int]:
-    """What the wire has a count for: what was written to a cache is part of the prompt here."""
+    """Encode the counts that the wire has; tokens written to a cache are part of the prompt here."""
     if usage == Usage(incomplete=True):
         return {}
     counts = {
@@ -177,7 +177,7 @@ def _encode_usage(usage: Usage) -> dict[str, int]:
 
 
 def _encode_stop(reply: Reply) -> dict[str, Any]:
-    """`finishReason` and its message, or `promptFeedback`; from the detail, when it came from this wire."""
+    """Return `finishReason` with its message or `promptFeedback`, from the stop detail if it fits."""
     found = _STOP_DETAIL.fullmatch(reply.stop_detail)
     blocked, reason, message = found.groups() if found else ("", "", None)
     if blocked and reply.stop is Stop.REFUSED and not reply.parts:

@@ -1,6 +1,6 @@
-"""Beside generateContent: counting tokens, the models, prompts kept by name, and streams that are lists.
+"""Extra endpoints of generateContent: token counting, models, cached contents, and streams as JSON arrays.
 
-Asked for a stream without `alt=sse`, the provider sends one JSON array, item by item.
+A stream requested without `alt=sse` is one JSON array, sent item by item.
 """
 
 import re
@@ -36,24 +36,24 @@ ONE_CACHED_CONTENT = r".*/v1beta\w*/cachedContents/(?P<id>[^/:]+)"
 PAGE_DEFAULT, PAGE_MAX = 50, 1000
 
 
-def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    inner = knock.body.get("generateContentRequest")
-    body: Json = dict(inner if isinstance(inner, dict) else knock.body)
+def count_tokens(state: ServerState, call: EndpointCall) -> Json | Failure:
+    inner = call.body.get("generateContentRequest")
+    body: Json = dict(inner if isinstance(inner, dict) else call.body)
     body.pop("model", None)
-    request = house.read_request(
-        f"/v1beta/models/{knock.path_params['model']}:generateContent", body, knock.headers
+    request = state.read_request(
+        f"/v1beta/models/{call.path_params['model']}:generateContent", body, call.headers
     )
     if not isinstance(request, Request):
         return request
-    total = house.count_tokens(request)
+    total = state.count_tokens(request)
     return {"totalTokens": total, "promptTokensDetails": [{"modality": "TEXT", "tokenCount": total}]}
 
 
-def list_models(house: ServerState, knock: EndpointCall) -> Json:
-    """A page at a time; the name of the last one leads to the next."""
-    listed = [{"id": model.id, **_describe_model(model)} for model in house.models_of(*FAMILIES)]
-    asked = {"limit": knock.query.get("pageSize", ""), "after": knock.query.get("pageToken", "")}
-    found, more = page_items(listed, asked, default=PAGE_DEFAULT, page_max=PAGE_MAX)
+def list_models(state: ServerState, call: EndpointCall) -> Json:
+    """List the models in pages; the name of the last one is the token of the next page."""
+    listed = [{"id": model.id, **_describe_model(model)} for model in state.models_of(*FAMILIES)]
+    page_query = {"limit": call.query.get("pageSize", ""), "after": call.query.get("pageToken", "")}
+    found, more = page_items(listed, page_query, default=PAGE_DEFAULT, page_max=PAGE_MAX)
     onward: Json = {"nextPageToken": found[-1]["id"]} if more else {}
     return {"models": [_drop_id(each) for each in found], **onward}
 
@@ -62,9 +62,9 @@ def _drop_id(about: Json) -> Json:
     return {name: value for name, value in about.items() if name != "id"}
 
 
-def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    name = unquote(knock.path_params["model"])
-    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+def get_model(state: ServerState, call: EndpointCall) -> Json | Failure:
+    name = unquote(call.path_params["model"])
+    found = next((each for each in state.models_of(*FAMILIES) if each.id == name), None)
     if found is None:
         message = f"models/{name} is not found for API version v1beta."
         return Failure(kind="not_found", message=message, status=404, code="NOT_FOUND")

@@ -1,4 +1,4 @@
-"""How generateContent lays a prompt out: tools, system instruction, contents."""
+"""Prompt layout of generateContent: tools, system instruction, contents."""
 
 from collections.abc import Mapping
 
@@ -34,7 +34,7 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
     shape = _either_spelling(as_mapping(config), *shapes)
     wanted = [PromptBlock(section="system", kind="shape", text=to_json(shape))] if shape is not None else []
     instruction = as_mapping(_either_spelling(body, "systemInstruction", "system_instruction"))
-    said = [
+    contents_read = [
         _lay_out_part("system", "system", part) for part in map(as_mapping, as_list(instruction.get("parts")))
     ]
     contents = body.get("contents")
@@ -46,7 +46,7 @@ def lay_out_prompt(body: Body, abilities: Abilities) -> PromptText:
         ]
         for turn in map(as_mapping, turns)
     ]
-    return PromptText(blocks=place_blocks([[*tools, *wanted, *said], *messages]))
+    return PromptText(blocks=place_blocks([[*tools, *wanted, *contents_read], *messages]))
 
 
 def find_account(headers: Mapping[str, str]) -> str:
@@ -57,7 +57,7 @@ PROMPT_READER = PromptReader(lay_out=lay_out_prompt, find_account=find_account)
 
 
 def _either_spelling(body: Body, *names: str) -> object:
-    """A field may be written in either of two ways."""
+    """Return a field in either of its two spellings."""
     return next((body[name] for name in names if name in body), None)
 
 

@@ -1,7 +1,7 @@
-"""What both of this provider's wires have beside their main endpoints: blame, names of exchanges, padding.
+"""Shared by both OpenAI wires: the rejected field, request ids, service tiers and stream padding.
 
-Pieces of a stream are padded, so that nobody who only sees how long they are can guess the words.  It is
-meant to be ignored; whoever does not want it says so.
+Chunks of a stream are padded, so that their length does not reveal the text. Clients ignore the padding and
+can switch it off.
 """
 
 import re
@@ -28,18 +28,18 @@ WRONG_CONTENT_TYPE = Failure(
     code="unsupported_content_type",
 )
 SIZE_STEP = 16
-"""Padded pieces are as long as a multiple of this."""
+"""The length of padded chunks is a multiple of this."""
 
 
 def add_rejected_field(reply: HttpReply, param: str) -> HttpReply:
-    """A refusal that names the field at fault."""
-    told = msgspec.json.decode(b"".join(reply.frames), type=dict[str, dict[str, object]])
-    told["error"]["param"] = param or None
-    return replace(reply, frames=(msgspec.json.encode(told),))
+    """Add the name of the rejected field to a refusal."""
+    error = msgspec.json.decode(b"".join(reply.frames), type=dict[str, dict[str, object]])
+    error["error"]["param"] = param or None
+    return replace(reply, frames=(msgspec.json.encode(error),))
 
 
 def find_tier(body: Mapping[str, object]) -> str:
-    """The tier a request is served on: the one it names, or the usual one."""
+    """Return the service tier of a request: the one it names, or the default."""
     named = body.get("service_tier")
     return named if isinstance(named, str) and named != "auto" else "default"
 
@@ -50,7 +50,7 @@ def wants_padding(body: Mapping[str, object]) -> bool:
 
 
 def pad_frame(frame: bytes) -> bytes:
-    """A piece of a stream with its padding; what it is made of follows from the piece."""
+    """Pad a chunk of a stream; the padding is derived from the chunk."""
     body = frame.rstrip(b"\r\n")
     filler = blake2b(frame, digest_size=SIZE_STEP).hexdigest()[: SIZE_STEP - len(body) % SIZE_STEP]
     return b'%b,"obfuscation":"%b"}%b' % (body[:-1], filler.encode(), frame[len(body) :])

@@ -1,7 +1,7 @@
-"""What the two OpenAI wires have in common about prompts and their cache.
+"""Prompt layout and cache settings that the two OpenAI wires share.
 
-Any setting that is written into the front of the prompt makes all of it another prompt;
-the table has them with the value that is meant when they are left out.
+Any setting that is written into the start of the prompt changes all of it; the table lists them with their
+defaults.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,7 +36,7 @@ def find_account(headers: Mapping[str, str]) -> str:
 
 
 def changed_settings(body: Body, settings: Mapping[str, PromptSetting]) -> Mapping[str, str]:
-    """What is not as it would be anyway."""
+    """Return the settings that differ from their defaults, as hashes."""
     values = [(name, find(body)) for name, (find, _) in settings.items()]
     return {
         name: hash_value(value)
@@ -46,7 +46,7 @@ def changed_settings(body: Body, settings: Mapping[str, PromptSetting]) -> Mappi
 
 
 def find_retention(body: Body) -> str:
-    """How long the request wants its prompt kept; empty for the model's own way."""
+    """Return the requested lifetime of the prompt; empty for the model's default."""
     wanted = as_text(as_mapping(body.get("prompt_cache_options")).get("ttl"))
     retention = as_text(body.get("prompt_cache_retention"))
     return wanted or ("" if retention == IN_MEMORY else retention)

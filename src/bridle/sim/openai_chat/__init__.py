@@ -1,3 +1,1 @@
-"""The simulated OpenAI Chat provider and servers that speak its wire: rules, profiles, prompt layout, extra
-endpoints.
-"""
+"""The simulated OpenAI Chat provider and compatible servers: rules, profiles, prompt layout."""

@@ -78,8 +78,8 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
         about["service_tier"] = tier
     if not stream:
         choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": _encode_stop(reply)}
-        whole = {**about, "choices": [choice], **more, **({"usage": usage} if usage else {})}
-        return make_reply(JSON_TYPE, (dumps(whole),))
+        body = {**about, "choices": [choice], **more, **({"usage": usage} if usage else {})}
+        return make_reply(JSON_TYPE, (dumps(body),))
     frames = [
         _encode_event({**about, "choices": [_encode_choice(delta)]}) for delta in _message_deltas(message)
     ]
@@ -104,21 +104,21 @@ def _encode_message(reply: Reply, identity: str) -> Block:
 
 
 def _server_only_members(parts: tuple[Part, ...], message: Block) -> Iterator[tuple[str, Any]]:
-    """What a model says and nobody sends back: blank words, sound in full, arguments that broke off."""
+    """Yield members that only servers send: blank text, complete audio, arguments that were cut off."""
     texts = [part.text for part in parts if isinstance(part, Text) and "audio" not in decode_native(part)]
     if texts and message["content"] is None and not message.get("refusal"):
         yield "content", "".join(texts)
     if "audio" in message:
-        spoken = [part for part in parts if "audio" in decode_native(part) or isinstance(part, Media)]
-        held: Block = {}
-        for part in spoken:
-            held.update(decode_native(part).get("audio", {}))
+        audio_parts = [part for part in parts if "audio" in decode_native(part) or isinstance(part, Media)]
+        audio: Block = {}
+        for part in audio_parts:
+            audio.update(decode_native(part).get("audio", {}))
             match part:
                 case Text(text=text):
-                    held["transcript"] = text
+                    audio["transcript"] = text
                 case Media(data=data):
-                    held["data"] = data
-        yield "audio", held or message["audio"]
+                    audio["data"] = data
+        yield "audio", audio or message["audio"]
     calls = [part for part in parts if isinstance(part, ToolCall) and not is_legacy_call(part)]
     if calls:
         listed = zip(calls, message["tool_calls"], strict=True)
@@ -149,16 +149,24 @@ def _message_deltas(message: Block) -> Iterator[Block]:
         yield from ({"refusal": words} for words in split_words(refusal))
     for index, call in enumerate(message.get("tool_calls", ())):
         yield from _call_deltas(index, call)
-    told = {"role", "content", "refusal", "tool_calls", BLOCKS_FIELD, DETAILS_FIELD, *REASONING_FIELDS}
-    if more := {name: value for name, value in message.items() if name not in told}:
+    streamed_separately = {
+        "role",
+        "content",
+        "refusal",
+        "tool_calls",
+        BLOCKS_FIELD,
+        DETAILS_FIELD,
+        *REASONING_FIELDS,
+    }
+    if more := {name: value for name, value in message.items() if name not in streamed_separately}:
         yield more
 
 
 def _call_deltas(index: int, call: Block) -> Iterator[Block]:
     kind, inside = ("function", "arguments") if "function" in call else ("custom", "input")
-    said = call[kind][inside]
+    arguments = call[kind][inside]
     yield {"tool_calls": [{**call, "index": index, kind: {**call[kind], inside: ""}}]}
-    for piece in split_arguments(said):
+    for piece in split_arguments(arguments):
         yield {"tool_calls": [{"index": index, kind: {inside: piece}}]}
 
 
@@ -175,7 +183,7 @@ def encode_failure(failure: Failure) -> HttpReply:
     if failure.code == kind_word:
         code = ""
     elif failure.code and failure.code != code:
-        # A code nobody knows says nothing of the kind, so the type has to.
+        # An unknown code does not show the kind of error, so the type must.
         kind_word, code = code or kind_word, failure.code
     error = {"message": failure.message, "type": kind_word, "param": None, "code": code or None}
     return encode_error_response(failure, status, {"error": error})
@@ -200,10 +208,10 @@ def _encode_usage(usage: Usage) -> Block | None:
 
 
 def _encode_stop(reply: Reply) -> str | None:
-    """The server's own word, when the detail kept it and it still leads to this stop; else the usual one."""
-    kept = reply.stop_detail.partition(":")[0]
+    """Return the server's own stop reason if the detail has it and it means this stop, or the usual one."""
+    word = reply.stop_detail.partition(":")[0]
     refused = reply.stop is Stop.REFUSED
     tools = reply.stop is Stop.MALFORMED
-    if kept and choose_stop(reply.parts, kept, refused=refused, tools=tools) is reply.stop:
-        return kept
+    if word and choose_stop(reply.parts, word, refused=refused, tools=tools) is reply.stop:
+        return word
     return _WIRE_STOPS[reply.stop]

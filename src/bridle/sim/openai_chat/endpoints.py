@@ -1,7 +1,7 @@
-"""Beside Chat Completions: the list of models, and counts only for those who ask for them.
+"""Extra endpoints of Chat Completions: the list of models, and streamed counts on request.
 
-A stream has its counts in a piece without choices, which breaks every client that does not
-expect it; so it is sent only when `stream_options` ask for it.
+In a stream the counts are in a chunk without choices, which breaks clients that do not expect it; so it is
+sent only if `stream_options` asks for it.
 """
 
 import re
@@ -37,13 +37,13 @@ FAMILIES = (
 )
 
 
-def list_models(house: ServerState, knock: EndpointCall) -> Json:
-    return {"object": "list", "data": [_describe_model(model) for model in house.models_of(*FAMILIES)]}
+def list_models(state: ServerState, call: EndpointCall) -> Json:
+    return {"object": "list", "data": [_describe_model(model) for model in state.models_of(*FAMILIES)]}
 
 
-def get_model(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    name = unquote(knock.path_params["model"])
-    found = next((each for each in house.models_of(*FAMILIES) if each.id == name), None)
+def get_model(state: ServerState, call: EndpointCall) -> Json | Failure:
+    name = unquote(call.path_params["model"])
+    found = next((each for each in state.models_of(*FAMILIES) if each.id == name), None)
     if found is None:
         message = f"The model '{name}' does not exist"
         return Failure(kind="not_found", message=message, status=404, code="model_not_found")
@@ -63,7 +63,7 @@ def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str
 
 
 def _add_service_tier(reply: HttpReply, body: Mapping[str, object]) -> HttpReply:
-    """The reply with the tier it was served on, unless it names one."""
+    """Add the service tier to a reply that has none."""
     tier = b',"service_tier":"%b"' % find_tier(body).encode()
     frames = (CREATED_FIELD.sub(rb"\g<0>" + tier, frame, count=1) for frame in reply.frames)
     return reply if TIER_FIELD in reply.frames[0] else replace(reply, frames=tuple(frames))

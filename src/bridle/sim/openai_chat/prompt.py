@@ -1,7 +1,6 @@
-"""How Chat Completions lays a prompt out: tools, then the messages as they come.
+"""Prompt layout of Chat Completions: tools, then the messages in order.
 
-Servers of many makes speak this wire.  What differs between them is in the model tables;
-here is the layout they share.
+Many kinds of servers speak this wire. The model tables hold their differences; the layout is shared.
 """
 
 from collections.abc import Sequence

@@ -1,3 +1,1 @@
-"""The simulated OpenAI Responses provider: its rules with its own messages, prompt layout, signatures, extra
-endpoints.
-"""
+"""The simulated OpenAI Responses provider: rules, prompt layout, signatures, extra endpoints."""

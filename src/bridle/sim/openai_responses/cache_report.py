@@ -1,4 +1,4 @@
-"""Whether a prompt was found, and why not, as the Responses API says it when asked to compare answers."""
+"""Cache reports of the Responses API: hits, and on request the reason for a miss."""
 
 from collections.abc import Mapping
 
@@ -23,19 +23,19 @@ def find_compared_reply(body: Mapping[str, object]) -> str:
     return earlier if isinstance(earlier, str) else ""
 
 
-def report_cache_use(message: Message, told: CacheReport) -> Message | None:
-    if told.difference is None:
+def report_cache_use(message: Message, report: CacheReport) -> Message | None:
+    if report.difference is None:
         return None
     if message.get("object") == "response":
-        return {**message, "prompt_cache_diagnostics": _diagnostics(told)}
+        return {**message, "prompt_cache_diagnostics": _diagnostics(report)}
     ended = message.get("response")
     if isinstance(ended, dict) and ended.get("usage"):
-        return {**message, "response": {**ended, "prompt_cache_diagnostics": _diagnostics(told)}}
+        return {**message, "response": {**ended, "prompt_cache_diagnostics": _diagnostics(report)}}
     return None
 
 
-def _diagnostics(told: CacheReport) -> Message:
-    miss = told.difference
+def _diagnostics(report: CacheReport) -> Message:
+    miss = report.difference
     if miss is None or not miss.what:
         return {"type": "cache_hit"}
     if miss.what == "unknown":

@@ -1,4 +1,4 @@
-"""Conversations that the provider keeps: made, looked at, added to, thrown away."""
+"""Conversations that the provider stores: create, get, extend and delete them."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,16 +13,16 @@ from .rules_item_links import ID_PREFIXES
 
 PAGE_DEFAULT, PAGE_MAX = 20, 100
 ITEMS_MAX = 20
-"""How many items may be added at once."""
+"""Number of items that may be added at once."""
 
 
 def id_prefix(item: Mapping[str, object]) -> str:
-    """How the id of such an item begins; a client that sends it back is held to it."""
+    """Return the id prefix of such an item; clients must send it back unchanged."""
     return ID_PREFIXES.get(str(item.get("type", "message")), "item")
 
 
 def find_conversation_id(body: Mapping[str, object]) -> str:
-    """The id of the conversation a request belongs to, if it does."""
+    """Return the id of the conversation that a request belongs to, or ""."""
     named = body.get("conversation")
     if isinstance(named, dict):
         named = named.get("id")
@@ -30,7 +30,7 @@ def find_conversation_id(body: Mapping[str, object]) -> str:
 
 
 def as_items(given: object) -> tuple[Json, ...]:
-    """Input as items, whichever way it was written."""
+    """Return input as items, whichever form it has."""
     if isinstance(given, str):
         return ({"type": "message", "role": "user", "content": given},) if given else ()
     items = [item for item in given if isinstance(item, dict)] if isinstance(given, list) else []
@@ -42,77 +42,77 @@ def conversation_not_found(name: str) -> Failure:
     return Failure(kind="not_found", message=message, status=404, code="not_found")
 
 
-def create_conversation(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    items = as_items(knock.body.get("items"))
+def create_conversation(state: ServerState, call: EndpointCall) -> Json | Failure:
+    items = as_items(call.body.get("items"))
     if len(items) > ITEMS_MAX:
         return _too_many_items(len(items))
-    metadata = knock.body.get("metadata")
+    metadata = call.body.get("metadata")
     made = StoredConversation(
-        id=house.stored.new_id("conv"),
-        created_at=knock.now,
+        id=state.stored.new_id("conv"),
+        created_at=call.now,
         metadata=metadata if isinstance(metadata, dict) else {},
-        items=tuple(house.stored.with_id(item, id_prefix(item)) for item in items),
+        items=tuple(state.stored.with_id(item, id_prefix(item)) for item in items),
     )
-    house.stored.store_conversation(made)
+    state.stored.store_conversation(made)
     return _describe_conversation(made)
 
 
-def get_conversation(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
-    return _describe_conversation(found) if found else conversation_not_found(knock.path_params["id"])
+def get_conversation(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
+    return _describe_conversation(found) if found else conversation_not_found(call.path_params["id"])
 
 
-def update_conversation(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
+def update_conversation(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
     if found is None:
-        return conversation_not_found(knock.path_params["id"])
-    metadata = knock.body.get("metadata")
+        return conversation_not_found(call.path_params["id"])
+    metadata = call.body.get("metadata")
     changed = replace(found, metadata=metadata if isinstance(metadata, dict) else {})
-    house.stored.store_conversation(changed)
+    state.stored.store_conversation(changed)
     return _describe_conversation(changed)
 
 
-def delete_conversation(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    if house.stored.conversations.pop(knock.path_params["id"], None) is None:
-        return conversation_not_found(knock.path_params["id"])
-    return {"id": knock.path_params["id"], "object": "conversation.deleted", "deleted": True}
+def delete_conversation(state: ServerState, call: EndpointCall) -> Json | Failure:
+    if state.stored.conversations.pop(call.path_params["id"], None) is None:
+        return conversation_not_found(call.path_params["id"])
+    return {"id": call.path_params["id"], "object": "conversation.deleted", "deleted": True}
 
 
-def list_items(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
+def list_items(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
     if found is None:
-        return conversation_not_found(knock.path_params["id"])
-    in_order = knock.query.get("order", "desc") == "asc"
-    return list_page(found.items if in_order else found.items[::-1], knock.query)
+        return conversation_not_found(call.path_params["id"])
+    in_order = call.query.get("order", "desc") == "asc"
+    return list_page(found.items if in_order else found.items[::-1], call.query)
 
 
-def add_conversation_items(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
+def add_conversation_items(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
     if found is None:
-        return conversation_not_found(knock.path_params["id"])
-    added = tuple(house.stored.with_id(item, id_prefix(item)) for item in as_items(knock.body.get("items")))
+        return conversation_not_found(call.path_params["id"])
+    added = tuple(state.stored.with_id(item, id_prefix(item)) for item in as_items(call.body.get("items")))
     if len(added) > ITEMS_MAX:
         return _too_many_items(len(added))
-    house.stored.store_conversation(replace(found, items=(*found.items, *added)))
+    state.stored.store_conversation(replace(found, items=(*found.items, *added)))
     return list_page(added, {"limit": str(ITEMS_MAX)})
 
 
-def get_item(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
+def get_item(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
     if found is None:
-        return conversation_not_found(knock.path_params["id"])
-    named = [each for each in found.items if each.get("id") == knock.path_params["item"]]
-    return named[0] if named else _item_not_found(knock)
+        return conversation_not_found(call.path_params["id"])
+    named = [each for each in found.items if each.get("id") == call.path_params["item"]]
+    return named[0] if named else _item_not_found(call)
 
 
-def delete_item(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.conversations.get(knock.path_params["id"])
+def delete_item(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.conversations.get(call.path_params["id"])
     if found is None:
-        return conversation_not_found(knock.path_params["id"])
-    left = tuple(each for each in found.items if each.get("id") != knock.path_params["item"])
+        return conversation_not_found(call.path_params["id"])
+    left = tuple(each for each in found.items if each.get("id") != call.path_params["item"])
     if len(left) == len(found.items):
-        return _item_not_found(knock)
-    house.stored.store_conversation(replace(found, items=left))
+        return _item_not_found(call)
+    state.stored.store_conversation(replace(found, items=left))
     return _describe_conversation(found)
 
 
@@ -126,15 +126,15 @@ def _describe_conversation(held: StoredConversation) -> Json:
 
 
 def list_page(items: Sequence[Json], query: Mapping[str, str]) -> Json:
-    """A page of items, as lists are told here."""
+    """Return a page of items in the form of this provider's lists."""
     found, more = page_items(items, query, default=PAGE_DEFAULT, page_max=PAGE_MAX)
     first, last = (found[0].get("id"), found[-1].get("id")) if found else (None, None)
     return {"object": "list", "data": found, "first_id": first, "last_id": last, "has_more": more}
 
 
-def _item_not_found(knock: EndpointCall) -> Failure:
+def _item_not_found(call: EndpointCall) -> Failure:
     message = (
-        f"Item with id '{knock.path_params['item']}' not found in conversation '{knock.path_params['id']}'."
+        f"Item with id '{call.path_params['item']}' not found in conversation '{call.path_params['id']}'."
     )
     return Failure(kind="not_found", message=message, status=404, code="not_found")
 

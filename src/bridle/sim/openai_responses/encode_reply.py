@@ -39,7 +39,7 @@ from bridle.values.message import Media, Reply, Stop, ToolCall, ToolResult
 from bridle.values.usage import Usage
 
 _FRAGMENT_LENGTH = 5
-"""About what recorded streams show for pieces of arguments."""
+"""Length of argument fragments in recorded streams."""
 _ARGUMENT_EVENTS = {
     "function_call": ("arguments", "response.function_call_arguments"),
     "custom_tool_call": ("input", "response.custom_tool_call_input"),
@@ -61,7 +61,7 @@ _WIRE_ERRORS: dict[FailureKind, tuple[int, str, str | None]] = {
 }
 _WIRE_STOPS = {
     Stop.LENGTH: "max_output_tokens",
-    Stop.CONTEXT: "max_output_tokens",  # also what it says when the window is full
+    Stop.CONTEXT: "max_output_tokens",  # also used if the context window is full
     Stop.FILTERED: "content_filter",
     Stop.PAUSED: "max_messages",
     Stop.MALFORMED: "other",
@@ -98,7 +98,7 @@ def encode_reply(reply: Reply, *, stream: bool) -> HttpReply:
 
 
 def _encode_compacted(identity: str, reply: Reply, items: list[Block | Raw]) -> HttpReply:
-    """A conversation made short; it never comes in pieces."""
+    """Encode a compacted conversation, which is never streamed."""
     told = {
         "id": identity,
         "object": COMPACTED_OBJECT,
@@ -147,7 +147,7 @@ def _stream_events(response: Block, items: list[Block], end: Block) -> Iterator[
 
 
 def _announced_item(item: Block) -> Block:
-    """The item as it is announced: begun, with nothing said yet."""
+    """Return the item as it is announced: in progress and without content."""
     stub = dict(item)
     if "status" in stub:
         stub["status"] = "in_progress"
@@ -216,7 +216,7 @@ def _encode_event(event: Block) -> bytes:
 def encode_failure(failure: Failure) -> HttpReply:
     status, kind_word, code = _WIRE_ERRORS.get(failure.kind, _WIRE_ERRORS["server"])
     error: dict[str, Any] = {"message": failure.message, "type": kind_word, "param": None}
-    # What has no code of its own is known by its type, and then the code is null.
+    # An error without a code is identified by its type, and its code is null.
     error["code"] = None if failure.code == kind_word else failure.code or code
     return encode_error_response(failure, status, {"error": error})
 
@@ -240,7 +240,7 @@ def _encode_usage(usage: Usage) -> dict[str, Any] | None:
 
 
 def _encode_stop(reply: Reply) -> dict[str, Any]:
-    """`status` and what explains it, from the detail kept when the reply came from this wire."""
+    """Return `status` and its explanation, from the detail if the reply came from this wire."""
     if reply.stop is Stop.OTHER and reply.stop_detail in UNFINISHED_STATUSES:
         return {"status": reply.stop_detail, "incomplete_details": None}
     if reply.stop not in _WIRE_STOPS:
@@ -253,5 +253,5 @@ def _encode_stop(reply: Reply) -> dict[str, Any]:
 
 
 def _is_compaction(reply: Reply) -> bool:
-    """Whether it is no answer, but what stands for a conversation."""
+    """True for a compacted conversation, which is not an answer."""
     return reply.stop is Stop.PAUSED and reply.stop_detail == COMPACTION_DETAIL

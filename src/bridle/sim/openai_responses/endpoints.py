@@ -1,9 +1,8 @@
-"""Beside the Responses API: everything it keeps.
+"""Extra endpoints of the Responses API: stored responses and conversations.
 
-A response is kept unless `store` is false, with all that led to it, so that a later request
-need send only what is new (`previous_response_id`), or name a conversation that grows by
-itself.  Such a request is filled in before anybody reads it: rules and brain see the whole
-conversation, as the provider's model does.
+A response is stored unless `store` is false, with everything that led to it, so that a later request sends
+only what is new (`previous_response_id`) or names a conversation that grows by itself. Such a request is
+expanded before it is decoded: rules and responder see the whole conversation, as the provider's model does.
 """
 
 import re
@@ -43,10 +42,10 @@ ECHOED_FIELDS = (
     "instructions", "max_output_tokens", "metadata", "parallel_tool_calls", "previous_response_id",
     "reasoning", "store", "temperature", "text", "tool_choice", "tools", "top_p", "truncation", "user",
 )  # fmt: skip
-"""What a response repeats of its request."""
+"""Fields of the request that a response repeats."""
 ECHO_DEFAULTS: Json = {"store": True, "temperature": 1.0, "top_p": 1.0, "truncation": "disabled"}
 RESPONSE_OBJECT = "response"
-"""What an answer is; a conversation that was made short is none, and nobody keeps it."""
+"""Type of an answer; a compacted conversation has another one and is not stored."""
 SSE_EVENT = re.compile(rb"event: [^\n]*\ndata: (.*)\n\n", re.DOTALL)
 PLACEHOLDER_ITEM_ID = re.compile(rb'"item_id":"item_(\d+)"')
 EVENT_PREFIXES = (
@@ -54,16 +53,16 @@ EVENT_PREFIXES = (
     (b"reasoning", ID_PREFIXES["reasoning"]),
     (b"custom_tool_call", ID_PREFIXES["custom_tool_call"]),
 )
-"""Words in the names of events, and how the ids of the items begin that they are about."""
+"""Words in event names, with the id prefixes of their items."""
 DELTA_EVENT = re.compile(rb"event: response\.\w+\.delta\n")
 START_EVENTS = (b"event: response.created\n", b"event: response.in_progress\n")
 END_EVENTS = (b"event: response.completed\n", b"event: response.incomplete\n", b"event: response.failed\n")
 
 
 def expand_request(
-    keeping: StoredObjects, body: Mapping[str, object], caller: CallerContext | None = None
+    stored: StoredObjects, body: Mapping[str, object], caller: CallerContext | None = None
 ) -> Mapping[str, object] | Failure:
-    """The request with everything in it that it leans on."""
+    """Return the request with every stored object that it refers to."""
     previous, conversation = body.get("previous_response_id"), find_conversation_id(body)
     if previous and conversation:
         return _invalid_request(
@@ -72,12 +71,12 @@ def expand_request(
             "mutually_exclusive_parameters",
         )
     if conversation:
-        held = keeping.conversations.get(conversation)
+        held = stored.conversations.get(conversation)
         if held is None:
             return conversation_not_found(conversation)
         return _prepend_items(body, held.items, "conversation")
     if isinstance(previous, str) and previous:
-        kept = keeping.replies.get(previous)
+        kept = stored.replies.get(previous)
         if kept is None:
             message = f"Previous response with id '{previous}' not found."
             return Failure(kind="forgotten", message=message, status=400, code="previous_response_not_found")
@@ -86,7 +85,7 @@ def expand_request(
 
 
 def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str, str]) -> HttpReply:
-    """The reply with what it repeats of its request."""
+    """Add the fields of its request that a reply repeats."""
     echo = {**ECHO_DEFAULTS, **{name: body[name] for name in ECHOED_FIELDS if body.get(name) is not None}}
     echo["service_tier"] = find_tier(body)
     if conversation := find_conversation_id(body):
@@ -103,69 +102,67 @@ def adapt_reply(reply: HttpReply, body: Mapping[str, object], query: Mapping[str
     return replace(reply, frames=tuple(frames))
 
 
-def store_reply(keeping: StoredObjects, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
-    """Keep the answer to this request, if it may be."""
+def store_reply(stored: StoredObjects, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
+    """Store the answer to this request, if that is allowed."""
     response = _read_response(reply)
     if response is None or response.get("object") != RESPONSE_OBJECT:
         return
     conversation = find_conversation_id(body)
-    held = keeping.conversations.get(conversation) if conversation else None
+    held = stored.conversations.get(conversation) if conversation else None
     if held is not None:
         grown = (*as_items(body.get("input")), *StoredReply(response=response, input_items=()).output)
-        items = tuple(_with_stored_id(keeping, item) for item in grown)
-        keeping.store_conversation(replace(held, items=(*held.items, *items)))
+        items = tuple(_with_stored_id(stored, item) for item in grown)
+        stored.store_conversation(replace(held, items=(*held.items, *items)))
     if body.get("store") is not False:
         previous = body.get("previous_response_id")
-        before = (
-            keeping.replies[previous].conversation_items if isinstance(previous, str) and previous else ()
-        )
-        given = tuple(_with_stored_id(keeping, item) for item in as_items(body.get("input")))
+        before = stored.replies[previous].conversation_items if isinstance(previous, str) and previous else ()
+        given = tuple(_with_stored_id(stored, item) for item in as_items(body.get("input")))
         before = held.items if held is not None else before
-        keeping.store_reply(
+        stored.store_reply(
             str(response["id"]), StoredReply(response=response, input_items=given, earlier_items=before)
         )
 
 
-def _with_stored_id(keeping: StoredObjects, item: Json) -> Json:
-    """With an id; but what was sealed has one inside, and another would break the seal."""
-    return item if item.get("type") in ("reasoning", "compaction") else keeping.with_id(item, id_prefix(item))
+def _with_stored_id(stored: StoredObjects, item: Json) -> Json:
+    """Add an id, except to encrypted items: their id is part of the signature."""
+    return item if item.get("type") in ("reasoning", "compaction") else stored.with_id(item, id_prefix(item))
 
 
-def count_tokens(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    body = expand_request(house.stored, knock.body)
+def count_tokens(state: ServerState, call: EndpointCall) -> Json | Failure:
+    body = expand_request(state.stored, call.body)
     request = (
-        body if isinstance(body, Failure) else house.read_request("/v1/responses", dict(body), knock.headers)
+        body if isinstance(body, Failure) else state.read_request("/v1/responses", dict(body), call.headers)
     )
     if not isinstance(request, Request):
         return request
-    return {"object": "response.input_tokens", "input_tokens": house.count_tokens(request)}
+    return {"object": "response.input_tokens", "input_tokens": state.count_tokens(request)}
 
 
-def get_response(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.replies.get(knock.path_params["id"])
-    return found.response if found else _response_not_found(knock.path_params["id"])
+def get_response(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.replies.get(call.path_params["id"])
+    return found.response if found else _response_not_found(call.path_params["id"])
 
 
-def delete_response(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    if house.stored.replies.pop(knock.path_params["id"], None) is None:
-        return _response_not_found(knock.path_params["id"])
-    return {"id": knock.path_params["id"], "object": "response", "deleted": True}
+def delete_response(state: ServerState, call: EndpointCall) -> Json | Failure:
+    if state.stored.replies.pop(call.path_params["id"], None) is None:
+        return _response_not_found(call.path_params["id"])
+    return {"id": call.path_params["id"], "object": "response", "deleted": True}
 
 
-def cancel_response(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    if knock.path_params["id"] not in house.stored.replies:
-        return _response_not_found(knock.path_params["id"])
+def cancel_response(state: ServerState, call: EndpointCall) -> Json | Failure:
+    if call.path_params["id"] not in state.stored.replies:
+        return _response_not_found(call.path_params["id"])
     return _invalid_request("Cannot cancel a synchronous response.", "invalid_request_error")
 
 
-def list_input_items(house: ServerState, knock: EndpointCall) -> Json | Failure:
-    found = house.stored.replies.get(knock.path_params["id"])
+def list_input_items(state: ServerState, call: EndpointCall) -> Json | Failure:
+    found = state.stored.replies.get(call.path_params["id"])
     if found is None:
-        return _response_not_found(knock.path_params["id"])
+        return _response_not_found(call.path_params["id"])
     items = [*found.earlier_items, *found.input_items]
-    if knock.query.get("order", "desc") == "desc":
+    if call.query.get("order", "desc") == "desc":
         items.reverse()
-    return list_page(items, knock.query)
+    return list_page(items, call.query)
 
 
 def _prepend_items(body: Mapping[str, object], before: Sequence[Json], leans_on: str) -> Json:
@@ -193,7 +190,7 @@ def _echo_in_frame(frame: bytes, echo: Json, name: str) -> bytes:
 
 
 def _name_output_items(response: Json) -> Json:
-    """The response with an id on every item: clients tell by it which pieces belong together."""
+    """Add an id to every item of a response; clients use it to group events."""
     items, name = response.get("output"), str(response.get("id"))
     if not isinstance(items, list):
         return response
@@ -205,12 +202,12 @@ def _with_item_id(item: Json, name: str, at: object) -> Json:
 
 
 def _event_prefix(head: bytes) -> str:
-    """The same for a piece of an item, which only its event tells the kind of."""
+    """Return the id prefix of an item from the name of its event."""
     return next((prefix for piece, prefix in EVENT_PREFIXES if piece in head), ID_PREFIXES["message"])
 
 
 def _read_response(reply: HttpReply) -> Json | None:
-    """The whole response that an answer ends with; None when it is none."""
+    """Return the final response of an answer, or None."""
     if reply.status >= 300:
         return None
     if len(reply.frames) == 1:
@@ -219,7 +216,7 @@ def _read_response(reply: HttpReply) -> Json | None:
 
 
 def _response_in_event(frame: bytes) -> Json | None:
-    """The response that an event of a stream carries."""
+    """Return the response in an event of a stream."""
     found = SSE_EVENT.fullmatch(frame)
     event = msgspec.json.decode(found[1], type=dict[str, object]) if found else {}
     response = event.get("response")

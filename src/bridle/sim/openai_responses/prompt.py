@@ -1,8 +1,8 @@
-"""How the Responses API lays a prompt out: tools, instructions, then the items of the input.
+"""Prompt layout of the Responses API: tools, instructions, then the items of the input.
 
-The provider keeps the prompt of its own accord up to the end of what somebody else said:
-a message of the user, the last of a group of tool outputs, the last of the developer's
-messages at the front.  What stands for a conversation is as long as what it says.
+The provider caches prompts by itself up to the end of input that the model did not write: a user message, the
+last of a group of tool outputs, the last of the developer messages at the start. A compaction item is as long
+as its text.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ PROMPT_READER = PromptReader(lay_out=lay_out_prompt, find_account=find_account)
 
 
 def _items_since_summary(items: Sequence[object]) -> Sequence[object]:
-    """Of what came before the latest summary only what people said is read."""
+    """Return the items from the latest summary on, and of the earlier ones only the user messages."""
     at = max(
         (place for place, item in enumerate(items) if as_mapping(item).get("type") == COMPACTION), default=0
     )
@@ -93,7 +93,7 @@ def _items_since_summary(items: Sequence[object]) -> Sequence[object]:
 
 
 def _lay_out_item(item: Body, body: Body) -> tuple[str, list[PromptBlock]]:
-    """Who is speaking, and what."""
+    """Return the role and the blocks of an item."""
     kind = as_text(item.get("type")) or "message"
     if kind == "message":
         role, content = as_text(item.get("role")), item.get("content")

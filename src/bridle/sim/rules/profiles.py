@@ -1,11 +1,10 @@
-"""Manners: which of a family's rules a server has.
+"""Server profiles: the subset of a family's rules that a kind of server enforces.
 
-Many servers speak one wire and refuse different things on it.  A family's table holds the rules of all of
-them; a profile says which ones a server has, by their ids.  The profiles of a family stand beside its
-rules (`PROFILES` in `rules_<family>.py`); a family that lists none has one manner, the provider's own.
+Many servers speak one wire and refuse different requests on it. A family's table holds the rules of all of
+them; a profile selects them by id. The profiles of a family are defined beside its rules (`PROFILES` in its
+`rules.py`); a family without any has one profile, the provider's own.
 
-Whose manners a simulated model has stands in the table of endpoints (`profile`).  Whoever starts a
-simulator may name others.
+The table of endpoints assigns profiles to models (`profile`). A simulator can be started with another one.
 """
 
 from functools import lru_cache
@@ -15,26 +14,26 @@ from bridle.providers.catalogue import find_profile as profile_in_tables
 from bridle.values.base import Value
 
 FIRST_PARTY = "first-party"
-"""The provider that the wire is from, at its strictest."""
+"""The provider that defined the wire, at its strictest."""
 COMPATIBLE = "compatible"
-"""Servers that took the wire over, with the few rules that all of them have."""
+"""Servers that adopted the wire, with the few rules that all of them have."""
 ALTERNATION = "alternation"
-"""Templates that want user and assistant to take turns."""
+"""Templates that require user and assistant messages to alternate."""
 MUST_ECHO = "must-echo"
-"""Reasoning has to come back with the calls it led to."""
+"""Reasoning must be sent back with the calls it led to."""
 STRIP = "strip"
-"""Reasoning must not come back."""
+"""Reasoning must not be sent back."""
 SHORT_IDS = "short-ids"
-"""The same, and ids of calls are nine letters and digits."""
+"""Like `strip`, and call ids have nine letters and digits."""
 LOCAL = "local"
-"""A server on one's own machine: it takes nearly everything, and fails inside its template."""
+"""A local server: it accepts nearly everything, and fails inside its template."""
 
 
 class ServerProfile(Value):
     name: str
     description: str
     only: tuple[str, ...] = ()
-    """Ids of the rules it has; empty for all but `without`."""
+    """Ids of its rules; empty for all except `without`."""
     without: tuple[str, ...] = ()
 
     def includes(self, rule: str) -> bool:
@@ -43,11 +42,11 @@ class ServerProfile(Value):
 
 @lru_cache(maxsize=256)
 def find_server_profile(family: str, model: str, tables: str = "", played: str = "") -> str:
-    """The manners of whoever serves this model in this wire; the first party's when nothing else is said.
+    """Return the profile of the server of this model on this wire; the first party's by default.
 
-    `tables` is a file laid over the built-in tables.  `played` is an endpoint that serves any model.
+    `tables` is a file laid over the built-in tables. `played` is an endpoint that serves any model.
     """
     environ = {"BRIDLE_MODELS": tables}
-    if played and (manners := find_open_profile(played, environ=environ)) is not None:
-        return manners or FIRST_PARTY
+    if played and (profile := find_open_profile(played, environ=environ)) is not None:
+        return profile or FIRST_PARTY
     return profile_in_tables(family, model, environ=environ) or FIRST_PARTY

@@ -309,7 +309,7 @@ async def check_fork_continues(store: Store) -> None:
         make_records(make_prompt("x"), prefix=records),
         make_records(make_prompt("x"), prefix=records[:1]),
     )
-    await expect_refusal(store.append("b", 0, restarted), Conflict, "a fork's record that begins anew")
+    await expect_refusal(store.append("b", 0, restarted), Conflict, "a fork's record that starts over")
     await expect_refusal(store.append("b", 3, later), Conflict, "a fork's record at its parent's end")
     await expect_refusal(store.append("b", 1, earlier), Conflict, "a fork's record before its fork point")
     await expect_refusal(store.append("b", 2, stranger[2:]), Conflict, "a fork's record on another past")

@@ -36,7 +36,7 @@ _USER_OBJECTS = frozenset(
         "labels",
     }
 )
-"""Members whose inside is the user's own and spelled as it is."""
+"""Members whose content belongs to the user and stays as written."""
 _USER_ROLES = {None: "user", "function": "user", "tool": "user"}
 _EMPTY_VALUES: tuple[object, ...] = (None, [], {}, "")
 
@@ -78,7 +78,7 @@ def _canonical_contents(contents: Any) -> list[Block]:
 
 
 def _response_sort_key(part: Block) -> tuple[bool, str, str]:
-    """What sorts responses before everything else, by how they find their calls."""
+    """Sort key that puts responses first, in the order in which they match their calls."""
     response = part.get("functionResponse")
     if not isinstance(response, dict):
         return True, "", ""

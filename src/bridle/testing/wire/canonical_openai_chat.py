@@ -56,7 +56,7 @@ def canonical_request(request: HttpRequest) -> object:
 
 
 def _canonical_message(message: Block) -> Block | None:
-    """None for a message that says nothing."""
+    """Return the message in canonical form; None if it is empty."""
     plain = {
         name: value for name, value in message.items() if value not in _EMPTY_VALUES and name != "content"
     }
@@ -108,7 +108,7 @@ def _canonical_members(members: Block) -> Block:
 
 
 def answer_every_call(body: Any) -> Any:
-    """A request whose results all name their calls, and in which no call waits for one."""
+    """Add missing call ids to results, and results to unanswered calls."""
     messages: list[Block] = []
     waiting: list[str] = []
     for message in body["messages"]:
@@ -129,7 +129,7 @@ def _make_results(waiting: list[str]) -> list[Block]:
 
 
 def wrap_arguments_in_objects(body: Any) -> Any:
-    """A request in which the arguments of every call are an object, or say that they are none."""
+    """Wrap the arguments of every call that are not an object."""
     messages = [
         {**message, "tool_calls": [_wrap_arguments(call) for call in message["tool_calls"]]}
         if message.get("tool_calls")
@@ -147,7 +147,7 @@ def _wrap_arguments(call: Block) -> Block:
 
 
 def fill_empty_results(body: Any) -> Any:
-    """A request in which a result without a word says that it has none."""
+    """Fill empty tool results with the placeholder text."""
     messages = [
         {**message, "content": NO_OUTPUT_TEXT}
         if message.get("role") == "tool" and not _canonical_content(message.get("content"))

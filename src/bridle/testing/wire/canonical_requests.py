@@ -25,4 +25,4 @@ CANONICAL_FORMS: Mapping[str, Callable[[HttpRequest], object]] = {
 DELIBERATE_CHANGES: Mapping[str, Sequence[tuple[BodyChange, str]]] = {
     "openai_chat": canonical_openai_chat.DELIBERATE_CHANGES,
 }
-"""What a family's codec changes on purpose: each a change of a request's JSON, with its reason."""
+"""Intended changes of a family's codec: each a change of a request's JSON, with its reason."""

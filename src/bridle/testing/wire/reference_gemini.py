@@ -103,6 +103,6 @@ def _usage_exceptions(usage: object) -> dict[str, str]:
     counts = _read_usage(usage) if isinstance(usage, dict) else {}
     excused = explain_uneven_total(counts.get("total", 0), counts.get("prompt", 0), counts.get("output", 0))
     if counts and counts["cache_read"] > counts["prompt"]:
-        why = f"more is said to be cached than the whole prompt of {counts['prompt']}"
+        why = f"the cached count exceeds the whole prompt of {counts['prompt']}"
         excused |= {"prompt": why, "total": why, "cache_read": why}
     return excused

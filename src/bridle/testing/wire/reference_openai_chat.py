@@ -239,6 +239,6 @@ def _usage_exceptions(usage: object) -> dict[str, str]:
             "the total leaves the reasoning out: there is more of it than of the whole answer"
         )
     if counts["cache_read"] + counts["cache_write"] > prompt:
-        why = f"more is said to be cached than the whole prompt of {prompt}"
+        why = f"the cached count exceeds the whole prompt of {prompt}"
         exceptions |= {"cache_read": why, "cache_write": why}
     return exceptions

@@ -144,7 +144,7 @@ def _usage_exceptions(usage: object) -> dict[str, str]:
     counts = _read_usage(usage) if isinstance(usage, dict) else {}
     excused = explain_uneven_total(counts.get("total", 0), counts.get("prompt", 0), counts.get("output", 0))
     if counts and counts["cache_read"] + counts["cache_write"] > counts["prompt"]:
-        why = f"more is said to be cached than the whole prompt of {counts['prompt']}"
+        why = f"the cached count exceeds the whole prompt of {counts['prompt']}"
         excused |= {"cache_read": why, "cache_write": why}
     if counts and counts["reasoning"] > counts["output"]:
         excused["output"] = "the provider counts less for the whole answer than for the reasoning in it"
