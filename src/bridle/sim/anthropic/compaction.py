@@ -1,7 +1,8 @@
-"""Asking the Messages API for a summary: what cannot be asked beside it, and of which conversations.
+"""Compaction on the Messages API: rules for a requested summary, and making the summary block.
 
-The conversation has to end on a finished turn, and somebody has to have said something.  What only shapes
-an answer has no meaning where none is given, and is refused.
+The conversation must end with a finished turn and must not be empty. Settings that only shape an answer are
+refused, because there is none. A requested summary is a signed block; an automatic one, made when a prompt
+gets long, is not signed.
 """
 
 import msgspec
@@ -82,18 +83,18 @@ def _check_compaction_budget(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_compaction_nothing(request: RawRequest) -> RuleFinding | None:
-    """Somebody has to have said something; a summary that is sent back counts."""
+    """Require at least one message, or an earlier summary that is sent back."""
     if not _asks_for_compaction(request):
         return None
-    spoken = (message for message in messages(request) if message.get("role") != "system")
-    return None if any(blocks(message) for message in spoken) else {}
+    conversation = (message for message in messages(request) if message.get("role") != "system")
+    return None if any(blocks(message) for message in conversation) else {}
 
 
 def _check_compaction_turn(request: RawRequest) -> RuleFinding | None:
-    said = [message for message in messages(request) if message.get("role") != "system"]
-    if not _asks_for_compaction(request) or not said or said[-1].get("role") != "assistant":
+    conversation = [message for message in messages(request) if message.get("role") != "system"]
+    if not _asks_for_compaction(request) or not conversation or conversation[-1].get("role") != "assistant":
         return None
-    last = as_mapping(next(reversed(blocks(said[-1])), None))
+    last = as_mapping(next(reversed(blocks(conversation[-1])), None))
     return (
         {"index": len(messages(request)) - 1} if last.get("type") in ("tool_use", "server_tool_use") else None
     )
@@ -148,23 +149,20 @@ COMPACTION_REQUEST_RULES: tuple[ProviderRule, ...] = (
 )
 
 
-# Summaries on the Messages wire: a signed block when asked for, a plain one when a prompt gets long.
-
-
 TRIGGER_TOKENS_DEFAULT = 150_000
 
 
-def make_requested_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
-    return (_as_opaque(make_summary_block(asked, words), words),)
+def make_requested_summary(raw: RawRequest, words: str) -> tuple[Opaque, ...]:
+    return (_as_opaque(make_summary_block(raw, words), words),)
 
 
-def make_automatic_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:
+def make_automatic_summary(raw: RawRequest, words: str) -> tuple[Opaque, ...]:
     return (_as_opaque({"type": COMPACTION, "content": words}, words),)
 
 
-def find_due_compaction(asked: RawRequest) -> CompactionDue | None:
-    edit = find_compaction_edit(asked.body)
-    if edit is None or asked.prompt_tokens < (find_trigger_tokens(edit) or TRIGGER_TOKENS_DEFAULT):
+def find_due_compaction(raw: RawRequest) -> CompactionDue | None:
+    edit = find_compaction_edit(raw.body)
+    if edit is None or raw.prompt_tokens < (find_trigger_tokens(edit) or TRIGGER_TOKENS_DEFAULT):
         return None
     return CompactionDue(pauses_after=edit.get("pause_after_compaction") is True)
 

@@ -16,7 +16,7 @@ NEW_VERSION = "2026-10-21"
 
 
 rule = partial(make_rule, code="invalid_request_error")
-"""A rule of this provider's usual kind."""
+"""Makes a rule of this provider's usual kind."""
 
 
 def version(request: RawRequest) -> str:
@@ -28,7 +28,7 @@ def messages(request: RawRequest) -> list[JsonObject]:
 
 
 def blocks(message: JsonObject, key: str = "content") -> list[JsonObject]:
-    """Content as blocks; a plain string is one block of text."""
+    """Return content as blocks; a plain string is one text block."""
     content = message.get(key)
     if isinstance(content, str):
         return [{"type": "text", "text": content}]
@@ -36,7 +36,7 @@ def blocks(message: JsonObject, key: str = "content") -> list[JsonObject]:
 
 
 def list_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Every block of every message with its place."""
+    """Yield every block of every message with its path."""
     for index, message in enumerate(messages(request)):
         for inner, block in enumerate(blocks(message)):
             yield f"messages.{index}.content.{inner}", block
@@ -47,7 +47,7 @@ def tools(request: RawRequest) -> list[JsonObject]:
 
 
 def custom_tools(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """The tools somebody defined themselves; the provider's own have a dated type and other rules."""
+    """Yield the client's own tools; the provider's tools have a dated type and other rules."""
     for index, tool in enumerate(tools(request)):
         if tool.get("type") in (None, "custom"):
             yield f"tools.{index}.custom", tool
@@ -58,7 +58,7 @@ def thinking_type(request: RawRequest) -> str:
 
 
 def find_tool_loop(request: RawRequest) -> int | None:
-    """The place of the first assistant message of the tool loop that is being answered."""
+    """Return the index of the first assistant message of the current tool loop."""
 
     def kinds(message: JsonObject) -> list[str]:
         return [str(block.get("type")) for block in blocks(message)]

@@ -1,11 +1,12 @@
-"""What the Messages API refuses, in its own words.
+"""Rules of the Messages API, with its own messages.
 
-The order is the provider's as far as it is known: the envelope, each field by
-itself, summaries, tools, messages, and last what one model cannot do.  Tools and messages have
-files of their own beside this one.
+The order is the provider's as far as it is known: the envelope, each field, summaries, tools, messages, and
+last what one model does not support. Rules about tools and messages are in files beside this one. The
+abilities in the model table say what a model supports, never its name. An unknown model is refused before any
+of that is checked.
 
-What a model can do is never decided by its name: its abilities in the model table
-say it.  A model nobody knows is refused as such before any of that is asked.
+A prompt longer than the context window is refused. Requested output that does not fit beside the prompt is
+not: the answer is cut at the end of the window, and says so.
 """
 
 from msgspec.structs import replace
@@ -39,7 +40,7 @@ BODY_FIELDS = frozenset(
         "top_k", "top_p", "user_profile_id", "workspace_id",
     }
 )  # fmt: skip
-"""Everything a request may say, under any version and in any preview, here or in another cloud."""
+"""Every field of a request, in any version and any preview, here or on another cloud."""
 
 
 def _check_body_size(request: RawRequest) -> RuleFinding | None:
@@ -141,12 +142,6 @@ RULES = (
     *MEDIA_RULES,
     *MODEL_RULES,
 )
-
-
-# What the Messages API says when a prompt is longer than the model's window.
-#
-# Room asked for that no longer fits beside the prompt is not refused by the models in the
-# tables: their answer is cut where the window ends, and says so.
 
 
 def _check_prompt_window(request: RawRequest) -> RuleFinding | None:

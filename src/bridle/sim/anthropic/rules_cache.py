@@ -1,4 +1,4 @@
-"""Thoughts sent back, and the marks that say how far to cache."""
+"""Rules of the Messages API about reasoning that is sent back, and about cache marks."""
 
 from collections.abc import Iterator
 
@@ -26,9 +26,9 @@ def _check_thought_signed(request: RawRequest) -> RuleFinding | None:
 
 def _check_thought_last(request: RawRequest) -> RuleFinding | None:
     for index, message in enumerate(messages(request)):
-        said = blocks(message)
-        if message.get("role") == "assistant" and said and said[-1].get("type") in THOUGHTS:
-            return {"index": index, "type": said[-1].get("type")}
+        content = blocks(message)
+        if message.get("role") == "assistant" and content and content[-1].get("type") in THOUGHTS:
+            return {"index": index, "type": content[-1].get("type")}
     return None
 
 
@@ -56,7 +56,7 @@ def _check_mark_thought(request: RawRequest) -> RuleFinding | None:
 
 
 def _list_marked_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Every marked block with its place, in the order the provider reads them."""
+    """Yield every marked block with its path, in the order in which the provider reads them."""
     placed: list[tuple[str, JsonObject]] = [
         (f"tools.{index}", item) for index, item in enumerate(tools(request))
     ]

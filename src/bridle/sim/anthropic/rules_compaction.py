@@ -1,12 +1,11 @@
-"""Summaries that the Messages API made itself: what is refused of them when they are sent back.
+"""Rules of the Messages API about summaries that are sent back.
 
-There are two kinds.  One is asked for (`compaction`): a signed block, sent first from then on, alone of its
-kind, and instead of what it was made of.  The other comes when a prompt gets long (an edit in
-`context_management`): a block without a signature, that stays where it came.  Both are previews, each under a
-name of its own, which every request has to give that asks for one or carries one.
+There are two kinds. A requested summary (`compaction`) is a signed block: it is sent first from then on, is
+the only one, and replaces what it summarizes. An automatic one, made when a prompt gets long (an edit in
+`context_management`), is a block without a signature and stays where it is. Each is a preview with its own
+beta name, which every request that asks for one or carries one must give.
 
-How one is asked for has a file of its own (_rules_anthropic_demand.py); whether a signature is the
-provider's is asked where all seals are (seals_anthropic.py).
+Rules about asking for a summary are in `compaction.py`, those about signatures in `signatures.py`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,25 +29,25 @@ MEMBERS = frozenset({"type", "content", "encrypted_content", "signature", "tool_
 
 
 def list_betas(request: RawRequest) -> frozenset[str]:
-    """What is named in the header, or in the body where another cloud has it."""
+    """Return the beta names in the header, or in the body on another cloud."""
     header = request.headers.get("anthropic-beta", "").split(",")
     return frozenset(word.strip() for word in (*header, *map(str, as_list(field(request, "anthropic_beta")))))
 
 
 def find_compaction_edit(body: Mapping[str, object]) -> JsonObject | None:
-    """What asks for a summary as soon as the prompt is long."""
+    """Find the edit that asks for a summary once the prompt is long."""
     edits = as_list(as_mapping(body.get("context_management")).get("edits"))
     return next((as_mapping(edit) for edit in edits if as_mapping(edit).get("type") == EDIT), None)
 
 
 def find_trigger_tokens(edit: JsonObject) -> int | None:
-    """How many tokens are long; None when it does not say."""
+    """Return the token threshold of the edit, or None."""
     value = as_mapping(edit.get("trigger")).get("value")
     return value if isinstance(value, int) else None
 
 
 def is_summary(block: JsonObject) -> bool:
-    """Whether it stands for anything: one without words is what is left of a summary that failed."""
+    """True if the block holds a summary; one without content is left over from a failed one."""
     return block.get("type") == COMPACTION and block.get("content") is not None
 
 

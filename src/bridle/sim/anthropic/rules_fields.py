@@ -1,8 +1,7 @@
-"""The fields of a Messages request, each with what it has to be, in the order in which they are looked at.
+"""Field rules of a Messages request, in the order in which the provider checks them.
 
-A request that is wrong twice is told of the first one; that order is not the documents', it was found by
-sending pairs of faults.  Every field that is there has to be something: a null is told like any other wrong
-kind.  Nothing here asks what the fields mean together.
+Only the first error is reported; the order was found by sending pairs of errors. A null is reported like any
+other wrong type. Nothing here checks what the fields mean together.
 """
 
 from collections.abc import Sequence
@@ -19,7 +18,8 @@ THINKING = ("adaptive", "enabled", "disabled", "between_tools")
 CHOICES = ("auto", "any", "tool", "none")
 WRONG_SHAPE = "Input does not match the expected shape."
 NOT_REQUIRED_AT = {"model": ("/models/", "/model/"), "max_tokens": ("/count_tokens",)}
-"""What need not be said where: other clouds have the model in the path, and counting takes no limit."""
+"""Paths at which a field is not required: other clouds have the model in the path, and counting takes no
+limit."""
 MESSAGE = ("role", "content", "output_config", "clear_at")
 PREVIEWS = {
     "fallback_credit_token": "server-side-fallback-",
@@ -28,7 +28,7 @@ PREVIEWS = {
     "output_format": "structured-outputs-",
     "thread": "message-threads-",
 }
-"""Fields that are unknown to those who do not ask for the preview, and how its name begins."""
+"""Fields that are unknown without a preview, with the prefix of its beta name."""
 
 
 def _join_with_or(values: Sequence[object]) -> str:
@@ -64,12 +64,12 @@ FIELD_CHECKS = FieldRules(
 
 
 def required_rule(name: str, evidence: str) -> ProviderRule:
-    """A field that has to be there, but for where it is said otherwise."""
-    told = f"{name}: Field required"
+    """Require a field, except at the paths in `NOT_REQUIRED_AT`."""
+    message = f"{name}: Field required"
     return rule(
         f"{name.replace('_', '-')}-required",
         lambda request: None if name in request.body or _is_not_required(request, name) else {},
-        told,
+        message,
         evidence=evidence,
     )
 
@@ -79,10 +79,10 @@ def _is_not_required(request: RawRequest, name: str) -> bool:
 
 
 def _check_preview_fields(request: RawRequest) -> RuleFinding | None:
-    """Other clouds have the names of previews in the body."""
-    asked_for = f"{request.headers.get('anthropic-beta', '')} {field(request, 'anthropic_beta')}"
+    """Refuse fields of previews that are not enabled; other clouds name them in the body."""
+    betas = f"{request.headers.get('anthropic-beta', '')} {field(request, 'anthropic_beta')}"
     for name, preview in PREVIEWS.items():
-        if name in request.body and preview not in asked_for:
+        if name in request.body and preview not in betas:
             return {"name": name}
     return None
 
@@ -105,7 +105,7 @@ def _tag_rule(name: str, tags: tuple[str, ...], row: FieldRow) -> ProviderRule:
 
 
 def _sampling_rules(name: str) -> tuple[ProviderRule, ...]:
-    """A share of one, for those who may still say it."""
+    """Make the rules for a setting between 0 and 1."""
     return (
         FIELD_CHECKS.of_type(name, "number"),
         FIELD_CHECKS.maximum(name, 1, FieldRow(words=_RANGE)),

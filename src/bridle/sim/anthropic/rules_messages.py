@@ -1,4 +1,4 @@
-"""Messages: that something is said, and that every call is answered."""
+"""Rules of the Messages API about messages: content, tool results and media."""
 
 import re
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ def _check_messages_some(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_message_empty(request: RawRequest) -> RuleFinding | None:
-    said = messages(request)
-    for index, message in enumerate(said):
-        last_word = index == len(said) - 1 and message.get("role") == "assistant"
+    sent = messages(request)
+    for index, message in enumerate(sent):
+        last_word = index == len(sent) - 1 and message.get("role") == "assistant"
         if message.get("content") in ("", []) and message.get("role") != "system" and not last_word:
             return {"index": index}
     return None
@@ -33,32 +33,34 @@ def _check_message_empty(request: RawRequest) -> RuleFinding | None:
 
 def _check_text_empty(request: RawRequest) -> RuleFinding | None:
     found = any(
-        block.get("type") == "text" and block.get("text") == "" for block in _list_said_blocks(request)
+        block.get("type") == "text" and block.get("text") == "" for block in _list_checked_blocks(request)
     )
     return {} if found else None
 
 
 def _check_text_blank(request: RawRequest) -> RuleFinding | None:
-    for block in _list_said_blocks(request):
+    for block in _list_checked_blocks(request):
         words = block.get("text")
         if block.get("type") == "text" and isinstance(words, str) and words.isspace():
             return {}
     return None
 
 
-def _list_said_blocks(request: RawRequest) -> Iterator[JsonObject]:
-    """Blocks somebody said.  Blanks that a model left between the provider's own tools pass."""
+def _list_checked_blocks(request: RawRequest) -> Iterator[JsonObject]:
+    """Yield the blocks that must not be blank. Blanks between the provider's own tools are accepted."""
     for message in messages(request):
-        said = blocks(message)
-        if message.get("content") != "" and not any(item.get("type") == "server_tool_use" for item in said):
-            yield from said
+        content = blocks(message)
+        if message.get("content") != "" and not any(
+            item.get("type") == "server_tool_use" for item in content
+        ):
+            yield from content
 
 
 def _check_prefill_space(request: RawRequest) -> RuleFinding | None:
-    said = messages(request)
-    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
+    sent = messages(request)
+    if not sent or sent[-1].get("role") != "assistant" or field(request, "compaction") is not None:
         return None
-    last = (blocks(said[-1]) or [{}])[-1].get("text")
+    last = (blocks(sent[-1]) or [{}])[-1].get("text")
     return {} if isinstance(last, str) and last != last.rstrip() else None
 
 
@@ -90,7 +92,7 @@ def _check_result_missing(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_result_first(request: RawRequest) -> RuleFinding | None:
-    """Results count only as long as nothing else was said before them."""
+    """Accept results only before any other content of their message."""
     for turn, answers in _list_calling_turns(request):
         given = [_answered_call_id(block) for _, block in answers]
         in_time = list(takewhile(bool, given))
@@ -101,7 +103,7 @@ def _check_result_first(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_call_last(request: RawRequest) -> RuleFinding | None:
-    """A call followed by words is not immediately followed by its result."""
+    """Require that no text follows a call."""
     for turn, _ in _list_calling_turns(request):
         types = [block.get("type") for _, block in turn.blocks]
         if "text" in types[types.index("tool_use") :]:
@@ -135,15 +137,15 @@ class _RoleTurn(Value):
 
 
 def _merge_turns(request: RawRequest) -> list[_RoleTurn]:
-    """What was said turn by turn: neighbours in the same role are read as one.
+    """Merge neighbouring messages of one role into turns.
 
-    A conversation that the assistant opens gets an empty turn in front, which counts.
+    A conversation that starts with the assistant gets an empty first turn, which counts.
     """
     turns: list[_RoleTurn] = []
     role: object = None
-    said = messages(request)
-    shift = 1 if said and said[0].get("role") == "assistant" else 0
-    for index, message in enumerate(said):
+    sent = messages(request)
+    shift = 1 if sent and sent[0].get("role") == "assistant" else 0
+    for index, message in enumerate(sent):
         placed = [(f"messages.{index}.content.{n}", block) for n, block in enumerate(blocks(message))]
         if turns and message.get("role") == role:
             turns[-1].blocks.extend(placed)
@@ -154,7 +156,7 @@ def _merge_turns(request: RawRequest) -> list[_RoleTurn]:
 
 
 def _list_calling_turns(request: RawRequest) -> Iterator[tuple[_RoleTurn, list[tuple[str, JsonObject]]]]:
-    """Each turn that calls something, with what is said next."""
+    """Yield each turn that makes calls, with the blocks of the next one."""
     turns = _merge_turns(request)
     for turn, following in zip_longest(turns, turns[1:]):
         if _call_ids(turn):
@@ -224,12 +226,12 @@ _MISLABELLED = "{at}.source.base64.data: Image does not match the provided media
 
 
 def _list_sources(request: RawRequest) -> Iterator[tuple[str, str, JsonObject]]:
-    """Every base64 source with its place and the kind of its block, those inside results included."""
+    """Yield every base64 source with its path and block type, also inside results."""
     for place, block in list_blocks(request):
         inside, outer = as_list(block.get("content")), block.get("type")
         inner = ((f"{place}.{outer}.content.{n}", as_mapping(each)) for n, each in enumerate(inside))
-        for at, held in ((place, block), *inner):
-            kind, source = held.get("type"), as_mapping(held.get("source"))
+        for at, source_block in ((place, block), *inner):
+            kind, source = source_block.get("type"), as_mapping(source_block.get("source"))
             if kind in ("image", "document") and source.get("type") == "base64":
                 yield f"{at}.{kind}", str(kind), source
 

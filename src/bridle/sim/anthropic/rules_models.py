@@ -1,4 +1,4 @@
-"""What one model takes and another does not: sampling, effort, thinking, forced calls, prefill."""
+"""Rules about what a model supports: sampling, effort, thinking, forced calls, prefill."""
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import as_mapping, field
@@ -32,8 +32,8 @@ def _check_sampling_thinking(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_sampling_model(request: RawRequest) -> RuleFinding | None:
-    # `Abilities.sampling` speaks of the version we ask for; under the old one temperature went together
-    # with the allowance for thinking, in the same models.
+    # `Abilities.sampling` describes the current version; under the old one, temperature was allowed together
+    # with a thinking allowance, in the same models.
     if request.abilities is None or "enabled" in request.abilities.thinking:
         return None
     return {} if field(request, "temperature") not in (None, 1) else None
@@ -106,9 +106,9 @@ def _check_forced_tools(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_thinking_first(request: RawRequest) -> RuleFinding | None:
-    """With an allowance for thinking, the loop whose results come back must open with a thought.
+    """With a thinking allowance, require reasoning at the start of the current tool loop.
 
-    A tool loop is one turn: later messages of it need no thought, and a new prompt begins another turn.
+    A tool loop is one turn: its later messages need no reasoning, and a new prompt begins another turn.
     """
     head = find_tool_loop(request) if thinking_type(request) == "enabled" else None
     if head is None:
@@ -120,12 +120,12 @@ def _check_thinking_first(request: RawRequest) -> RuleFinding | None:
 def _check_prefill(request: RawRequest) -> RuleFinding | None:
     if request.abilities is None or request.abilities.prefill:
         return None
-    said = messages(request)
-    # A summary is not gone on with, so it may end with anybody.
-    if not said or said[-1].get("role") != "assistant" or field(request, "compaction") is not None:
+    sent = messages(request)
+    # A summary is not continued, so it may end with any role.
+    if not sent or sent[-1].get("role") != "assistant" or field(request, "compaction") is not None:
         return None
-    # What broke off in the middle of the provider's own doings is sent back to be gone on with.
-    return None if any(block.get("type") in GONE_ON_WITH for block in blocks(said[-1])) else {}
+    # A turn that was paused inside the provider's own tools is sent back to be continued.
+    return None if any(block.get("type") in GONE_ON_WITH for block in blocks(sent[-1])) else {}
 
 
 _FIRST = (

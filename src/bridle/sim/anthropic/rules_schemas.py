@@ -1,4 +1,4 @@
-"""Schemas that are compiled: those of strict tools and of answers.
+"""Rules about schemas that are compiled: those of strict tools and of answers.
 
 An answer's schema is in `output_config.format`, or in `output_format`, which older clients send.
 """

@@ -1,7 +1,7 @@
-"""Operators in the midst of a conversation: what a message of the role `system` holds, and where it stands.
+"""Rules about `system` messages inside a conversation: their content and position.
 
-It goes before an answer or at the end, never at the beginning.  Several in a row are one; only where they
-end matters.  One that says nothing and only sets something may stand anywhere.
+They go before an answer or at the end, never at the beginning. Several in a row count as one; only the
+position of the last matters. A message that only changes settings may stand anywhere.
 """
 
 from bridle.sim.rules.engine import RawRequest, RuleFinding
@@ -21,26 +21,38 @@ _BLANK = "messages.{index}: system text blocks must contain non-whitespace text"
 
 
 def _list_system_messages(request: RawRequest) -> list[tuple[int, JsonObject]]:
-    """Operators' messages with their places, but for those that only set something."""
-    spoken = enumerate(messages(request))
-    return [(at, said) for at, said in spoken if said.get("role") == "system" and "output_config" not in said]
+    """List system messages with their indexes, except those that only change settings."""
+    numbered = enumerate(messages(request))
+    return [
+        (at, message)
+        for at, message in numbered
+        if message.get("role") == "system" and "output_config" not in message
+    ]
 
 
 def _check_system_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    return {} if able is not None and not able.system_messages and _list_system_messages(request) else None
+    abilities = request.abilities
+    return (
+        {}
+        if abilities is not None and not abilities.system_messages and _list_system_messages(request)
+        else None
+    )
 
 
 def _check_system_some(request: RawRequest) -> RuleFinding | None:
     return next(
-        ({"index": at} for at, said in _list_system_messages(request) if said.get("content") in ("", [])),
+        (
+            {"index": at}
+            for at, message in _list_system_messages(request)
+            if message.get("content") in ("", [])
+        ),
         None,
     )
 
 
 def _check_system_blocks(request: RawRequest) -> RuleFinding | None:
-    for at, said in _list_system_messages(request):
-        if any(block.get("type") not in (None, *HELD) for block in blocks(said)):
+    for at, message in _list_system_messages(request):
+        if any(block.get("type") not in (None, *HELD) for block in blocks(message)):
             return {"index": at}
     return None
 
@@ -50,17 +62,19 @@ def _check_system_head(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_system_place(request: RawRequest) -> RuleFinding | None:
-    said = messages(request)
+    sent = messages(request)
     for at, _ in _list_system_messages(request):
-        following = said[at + 1].get("role") if at + 1 < len(said) else "assistant"
+        following = sent[at + 1].get("role") if at + 1 < len(sent) else "assistant"
         if following not in ("assistant", "system"):
             return {"index": at}
     return None
 
 
 def _check_system_blank(request: RawRequest) -> RuleFinding | None:
-    for at, said in _list_system_messages(request):
-        if any(isinstance(words := block.get("text"), str) and not words.strip() for block in blocks(said)):
+    for at, message in _list_system_messages(request):
+        if any(
+            isinstance(words := block.get("text"), str) and not words.strip() for block in blocks(message)
+        ):
             return {"index": at}
     return None
 

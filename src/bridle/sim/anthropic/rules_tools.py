@@ -1,4 +1,4 @@
-"""Tools, the choice among them, and schemas."""
+"""Rules of the Messages API about tools, the tool choice and schemas."""
 
 import re
 from collections import Counter
@@ -143,7 +143,7 @@ TOOL_RULES = (
 )
 
 
-# Tools and calls in the shapes of other wires, as programs send them that speak several.
+# Tools and calls in the shapes of other wires, as clients of several wires send them.
 
 
 TAGS = (
@@ -153,12 +153,12 @@ TAGS = (
     "tool_search_tool_regex", "tool_search_tool_regex_20251119", "web_fetch_20250910", "web_fetch_20260209",
     "web_search_20250305", "web_search_20260209", "web_search_20260318",
 )  # fmt: skip
-"""The types that a refusal lists."""
+"""Tool types that a refusal lists."""
 KNOWN = re.compile(
     r"custom|mcp_toolset|(?:advisor|bash|browser|browser_toolset|code_execution|computer|computer_toolset"
     r"|memory|text_editor|tool_search_tool_bm25|tool_search_tool_regex|web_fetch|web_search)(?:_\d{8})?"
 )
-"""The same, and those of previews, under any date."""
+"""The same, and those of previews, with any date."""
 BLOCKS = frozenset(
     {"text", "image", "document", "search_result", "thinking", "redacted_thinking", "tool_use", "tool_result"}
     | {"server_tool_use", "web_search_tool_result", "web_fetch_tool_result", "advisor_tool_result"}
@@ -166,7 +166,7 @@ BLOCKS = frozenset(
     | {"text_editor_code_execution_tool_result", "mcp_tool_use", "mcp_tool_result", "mcp_tool_listing"}
     | {"container_upload", "compaction", "tool_addition", "tool_removal", "fallback"}
 )
-"""Blocks of a message, those of previews included."""
+"""Block types of a message, those of previews included."""
 _COMMON = (
     "document",
     "image",
@@ -177,7 +177,7 @@ _COMMON = (
     "tool_result",
     "tool_use",
 )
-"""Those that a refusal lists."""
+"""Block types that a refusal lists."""
 RESULT_TAGS = ("document", "image", "search_result", "text", "tool_reference")
 RESULT_BLOCKS = frozenset({*RESULT_TAGS, "browser_state"})
 _BLOCK = "{at}: Input tag '{type}' found using 'type' does not match any of the expected tags: {tags}"
@@ -195,7 +195,7 @@ def _check_tool_tag(request: RawRequest) -> RuleFinding | None:
 
 
 def _unknown_block(request: RawRequest) -> RuleFinding | None:
-    for place, block in _spoken_blocks(request):
+    for place, block in _conversation_blocks(request):
         type_ = block.get("type")
         if isinstance(type_, str) and type_ not in BLOCKS:
             return {"at": place, "type": type_, "tags": _quoted(_COMMON)}
@@ -203,7 +203,7 @@ def _unknown_block(request: RawRequest) -> RuleFinding | None:
 
 
 def _unknown_in_result(request: RawRequest) -> RuleFinding | None:
-    for place, block in _spoken_blocks(request):
+    for place, block in _conversation_blocks(request):
         inside = as_list(block.get("content")) if block.get("type") == "tool_result" else []
         for index, each in enumerate(inside):
             type_ = as_mapping(each).get("type")
@@ -213,8 +213,8 @@ def _unknown_in_result(request: RawRequest) -> RuleFinding | None:
     return None
 
 
-def _spoken_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """The blocks of users and models with their places; those of the system have a rule of their own."""
+def _conversation_blocks(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
+    """Yield the blocks of user and assistant messages with their paths."""
     for index, message in enumerate(messages(request)):
         for inner, block in enumerate(blocks(message) if message.get("role") != "system" else ()):
             yield f"messages.{index}.content.{inner}", block

@@ -1,7 +1,8 @@
-"""Thinking, redacted thinking and compaction on the Messages wire.
+"""Signed thinking, redacted thinking and compaction on the Messages wire.
 
-A prefix that does not fit is no offence when the request asks for such blocks to be dropped;
-that takes a beta header, and without it the very setting is refused.
+A block with a different prefix is accepted if the request asks for such blocks to be dropped; that setting
+requires a beta header. Reasoning stands at the start of a tool loop and is shown unless `display` says
+otherwise.
 """
 
 from collections.abc import Iterator
@@ -46,41 +47,41 @@ _HEADER = f" That setting requires the `{BINDING_BETA}` value in the `anthropic-
 
 
 def sign_reply(request: RawRequest, reply: Reply) -> Reply:
-    line, first = read_conversation(request), next(iter(reply.parts), None)
+    conversation, first = read_conversation(request), next(iter(reply.parts), None)
     if isinstance(first, Opaque) and first.kind == COMPACTION:
-        # What is thought behind a summary has nothing else before it.
+        # Reasoning after a summary has no other prefix.
         block = msgspec.json.decode(first.native, type=dict[str, object])
-        line = replace(
-            line,
+        conversation = replace(
+            conversation,
             blocks=(SentBlock(place="", message=0, role="assistant", value=block),),
             summarized_prefixes=(),
         )
-    return sign_reasoning(line, reply)
+    return sign_reasoning(conversation, reply)
 
 
 def make_summary_block(request: RawRequest, words: str) -> JsonObject:
-    """A block that stands for everything in the request, bound to its words.
+    """Make a signed block that summarizes everything in the request.
 
-    Thoughts that came after that are taken behind it as well: under the same head, in the next turn, and
-    if the model that made it checks such things.
+    Reasoning that came after the summarized messages is accepted after it too: with the same system and
+    tools, in the next turn, and if the model that made it checks prefixes.
     """
-    line, said = read_conversation(request), messages(request)
-    ends = [chain[-1] for chain in prefix_chains(line)] if line.checks_prefix else []
+    conversation, sent = read_conversation(request), messages(request)
+    ends = [chain[-1] for chain in prefix_chains(conversation)] if conversation.checks_prefix else []
     signature = sign_note(
         COMPACTION,
         FAMILY,
-        line.model,
+        conversation.model,
         words=digest_value(words),
-        head=digest_value(without_cache_marks(line.head)),
+        head=digest_value(without_cache_marks(conversation.head)),
         ends=" ".join(ends),
-        role=str(said[-1].get("role")) if said else "",
+        role=str(sent[-1].get("role")) if sent else "",
     )
     return {"type": COMPACTION, "content": words, "signature": signature}
 
 
 def read_conversation(request: RawRequest) -> SentConversation:
-    kept = [tool for tool in tools(request) if tool.get("defer_loading") is not True]
-    head = [blocks(request.body, "system"), kept]
+    visible = [tool for tool in tools(request) if tool.get("defer_loading") is not True]
+    head = [blocks(request.body, "system"), visible]
     return SentConversation(
         family=FAMILY,
         model=str(field(request, "model")),
@@ -91,19 +92,19 @@ def read_conversation(request: RawRequest) -> SentConversation:
     )
 
 
-def _blocks_since_summary(said: tuple[SentBlock, ...]) -> tuple[SentBlock, ...]:
-    """Nothing is read before a summary that the provider made of its own accord."""
-    for at in range(len(said) - 1, -1, -1):
-        block = as_mapping(said[at].value)
+def _blocks_since_summary(blocks_sent: tuple[SentBlock, ...]) -> tuple[SentBlock, ...]:
+    """Return the blocks from the last automatic summary on; nothing before it is read."""
+    for at in range(len(blocks_sent) - 1, -1, -1):
+        block = as_mapping(blocks_sent[at].value)
         if is_summary(block) and block.get("signature") is None:
-            return said[at:]
-    return said
+            return blocks_sent[at:]
+    return blocks_sent
 
 
 def _summarized_prefixes(request: RawRequest, head: object) -> tuple[str, ...]:
-    """What a summary in front stands for, when what follows may have followed that."""
-    said = messages(request)
-    first = next(iter(blocks(said[0])), {}) if said else {}
+    """Return the prefixes that a summary at the start stands for, if what follows may follow them."""
+    sent = messages(request)
+    first = next(iter(blocks(sent[0])), {}) if sent else {}
     note = open_signature(first.get("signature")) if first.get("type") == COMPACTION else None
     if (
         note is None
@@ -111,8 +112,8 @@ def _summarized_prefixes(request: RawRequest, head: object) -> tuple[str, ...]:
         or not note.has_claims(head=digest_value(without_cache_marks(head)))
     ):
         return ()
-    # The block may share its message with what was said next.
-    follows = said[0] if len(blocks(said[0])) > 1 else said[1] if len(said) > 1 else {}
+    # The block may share its message with the next content.
+    follows = sent[0] if len(blocks(sent[0])) > 1 else sent[1] if len(sent) > 1 else {}
     if follows.get("role") in (note.bound["role"], "system"):
         return ()
     return tuple(str(note.bound["ends"]).split())
@@ -135,7 +136,7 @@ def _list_sent_blocks(request: RawRequest) -> Iterator[SentBlock]:
 
 
 def _flatten_result(block: JsonObject) -> object:
-    """A result in words is the same as a result of one block of words."""
+    """Treat a result in text like a result of one text block."""
     return {**block, "content": blocks(block)} if block.get("type") == "tool_result" else block
 
 
@@ -228,19 +229,16 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
 )
 
 
-# Thoughts on the Messages wire: one at the head of a tool loop, shown unless `display` says otherwise.
-
-
 DISPLAY_OMITTED = "omitted"
 
 
-def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
-    """With an allowance, the first reply of a loop thinks, because its results must come with the thought."""
-    begins = thinking_type(asked) == "enabled" and find_tool_loop(asked) is None
+def complete_reasoning(raw: RawRequest, reply: Reply) -> Reply:
+    """Add reasoning to the first reply of a loop that has an allowance, because its results need it."""
+    begins = thinking_type(raw) == "enabled" and find_tool_loop(raw) is None
     return with_reasoning(reply) if begins else reply
 
 
-def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
-    usual = asked.abilities.display_default if asked.abilities else ""
-    chosen = as_mapping(field(asked, "thinking")).get("display") or usual
+def display_reasoning(raw: RawRequest, reply: Reply) -> Reply:
+    usual = raw.abilities.display_default if raw.abilities else ""
+    chosen = as_mapping(field(raw, "thinking")).get("display") or usual
     return hide_reasoning_text(reply) if chosen == DISPLAY_OMITTED else reply

@@ -1,4 +1,10 @@
-"""Rules of `thread`: what it looks like, and what it cannot stand beside."""
+"""Threads of the Messages API: the provider stores the conversation, and a continuation sends only new messages.
+
+A request with `thread: {"type": "create"}` is stored under the id of its response. One with `continue` names
+that id: it takes `system` and `tools` from the thread, must not repeat them, and must use the same model.
+Each response can be continued once, and a thread expires five minutes after its last request. A continuation
+is expanded before it is decoded, so rules and responder see the whole conversation.
+"""
 
 from collections.abc import Mapping, Sequence
 
@@ -58,14 +64,6 @@ THREAD_RULES = (
 )
 
 
-# Threads of the Messages API: the conversation is held, and a continuation sends only what is new.
-#
-# A request with `thread: {"type": "create"}` is held under the id of its response.  One with `continue` names
-# that id: it takes `system` and `tools` from the thread and may not repeat them, and the model stays the same.
-# Each response is continued once, and a thread is forgotten five minutes after its last request.  A
-# continuation is filled in before anybody reads it, so rules and responder see the whole conversation.
-
-
 BETA = "message-threads-"
 HELD_SECONDS = 300.0
 CREATE, CONTINUE = "create", "continue"
@@ -75,22 +73,22 @@ DELTA_FIELDS = {
     "thinking_delta": "thinking",
     "signature_delta": "signature",
 }
-"""Deltas that add to a string, and the member of the delta that holds the piece."""
+"""Deltas that extend a string, with the member that holds the fragment."""
 
 
 def expand_thread(
-    keeping: StoredObjects, body: Mapping[str, object], caller: CallerContext
+    stored: StoredObjects, body: Mapping[str, object], caller: CallerContext
 ) -> Mapping[str, object] | Failure:
-    """The request with the conversation it continues; the very same when it continues none."""
+    """Return the request with the conversation it continues; the same object if it continues none."""
     thread = as_mapping(body.get("thread"))
     previous = thread.get("previous_message_id")
-    asked_for = f"{caller.headers.get('anthropic-beta', '')} {body.get('anthropic_beta')}"
-    if thread.get("type") != CONTINUE or not isinstance(previous, str) or BETA not in asked_for:
+    betas = f"{caller.headers.get('anthropic-beta', '')} {body.get('anthropic_beta')}"
+    if thread.get("type") != CONTINUE or not isinstance(previous, str) or BETA not in betas:
         return body
-    held = keeping.threads.get(previous)
-    if held is None or caller.now > held.expires_at:
+    thread_held = stored.threads.get(previous)
+    if thread_held is None or caller.now > thread_held.expires_at:
         return _thread_not_found(previous)
-    if not held.continuations:
+    if not thread_held.continuations:
         return _thread_refusal(
             f"The response {previous} has already been continued. Continue from the most recent response id.",
             "thread_already_continued",
@@ -98,46 +96,48 @@ def expand_thread(
     repeated = [name for name in CREATE_ONLY if name in body]
     if repeated:
         return _thread_refusal(f"{repeated[0]}: not accepted with thread.type `continue`.")
-    if body.get("model") != held.model:
+    if body.get("model") != thread_held.model:
         return _thread_refusal(
             "model: differs from the value stored with the thread.", "thread_fingerprint_mismatch"
         )
-    said = [*held.messages, *as_list(body.get("messages"))]
-    return {**body, **held.prompt_head, "messages": said}
+    conversation = [*thread_held.messages, *as_list(body.get("messages"))]
+    return {**body, **thread_held.prompt_head, "messages": conversation}
 
 
-def store_thread(keeping: StoredObjects, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
-    """Hold the conversation that ends with this reply, if its request asked for that."""
+def store_thread(stored: StoredObjects, body: Mapping[str, object], reply: HttpReply, now: float) -> None:
+    """Store the conversation that ends with this reply, if its request asks for that."""
     thread = as_mapping(body.get("thread"))
     message = _read_message(reply) if thread.get("type") in (CREATE, CONTINUE) else None
     if message is None:
         return
-    previous = keeping.threads.get(str(thread.get("previous_message_id", "")))
+    previous = stored.threads.get(str(thread.get("previous_message_id", "")))
     head: Json = {name: body[name] for name in CREATE_ONLY if name in body}
     before: tuple[Json, ...] = ()
     if thread["type"] == CONTINUE and previous is not None:
-        keeping.store_thread(replace(previous, continuations=previous.continuations - 1))
+        stored.store_thread(replace(previous, continuations=previous.continuations - 1))
         head, before = previous.prompt_head, previous.messages
-    given = tuple(_without_cache_control(item) for item in map(as_mapping, as_list(body.get("messages"))))
+    new_messages = tuple(
+        _without_cache_control(item) for item in map(as_mapping, as_list(body.get("messages")))
+    )
     content = message.get("content")
     answer: tuple[Json, ...] = ({"role": "assistant", "content": content},) if content else ()
     name = str(message.get("id"))
-    again = keeping.threads.get(name)
-    keeping.store_thread(
+    again = stored.threads.get(name)
+    stored.store_thread(
         StoredThread(
             id=name,
             model=str(body.get("model")),
             prompt_head=head,
-            messages=(*before, *given, *answer),
+            messages=(*before, *new_messages, *answer),
             expires_at=now + HELD_SECONDS,
-            # The same conversation held twice has one id here, and may be continued as often.
+            # The same conversation stored twice has one id here, and may be continued as often.
             continuations=(again.continuations if again else 0) + 1,
         )
     )
 
 
 def _without_cache_control(message: JsonObject) -> Json:
-    """A message without its cache marks: they were meant for the request that sent it first."""
+    """Remove cache marks from a message: they belonged to the request that sent it first."""
     content = message.get("content")
     if isinstance(content, str):
         return dict(message)
@@ -149,7 +149,7 @@ def _without_cache_control(message: JsonObject) -> Json:
 
 
 def _read_message(reply: HttpReply) -> JsonObject | None:
-    """The message of an answer, whole or put together from its stream; None when it did not end."""
+    """Read the message of an answer, whole or streamed; None if it did not end."""
     data = b"".join(reply.frames)
     if not data.startswith(b"event:"):
         whole = msgspec.json.decode(data, type=dict[str, object])
@@ -189,7 +189,7 @@ def _join_blocks(events: Sequence[JsonObject]) -> list[Json]:
 
 
 def _parse_arguments(text: str) -> object:
-    """What a call was given; nothing when it was cut off."""
+    """Parse the arguments of a call; empty if they were cut off."""
     try:
         return msgspec.json.decode(text or "{}")
     except msgspec.DecodeError:

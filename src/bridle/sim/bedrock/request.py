@@ -19,9 +19,9 @@ CONSTRAINT_MESSAGE = "{count} detected: {faults}"
 
 
 rule = partial(make_rule, code="ValidationException")
-"""A rule of this provider's usual kind."""
+"""Makes a rule of this provider's usual kind."""
 FieldFault = tuple[str, object, str]
-"""A place, the value there (None when it is not told) and the constraint it breaks."""
+"""A path, the value there (None if it is not shown) and the constraint it breaks."""
 
 
 def inference_setting(request: RawRequest, name: str) -> object:
@@ -37,7 +37,7 @@ def blocks(message: JsonObject) -> list[JsonObject]:
 
 
 def list_held(message: JsonObject, kind: str) -> list[tuple[int, JsonObject]]:
-    """What is in the message's blocks of this kind, each with the place of its block."""
+    """List the contents of a message's blocks of this kind, each with the index of its block."""
     return [
         (index, as_mapping(block[kind]))
         for index, block in enumerate(blocks(message))
@@ -46,9 +46,9 @@ def list_held(message: JsonObject, kind: str) -> list[tuple[int, JsonObject]]:
 
 
 def list_calls(message: JsonObject) -> list[tuple[int, JsonObject]]:
-    """Calls somebody has to answer; the provider's own tools answer themselves."""
-    asked_for = list_held(message, "toolUse") if message.get("role") == "assistant" else []
-    return [(index, item) for index, item in asked_for if item.get("type") in (None, "tool_use")]
+    """List the calls that the client must answer; the provider runs its own tools."""
+    calls = list_held(message, "toolUse") if message.get("role") == "assistant" else []
+    return [(index, item) for index, item in calls if item.get("type") in (None, "tool_use")]
 
 
 def list_results(message: JsonObject) -> list[tuple[int, JsonObject]]:
@@ -60,7 +60,7 @@ def tools(request: RawRequest) -> list[JsonObject]:
 
 
 def list_tool_specs(request: RawRequest) -> Iterator[tuple[int, JsonObject]]:
-    """The tools somebody defined themselves, each with its place."""
+    """Yield the client's own tools with their indexes."""
     for index, item in enumerate(tools(request)):
         if isinstance(item.get("toolSpec"), dict):
             yield index, as_mapping(item["toolSpec"])
@@ -83,7 +83,7 @@ def thinking_config(request: RawRequest) -> JsonObject:
 
 
 def find_tool_loop(request: RawRequest) -> int | None:
-    """The place of the first assistant message of the tool loop that is being answered."""
+    """Return the index of the first assistant message of the current tool loop."""
 
     def kinds(message: JsonObject) -> list[str]:
         return [kind for block in blocks(message) for kind in block if kind != "cachePoint"]
@@ -92,15 +92,15 @@ def find_tool_loop(request: RawRequest) -> int | None:
 
 
 def describe_faults(faults: Iterator[FieldFault]) -> RuleFinding | None:
-    """All faults in one sentence, as the service tells them."""
-    told = [
+    """Join all faults in one message, as the service does."""
+    messages_found = [
         f"Value {_show_value(value)}at '{place}' failed to satisfy constraint: Member must {must}"
         for place, value, must in faults
     ]
-    if not told:
+    if not messages_found:
         return None
-    count = "1 validation error" if len(told) == 1 else f"{len(told)} validation errors"
-    return {"count": count, "faults": "; ".join(told)}
+    count = "1 validation error" if len(messages_found) == 1 else f"{len(messages_found)} validation errors"
+    return {"count": count, "faults": "; ".join(messages_found)}
 
 
 def _show_value(value: object) -> str:

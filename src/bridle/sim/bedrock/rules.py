@@ -1,10 +1,9 @@
-"""What Converse refuses, in its own words.
+"""Rules of Converse, with its own messages.
 
-Three parties object, in this order: the service to fields that break their definitions, the
-service to what they mean together, and the model behind it, whose words come with a sentence
-in front.  The models whose abilities are known here are of one maker, so those words are its.
-
-What a model can do is never decided by its name: its abilities in the model table say it.
+Errors come from three sources, in this order: the service checks each field against its definition, then what
+the fields mean together, and then the model reports its own errors after a prefix. The models whose abilities
+are known here have one vendor, so those messages are its. The abilities in the model table say what a model
+supports, never its name.
 """
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
@@ -72,7 +71,7 @@ RULES = (
 )
 
 
-# What Converse says when a prompt is longer than the model's window.
+# The message about a prompt longer than the context window.
 
 
 def _check_prompt_window(request: RawRequest) -> RuleFinding | None:

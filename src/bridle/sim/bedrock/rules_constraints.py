@@ -1,6 +1,6 @@
-"""Fields against their definitions: lengths, letters, ranges, and values out of a list.
+"""Rules about field definitions: lengths, characters, ranges and allowed values.
 
-Each rule tells every fault of its kind at once, as the service does.
+Each rule reports every fault of its kind at once, as the service does.
 """
 
 import re
@@ -35,17 +35,17 @@ def _list_name_faults(
     place: str, value: object, pattern: re.Pattern[str], *, shown: bool
 ) -> Iterator[FieldFault]:
     word = value if isinstance(value, str) else ""
-    told = word if shown else None
+    shown_value = word if shown else None
     if len(word) > NAME_LENGTH_MAX:
-        yield place, told, _LONG
+        yield place, shown_value, _LONG
     if not pattern.fullmatch(word):
-        yield place, told, f"satisfy regular expression pattern: {pattern.pattern}"
+        yield place, shown_value, f"satisfy regular expression pattern: {pattern.pattern}"
     if not word:
-        yield place, told, _SHORT
+        yield place, shown_value, _SHORT
 
 
 def _list_block_places(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Every block with its place as the definitions count it."""
+    """Yield every block with its path, counted from one."""
     for index, message in enumerate(messages(request)):
         for inner, block in enumerate(blocks(message)):
             yield f"messages.{index + 1}.member.content.{inner + 1}.member", block

@@ -1,7 +1,8 @@
-"""The fields of a Converse request, each with the kind of JSON it is read into.
+"""Field rules of a Converse request: the JSON type of each field.
 
-The service reads JSON into its own types before it checks any constraint, tells the first misfit, and says
-neither where it was nor what it was.  A null is nothing.
+The service parses JSON into its own types before it checks any constraint; it reports the first mismatch,
+with neither path nor value. Null counts as absent. Blocks and tools in the shapes of other wires are members
+of a union that Converse does not have.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ _NO_STRUCTURE = "Expected null"
 
 
 def _describe_mismatch(value: object, expected: str) -> RuleFinding:
-    """What is said of a value that cannot be read as what was expected: a list, a structure or a scalar."""
+    """Describe a value that cannot be parsed as expected: a list, a structure or a scalar."""
     kind = JSON_TYPES[type(value)]
     if kind == "array":
         return {"fault": _LIST}
@@ -69,7 +70,7 @@ FIELD_CHECKS = FieldRules(
 
 
 def _number_rule(name: str, expected: str) -> ProviderRule:
-    """Fractions are cut off where a whole number is read; words are not read as numbers."""
+    """Make a rule for a number: fractions are truncated to integers, but strings are not parsed."""
     return FIELD_CHECKS.of_type(f"inferenceConfig.{name}", "number", expected=expected)
 
 
@@ -104,14 +105,11 @@ TYPE_RULES = (
 )
 
 
-# Blocks and tools in the shapes of other wires: a member of a union that Converse does not have.
-
-
 LISTED_BLOCKS = (
     "text", "image", "toolUse", "toolResult", "document", "video", "cachePoint", "reasoningContent",
     "citationsContent", "searchResult",
 )  # fmt: skip
-"""The keys of a block that a refusal lists."""
+"""Keys of a block that a refusal lists."""
 BLOCKS = (*LISTED_BLOCKS, "audio", "guardContent", "toolAddition", "toolRemoval")
 TOOLS = ("toolSpec", "systemTool", "cachePoint")
 _MEMBER_MESSAGE = "{kind} object at {at} must set one of the following keys: {keys}."

@@ -1,4 +1,4 @@
-"""Documents, pictures and films: how they are called, where they are, and who reads them."""
+"""Rules about documents, images and videos: names, sources, and the models that support them."""
 
 import re
 from collections import Counter
@@ -14,8 +14,8 @@ DOCUMENT_NAME = re.compile(r"(?!.*\s\s)[\w\s()\[\]-]+")
 
 
 def _list_document_names(request: RawRequest) -> Iterator[object]:
-    for said in _list_content_holders(request):
-        yield from (item.get("name") for _, item in list_held(said, "document"))
+    for holder in _list_content_holders(request):
+        yield from (item.get("name") for _, item in list_held(holder, "document"))
 
 
 def _refuses_video(request: RawRequest) -> bool:
@@ -26,20 +26,22 @@ def _check_video(request: RawRequest) -> RuleFinding | None:
     return (
         {}
         if _refuses_video(request)
-        and any(list_held(said, "video") for said in _list_content_holders(request))
+        and any(list_held(holder, "video") for holder in _list_content_holders(request))
         else None
     )
 
 
 def _check_audio(request: RawRequest) -> RuleFinding | None:
     deaf = request.abilities is not None and not request.abilities.audio
-    return {} if deaf and any(list_held(said, "audio") for said in _list_content_holders(request)) else None
+    return (
+        {} if deaf and any(list_held(holder, "audio") for holder in _list_content_holders(request)) else None
+    )
 
 
 def _check_media_base64(request: RawRequest) -> RuleFinding | None:
-    for said in _list_content_holders(request):
+    for holder in _list_content_holders(request):
         for kind in ("image", "document", "video", "audio"):
-            for _, item in list_held(said, kind):
+            for _, item in list_held(holder, kind):
                 data = as_mapping(item.get("source")).get("bytes")
                 if isinstance(data, str) and not is_base64(data):
                     return {"kind": kind}
@@ -47,24 +49,24 @@ def _check_media_base64(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_image_data(request: RawRequest) -> RuleFinding | None:
-    """A picture of one format is taken under the name of another, as recordings show; other files are not."""
-    pictures = (item for said in _list_content_holders(request) for _, item in list_held(said, "image"))
+    """Accept an image labelled as another image format, as recordings show, but no other file."""
+    pictures = (item for holder in _list_content_holders(request) for _, item in list_held(holder, "image"))
     shown = (recognize_data(as_mapping(item.get("source")).get("bytes")) for item in pictures)
     return {} if any(type_ and not type_.startswith("image/") for type_ in shown) else None
 
 
 def _check_stored(request: RawRequest) -> RuleFinding | None:
-    """Models that read no films take no pictures out of the provider's own store; documents they do."""
+    """Refuse images from the provider's own storage for models without video; documents are accepted."""
     found = any(
         "s3Location" in as_mapping(item.get("source"))
-        for said in _list_content_holders(request)
-        for _, item in list_held(said, "image")
+        for holder in _list_content_holders(request)
+        for _, item in list_held(holder, "image")
     )
     return {} if _refuses_video(request) and found else None
 
 
 def _list_content_holders(request: RawRequest) -> Iterator[JsonObject]:
-    """Whatever holds blocks: messages, and results inside them."""
+    """Yield everything that holds blocks: messages, and the results in them."""
     for message in messages(request):
         yield message
         yield from ({"content": item.get("content")} for _, item in list_results(message))

@@ -1,4 +1,4 @@
-"""The conversation: who speaks when, that something is said, and that every call is answered."""
+"""Rules about the conversation: the order of roles, content, and a result for every call."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ _FORMAT = "The format of the value at {at} is invalid. Provide a json object for
 
 
 def _list_turns(request: RawRequest) -> list[tuple[int, JsonObject]]:
-    """What users and models said; what is told in between by neither of them does not count."""
+    """List user and assistant messages; messages in between from neither do not count."""
     return [
         (index, message)
         for index, message in enumerate(messages(request))
@@ -45,8 +45,8 @@ def _list_turns(request: RawRequest) -> list[tuple[int, JsonObject]]:
 
 
 def _check_user_first(request: RawRequest) -> RuleFinding | None:
-    said = _list_turns(request)
-    return None if said and said[0][1].get("role") == "user" else {}
+    turns = _list_turns(request)
+    return None if turns and turns[0][1].get("role") == "user" else {}
 
 
 def _check_turns(request: RawRequest) -> RuleFinding | None:
@@ -116,9 +116,9 @@ def _find_repeated_ids(request: RawRequest, kind: str) -> RuleFinding | None:
 
 
 def _list_call_answers(request: RawRequest) -> Iterator[tuple[int, list[str], list[str]]]:
-    """Each message, and the end, with the ids asked just before it and the ids it answers."""
-    nobody: tuple[int, JsonObject] = (len(messages(request)), {})
-    for (_, before), (index, message) in pairwise([nobody, *_list_turns(request), nobody]):
+    """Yield each message, and the end, with the ids called just before it and the ids it answers."""
+    outside: tuple[int, JsonObject] = (len(messages(request)), {})
+    for (_, before), (index, message) in pairwise([outside, *_list_turns(request), outside]):
         yield (
             index,
             [str(item.get("toolUseId")) for _, item in list_calls(before)],
@@ -142,21 +142,25 @@ def _check_results_most(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_result_first(request: RawRequest) -> RuleFinding | None:
-    """Results count only as long as nothing was said before them."""
+    """Accept results only before any other content of their message."""
     for index, message in enumerate(messages(request)):
-        said = False
+        has_other_content = False
         late: list[str] = []
         for block in blocks(message):
-            if said and message.get("role") == "user" and isinstance(block.get("toolResult"), dict):
+            if (
+                has_other_content
+                and message.get("role") == "user"
+                and isinstance(block.get("toolResult"), dict)
+            ):
                 late.append(str(as_mapping(block["toolResult"]).get("toolUseId")))
-            said = said or not IN_TIME & block.keys()
+            has_other_content = has_other_content or not IN_TIME & block.keys()
         if late:
             return {"index": index - 1, "ids": ", ".join(late)}
     return None
 
 
 def _check_call_last(request: RawRequest) -> RuleFinding | None:
-    """A call followed by words is not immediately followed by its result."""
+    """Require that no text follows a call."""
     for index, message in enumerate(messages(request)):
         called = list_calls(message)
         if called and any("text" in block for block in blocks(message)[called[0][0] :]):

@@ -1,4 +1,4 @@
-"""What the model behind the service objects to, in its maker's words after the service's sentence."""
+"""Rules of the model behind the service, with its vendor's messages after the service's prefix."""
 
 from bridle.sim.rules.engine import ProviderRule, RawRequest, RuleFinding
 from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
@@ -51,8 +51,8 @@ def _check_marks_most(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_sampling_model(request: RawRequest) -> RuleFinding | None:
-    # `Abilities.sampling` speaks of another wire; here temperature goes together with the allowance for
-    # thinking, in the same models.
+    # `Abilities.sampling` describes another wire; here temperature is allowed together with a thinking
+    # allowance, in the same models.
     abilities = request.abilities
     if abilities is None or not abilities.thinking or "enabled" in abilities.thinking:
         return None
@@ -95,28 +95,28 @@ def _check_forced_tools(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_thinking_first(request: RawRequest) -> RuleFinding | None:
-    """The loop whose results come back must open with a thought; a later message of it needs none."""
+    """Require reasoning at the start of the current tool loop; later messages of it need none."""
     head = find_tool_loop(request) if thinking_config(request).get("type") == "enabled" else None
     if head is None:
         return None
     first = next(iter((blocks(messages(request)[head]) or [{}])[0]), "")
-    told = {"toolUse": "tool_use"}.get(first, first)
-    return None if first == "reasoningContent" else {"index": head, "type": told}
+    block_type = {"toolUse": "tool_use"}.get(first, first)
+    return None if first == "reasoningContent" else {"index": head, "type": block_type}
 
 
 def _check_thought_last(request: RawRequest) -> RuleFinding | None:
     for index, message in enumerate(messages(request)):
-        said = blocks(message)
-        if message.get("role") == "assistant" and said and "reasoningContent" in said[-1]:
+        content = blocks(message)
+        if message.get("role") == "assistant" and content and "reasoningContent" in content[-1]:
             return {"index": index}
     return None
 
 
 def _check_prefill(request: RawRequest) -> RuleFinding | None:
-    said, abilities = messages(request), request.abilities
-    if abilities is None or abilities.prefill or not said:
+    sent, abilities = messages(request), request.abilities
+    if abilities is None or abilities.prefill or not sent:
         return None
-    return {} if said[-1].get("role") == "assistant" else None
+    return {} if sent[-1].get("role") == "assistant" else None
 
 
 def _thinking_mode_rule(mode: str, wording: str) -> ProviderRule:

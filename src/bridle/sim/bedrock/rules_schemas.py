@@ -1,4 +1,4 @@
-"""Schemas of answers: `outputConfig.textFormat`, and the model's own field beside it."""
+"""Rules about answer schemas: `outputConfig.textFormat`, and the model's own `output_config` field."""
 
 from collections.abc import Iterator, Mapping
 
@@ -27,7 +27,7 @@ SCHEMA_PATH = "output_config.format.schema"
 
 
 def find_text_format_schema(body: JsonObject) -> object:
-    """The schema that `outputConfig` asks the answer to fit; None when its text is not JSON."""
+    """Return the schema that `outputConfig` requires of the answer; None if its text is not JSON."""
     shape = as_mapping(as_mapping(as_mapping(body.get("outputConfig")).get("textFormat")).get("structure"))
     text = as_mapping(shape.get("jsonSchema")).get("schema")
     try:

@@ -1,4 +1,7 @@
-"""Reasoning on the Converse wire: the same models, the same seals, and the service's sentence in front."""
+"""Signed reasoning on the Converse wire: the signatures of the same models, after the service's prefix.
+
+The rules of the models' vendor apply.
+"""
 
 from collections.abc import Iterator
 
@@ -50,7 +53,7 @@ def read_conversation(request: RawRequest) -> SentConversation:
 
 
 def _model_in_path(request: RawRequest) -> str:
-    """The model's name as the path has it, in one spelling."""
+    """Return the model's name in the path, with one spelling of the colon."""
     return request.path.partition("/model/")[2].rpartition("/")[0].replace("%3A", ":").replace("%3a", ":")
 
 
@@ -71,10 +74,12 @@ def _list_sent_blocks(request: RawRequest) -> Iterator[SentBlock]:
 
 
 def _read_reasoning(content: JsonObject) -> SentReasoning | None:
-    told = content.get("reasoningText")
-    if isinstance(told, dict):
+    reasoning_text = content.get("reasoningText")
+    if isinstance(reasoning_text, dict):
         return SentReasoning(
-            kind=SHOWN_KIND, text=str(told.get("text") or ""), signature=told.get("signature")
+            kind=SHOWN_KIND,
+            text=str(reasoning_text.get("text") or ""),
+            signature=reasoning_text.get("signature"),
         )
     if "redactedContent" in content:
         return SentReasoning(kind=HIDDEN_KIND, text="", signature=content["redactedContent"])
@@ -82,7 +87,7 @@ def _read_reasoning(content: JsonObject) -> SentReasoning | None:
 
 
 def _check_sealed_thought(request: RawRequest) -> RuleFinding | None:
-    """Only models that sign are asked for signatures: others give thoughts without."""
+    """Check signatures only for models that sign: others return reasoning without one."""
     signs = request.abilities is not None and bool(request.abilities.thinking)
     return find_forged(read_conversation(request)) if signs else None
 
@@ -116,21 +121,18 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
 )
 
 
-# Thoughts on the Converse wire, by the rules of the models' maker.
-
-
 DISPLAY_OMITTED = "omitted"
 
 
-def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
-    begins = thinking_config(asked).get("type") == "enabled" and find_tool_loop(asked) is None
+def complete_reasoning(raw: RawRequest, reply: Reply) -> Reply:
+    begins = thinking_config(raw).get("type") == "enabled" and find_tool_loop(raw) is None
     return with_reasoning(reply) if begins else reply
 
 
-def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
-    usual = asked.abilities.display_default if asked.abilities else ""
+def display_reasoning(raw: RawRequest, reply: Reply) -> Reply:
+    usual = raw.abilities.display_default if raw.abilities else ""
     return (
         hide_reasoning_text(reply)
-        if (thinking_config(asked).get("display") or usual) == DISPLAY_OMITTED
+        if (thinking_config(raw).get("display") or usual) == DISPLAY_OMITTED
         else reply
     )

@@ -23,7 +23,7 @@ _CAPITAL = re.compile(r"(?<=[a-z0-9])([A-Z])")
 
 
 rule = partial(make_rule, code="INVALID_ARGUMENT")
-"""A rule of this provider's usual kind."""
+"""Makes a rule of this provider's usual kind."""
 
 
 @lru_cache(maxsize=256)
@@ -32,7 +32,7 @@ def to_snake_case(name: str) -> str:
 
 
 def as_list(value: object) -> Sequence[object]:
-    """A list; one object where a list belongs is a list of one."""
+    """Return a list; a single object in place of a list is a list of one."""
     if isinstance(value, dict):
         return (value,)
     return value if isinstance(value, list | tuple) else ()
@@ -59,13 +59,13 @@ def tool_choice_setting(request: RawRequest, name: str) -> object:
 
 
 def find_model_and_method(request: RawRequest) -> tuple[str, str]:
-    """The model and the method, as the path names them."""
+    """Return the model and the method named in the path."""
     found = METHOD_PATH.fullmatch(request.path.partition("?")[0])
     return (unquote(found["model"]), found["method"]) if found else ("", "")
 
 
 def has_thinking_levels(request: RawRequest) -> bool:
-    """Whether the model thinks at levels; those that do check what earlier ones did not."""
+    """True if the model has thinking levels; those models check what earlier ones did not."""
     return request.abilities is not None and bool(request.abilities.efforts)
 
 
@@ -78,7 +78,7 @@ def parts(content: JsonObject) -> list[JsonObject]:
 
 
 def list_parts(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
-    """Every part of every content with its place."""
+    """Yield every part of every content with its path."""
     for index, content in enumerate(contents(request)):
         for inner, part in enumerate(parts(content)):
             yield f"contents[{index}].parts[{inner}]", part
@@ -86,7 +86,7 @@ def list_parts(request: RawRequest) -> Iterator[tuple[str, JsonObject]]:
 
 class ContentTurn(Value):
     index: int
-    """The place of its first content."""
+    """Index of its first content."""
     is_model: bool
     parts: list[JsonObject]
 
@@ -96,15 +96,15 @@ class ContentTurn(Value):
 
 
 def merge_turns(request: RawRequest) -> list[ContentTurn]:
-    """What was said turn by turn: neighbours of one side are read as one."""
-    said: list[ContentTurn] = []
+    """Merge neighbouring contents of one side into turns."""
+    turns: list[ContentTurn] = []
     for index, content in enumerate(contents(request)):
         model = content.get("role") == "model"
-        if said and said[-1].is_model == model:
-            said[-1].parts.extend(parts(content))
+        if turns and turns[-1].is_model == model:
+            turns[-1].parts.extend(parts(content))
         else:
-            said.append(ContentTurn(index=index, is_model=model, parts=parts(content)))
-    return said
+            turns.append(ContentTurn(index=index, is_model=model, parts=parts(content)))
+    return turns
 
 
 def tools(request: RawRequest) -> list[JsonObject]:
@@ -141,16 +141,16 @@ def find_schema(body: Mapping[str, object]) -> object:
 
 
 def _to_json_schema(schema: object) -> object:
-    """A schema of the OpenAPI subset in the words of JSON Schema."""
+    """Convert a schema of the OpenAPI subset to JSON Schema."""
     if isinstance(schema, list):
         return [_to_json_schema(item) for item in schema]
     if not isinstance(schema, dict):
         return schema
-    made = {name: _to_json_schema(value) for name, value in schema.items() if name != "nullable"}
-    kind = made.get("type")
+    converted = {name: _to_json_schema(value) for name, value in schema.items() if name != "nullable"}
+    kind = converted.get("type")
     if isinstance(kind, str):
-        made["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
-    return made
+        converted["type"] = [kind.lower(), "null"] if schema.get("nullable") is True else kind.lower()
+    return converted
 
 
 # Streamed replies on the generateContent wire: google-genai sends every chunk back by itself.

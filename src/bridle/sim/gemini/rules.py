@@ -1,12 +1,11 @@
-"""What generateContent refuses, in its own words.
+"""Rules of generateContent, with its own messages.
 
-The order is the provider's as far as it is known: JSON is read into fields first, and what
-cannot be read is refused there; then each field by itself; then what the fields mean
-together.  Tools, schemas and contents have files of their own beside this one.
+The order is the provider's as far as it is known: JSON is parsed into typed fields first, and what cannot be
+parsed is refused; then each field is checked; then what the fields mean together. Rules about tools, schemas
+and contents are in files beside this one.
 
-What a model can do is never decided by its name: its abilities in the model table say it.
-Models that think at levels are also those that demand signatures, know one role less and
-take functions together with everything else.
+The abilities in the model table say what a model supports, never its name. Models with thinking levels also
+require signatures, accept one role less and accept functions together with everything else.
 """
 
 import re
@@ -227,7 +226,7 @@ RULES = (
 )
 
 
-# What generateContent says when a prompt fills the model's window: one token must stay free.
+# A prompt must leave at least one token of the context window free.
 
 
 def _check_prompt_window(request: RawRequest) -> RuleFinding | None:

@@ -1,8 +1,8 @@
-"""The fields of a generateContent request, each with the type it is read into.
+"""Field rules of a generateContent request: the type of each field.
 
-JSON is read into messages of named types before anybody looks at what it says, and the reader is generous:
-a number may be written as a string, one thing may stand where a list belongs, a null is nothing.  What it
-cannot read it names by place, type and value.
+JSON is parsed into messages of named types before anything else, and the parser is tolerant: a number may be
+a string, one object may stand for a list, null counts as absent. What it cannot parse it reports by path,
+type and value.
 """
 
 import re
@@ -42,7 +42,7 @@ _NO_LIST = "Proto field is not repeating, cannot start list."
 
 
 def _is_readable(value: object, kinds: Sequence[str]) -> bool:
-    """Whether the reader makes one of these kinds of a value."""
+    """True if the parser can convert the value to one of these types."""
     written = "number" in kinds and isinstance(value, str) and NUMBER.fullmatch(value) is not None
     return written or JSON_TYPES[type(value)] in kinds
 
@@ -63,12 +63,12 @@ FIELD_CHECKS = FieldRules(
 
 
 def _message_rule(path: str, name: str, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
-    """A field that holds a message of a named type; where a list of them belongs, one will do."""
+    """Make a rule for a field that holds a message of a named type, or a list of them."""
     return FIELD_CHECKS.of_type(path, "object|array", row, expected=NAMESPACE + name)
 
 
 def _setting_rule(name: str, kind: str, evidence: str = "F") -> ProviderRule:
-    """One of the settings; whole numbers may be written with a point."""
+    """Make a rule for a setting; integers may be written with a decimal point."""
     kinds, expected = ("number", TYPES["integer"]) if kind == "integer" else (kind, TYPES[kind])
     row = FieldRow(id=f"{to_snake_case(name).replace('_', '-')}-type", evidence=evidence)
     return FIELD_CHECKS.of_type(f"generationConfig.{name}", kinds, row, expected=expected)
@@ -82,7 +82,7 @@ SINGLE_FIELDS = (
     "contents[].role", "contents[].parts[].text", "contents[].parts[].functionCall",
     "contents[].parts[].functionResponse", "tools[].functionDeclarations[].name",
 )  # fmt: skip
-"""Where one value belongs and a list cannot be read."""
+"""Fields with a single value, where a list cannot be parsed."""
 
 
 def _check_no_list(request: RawRequest) -> RuleFinding | None:
@@ -98,7 +98,7 @@ _PART = "contents[].parts[]"
 
 
 def _part_rule(id_: str, path: str, name: str) -> ProviderRule:
-    """A field of the second part of the first content."""
+    """Make a rule for a field of the second part of the first content."""
     expected = TYPES.get(name, NAMESPACE + name)
     return FIELD_CHECKS.of_type(
         f"{_PART}.{path}".rstrip("."),

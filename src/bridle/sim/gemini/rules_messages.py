@@ -1,8 +1,7 @@
-"""Contents: that something is said, by somebody, and that calls are answered.
+"""Rules about contents: text, roles, and a response for every call.
 
-Neighbours of one side are read as one turn, so calls and their responses may be spread
-over several contents.  A call that nobody answers passes where no function is declared:
-recorded conversations show it.
+Neighbouring contents of one side are one turn, so calls and their responses may be spread over several
+contents. A call without a response is accepted if no function is declared, as recorded conversations show.
 """
 
 import re
@@ -131,15 +130,15 @@ def _check_struct(request: RawRequest) -> RuleFinding | None:
 def _check_name_empty(request: RawRequest) -> RuleFinding | None:
     for place, part in list_parts(request):
         for holder, spelled in (("functionCall", "function_call"), ("functionResponse", "function_response")):
-            held = member(part, holder)
-            if isinstance(held, dict) and not held.get("name"):
+            value = member(part, holder)
+            if isinstance(value, dict) and not value.get("name"):
                 return {"at": f"{place}.{spelled}"}
     return None
 
 
 def _check_call_first(request: RawRequest) -> RuleFinding | None:
-    said = merge_turns(request)
-    return {} if said and said[0].is_model and said[0].members_named("functionCall") else None
+    turns = merge_turns(request)
+    return {} if turns and turns[0].is_model and turns[0].members_named("functionCall") else None
 
 
 def _pair_turns(request: RawRequest) -> Iterator[tuple[ContentTurn, ContentTurn]]:
@@ -147,8 +146,8 @@ def _pair_turns(request: RawRequest) -> Iterator[tuple[ContentTurn, ContentTurn]
 
 
 def _check_response_orphan(request: RawRequest) -> RuleFinding | None:
-    said = merge_turns(request)
-    if said and said[0].members_named("functionResponse"):
+    turns = merge_turns(request)
+    if turns and turns[0].members_named("functionResponse"):
         return {}
     for before, turn in _pair_turns(request):
         if turn.members_named("functionResponse") and not before.members_named("functionCall"):
@@ -166,16 +165,16 @@ def _check_response_count(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_call_signed(request: RawRequest) -> RuleFinding | None:
-    """Only since the user last spoke, and only the first call of each turn.
+    """Check the signature of the first call of each turn since the last user message.
 
     A turn may be spread over several contents: google-genai sends every chunk of a stream back as one.
     """
     if not has_thinking_levels(request):
         return None
-    said = list(enumerate(contents(request)))
-    spoke = [index for index, content in said if _is_user_content(content)]
+    sent = list(enumerate(contents(request)))
+    spoke = [index for index, content in sent if _is_user_content(content)]
     called = False
-    for index, content in said[max(spoke, default=None) :]:
+    for index, content in sent[max(spoke, default=None) :]:
         if content.get("role") != "model":
             called = False
             continue
@@ -248,11 +247,11 @@ CONTENT_RULES = (
 
 
 def _check_image_data(request: RawRequest) -> RuleFinding | None:
-    """Any of the image types is taken under the name of another; other files are not."""
+    """Accept an image labelled as another image type, but no other file."""
     for _, part in list_parts(request):
-        held = as_mapping(member(part, "inlineData"))
-        labelled = str(member(held, "mimeType")).startswith("image/")
-        shown = recognize_data(member(held, "data"))
+        blob = as_mapping(member(part, "inlineData"))
+        labelled = str(member(blob, "mimeType")).startswith("image/")
+        shown = recognize_data(member(blob, "data"))
         if labelled and shown and not shown.startswith("image/"):
             return {}
     return None

@@ -1,9 +1,8 @@
-"""Schemas in the provider's own dialect: fewer words than JSON Schema has, and some of them stricter.
+"""Rules about schemas in the provider's own dialect, which is smaller and partly stricter than JSON Schema.
 
-Only `parameters` and `responseSchema` are in it; their JSON twins take any schema.  A word
-the dialect lacks is refused while the JSON is read, and the place is named as the reader sees
-it (the entries of an object are numbered); what breaks the dialect's sense is refused later,
-and there the place has the names of the properties.
+Only `parameters` and `responseSchema` use it; their JSON variants accept any schema. A keyword that the
+dialect lacks is refused while the JSON is parsed, with the parser's path (the entries of an object are
+numbered); other errors are reported later, with the names of the properties.
 """
 
 from collections.abc import Iterator
@@ -60,13 +59,13 @@ REQUEST = "GenerateContentRequest"
 class SchemaLocation(Value):
     schema: JsonObject
     read_path: str
-    """Its place as the reader of the JSON names it."""
+    """Path as the JSON parser names it."""
     named_path: str
-    """Its place by the names of the properties."""
+    """Path by the names of the properties."""
 
 
 def list_schemas(request: RawRequest) -> Iterator[SchemaLocation]:
-    """Every schema in the dialect, and every schema inside it."""
+    """Yield every schema in the dialect, and every schema inside it."""
     for place, item in list_declarations(request):
         yield from _walk_schema(member(item, "parameters"), f"{place}.parameters", f"{place}.parameters")
     place = "generation_config.response_schema"

@@ -1,4 +1,4 @@
-"""Tools, the choice among them, and what does not go together with them."""
+"""Rules about tools, the tool choice, and features that exclude them."""
 
 import re
 
@@ -96,7 +96,7 @@ def _check_choice_names_known(request: RawRequest) -> RuleFinding | None:
 
 
 def _takes_functions_alone(request: RawRequest) -> bool:
-    """Whether the model takes functions only by themselves."""
+    """True if the model accepts functions only without other features."""
     return request.abilities is not None and request.abilities.structured_output == "tool"
 
 

@@ -1,10 +1,11 @@
 """Thought signatures on the generateContent wire.
 
-One sits on a part: on the first call of a reply, or on its words, or, when they are told in
-pieces, on an empty part behind them.  It is bound to that part and to the model.  A blob that
-cannot be read is refused wherever it stands; that it belongs to its part and its model is
-checked since the user last spoke.  Words that are no signature but stand for one, for calls that
-come from elsewhere, are taken.  Only models that think at levels check any of this.
+A signature is on a part: on the first call of a reply, or on its text, or, in a stream, on an empty part
+after the text. It is bound to that part and to the model. A signature that cannot be read is refused
+anywhere; that it belongs to its part and model is checked since the last user message. Documented
+placeholders for calls from elsewhere are accepted. Only models with thinking levels check any of this.
+
+Reasoning has its own parts, which are sent only with `includeThoughts`.
 """
 
 from base64 import b64encode
@@ -24,9 +25,9 @@ FAMILY = "gemini"
 SIGNATURE_KIND = "thought_signature"
 SIGNATURE_FIELD = "thoughtSignature"
 UNBOUND = ""
-"""Bound to no part in particular."""
+"""Not bound to a part."""
 STANDARD_ALPHABET = str.maketrans("-_", "+/")
-"""Bytes come back in either alphabet, with or without their padding: clients write them as they like."""
+"""Clients send bytes back in either base64 alphabet, with or without padding."""
 PLACEHOLDERS = ("skip_thought_signature_validator", "context_engineering_is_the_way_to_go")
 PLACEHOLDER_BYTES = tuple(b64encode(words.encode()).decode().rstrip("=") for words in PLACEHOLDERS)
 """The same from clients that hold a signature as bytes, without padding."""
@@ -36,18 +37,18 @@ def sign_reply(request: RawRequest, reply: Reply) -> Reply:
     if request.abilities is None or not request.abilities.thinking or not reply.parts:
         return reply
     name, method = find_model_and_method(request)
-    said = list(reply.parts)
-    calls = [index for index, part in enumerate(said) if isinstance(part, ToolCall)]
-    texts = [index for index, part in enumerate(said) if isinstance(part, Text)]
+    parts_sent = list(reply.parts)
+    calls = [index for index, part in enumerate(parts_sent) if isinstance(part, ToolCall)]
+    texts = [index for index, part in enumerate(parts_sent) if isinstance(part, Text)]
     if calls:
         place = calls[0]
     elif texts and method != "streamGenerateContent":
         place = texts[-1]
     else:
-        place = len(said)
-        said.append(Text(text=""))
-    said[place] = _sign_part(said[place], name)
-    return replace(reply, parts=tuple(said))
+        place = len(parts_sent)
+        parts_sent.append(Text(text=""))
+    parts_sent[place] = _sign_part(parts_sent[place], name)
+    return replace(reply, parts=tuple(parts_sent))
 
 
 def _sign_part(part: Part, name: str) -> Part:
@@ -62,19 +63,19 @@ def _digest_call(call: ToolCall) -> str:
     try:
         args: object = parse_json(call.arguments or "{}")
     except ValueError:
-        return UNBOUND  # cut off, or nonsense: nobody can tell in which shape it will come back
+        return UNBOUND  # cut off or malformed: the form in which it will come back is unknown
     return digest_value([call.name, args]) if isinstance(args, dict) else UNBOUND
 
 
 def _digest_part(part: JsonObject) -> str:
-    made = member(part, "functionCall")
-    if isinstance(made, dict):
-        return digest_value([made.get("name"), made.get("args") or {}])
+    call = member(part, "functionCall")
+    if isinstance(call, dict):
+        return digest_value([call.get("name"), call.get("args") or {}])
     return digest_value(part.get("text") or "")
 
 
 def _checked_signature(part: JsonObject) -> str:
-    """The signature on a part, unless it is none and stands for one."""
+    """Return the signature of a part, unless it is a placeholder."""
     blob = member(part, SIGNATURE_FIELD)
     if not isinstance(blob, str) or not blob:
         return ""
@@ -101,9 +102,9 @@ def _check_sealed_part(request: RawRequest) -> RuleFinding | None:
     if not has_thinking_levels(request):
         return None
     name, _ = find_model_and_method(request)
-    said = contents(request)
-    spoke = [index for index, content in enumerate(said) if _is_user_content(content)]
-    for content in said[spoke[-1] if spoke else 0 :]:
+    sent = contents(request)
+    spoke = [index for index, content in enumerate(sent) if _is_user_content(content)]
+    for content in sent[spoke[-1] if spoke else 0 :]:
         for part in parts(content):
             note = open_signature(_checked_signature(part))
             if note is not None and (note.model, note.bound.get("part")) not in (
@@ -137,15 +138,12 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
 )
 
 
-# Thoughts on the generateContent wire: parts of their own, sent only with `includeThoughts`.
-
-
-def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:
+def complete_reasoning(raw: RawRequest, reply: Reply) -> Reply:
     return reply
 
 
-def display_reasoning(asked: RawRequest, reply: Reply) -> Reply:
-    config = as_mapping(member(as_mapping(member(asked.body, "generationConfig")), "thinkingConfig"))
+def display_reasoning(raw: RawRequest, reply: Reply) -> Reply:
+    config = as_mapping(member(as_mapping(member(raw.body, "generationConfig")), "thinkingConfig"))
     if member(config, "includeThoughts") is True:
         return reply
     return replace(reply, parts=tuple(part for part in reply.parts if not isinstance(part, Reasoning)))

@@ -1,6 +1,6 @@
-"""How the validator that both of these wires share names places and words its demands.
+"""The validator that both OpenAI wires share: its paths and messages.
 
-It names a place (`tools[0].name`), a demand and what it got, always in the same few sentences.
+It reports a path (`tools[0].name`), a demand and the value it got, always in the same few sentences.
 """
 
 from functools import partial
@@ -9,9 +9,9 @@ from bridle.sim.rules.field_rules import ErrorStyle, FieldMessage, FieldRules
 from bridle.sim.rules.raw_request import make_rule
 
 INVALID = "invalid_request_error"
-"""What the provider calls an error that has no code of its own."""
+"""The provider's type for errors without a code."""
 rule = partial(make_rule, code=INVALID)
-"""A rule of this provider's usual kind."""
+"""Makes a rule of this provider's usual kind."""
 
 _BOUND = (
     "Invalid '{{at}}': <noun> {side} value. Expected a value {sign} <expected>, but got {{value}} instead."

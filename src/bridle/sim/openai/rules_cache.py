@@ -18,10 +18,10 @@ UNSUPPORTED = "Unsupported parameter: '{at}' is not supported with this model."
 def cache_rules(
     paths: tuple[str, ...], options: tuple[str, ...], ttls: tuple[str, ...], *, by_model: bool = False
 ) -> tuple[ProviderRule, ...]:
-    """`paths` are those of the pieces of content that may carry a breakpoint; `options` those of a request,
-    `ttls` the lifetimes it may name.
+    """Make the rules.
 
-    `by_model`: what the model said may carry one too.
+    `paths` are those of content that may carry a breakpoint; `options` are the options of a request, `ttls`
+    the lifetimes it may name. `by_model`: the model's own content may carry one too.
     """
     return (
         *_option_rules(options, ttls),
@@ -39,8 +39,8 @@ def _find_breakpoints(request: RawRequest, paths: tuple[str, ...]) -> Iterator[F
 
 
 def _check_cache_retention_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    bound = able is not None and able.cache != "" and "5m" not in able.cache_ttls
+    abilities = request.abilities
+    bound = abilities is not None and abilities.cache != "" and "5m" not in abilities.cache_ttls
     return {} if bound and request.body.get(RETENTION) == "in_memory" else None
 
 
@@ -88,8 +88,8 @@ def _model_rule(paths: tuple[str, ...]) -> ProviderRule:
 def _assistant_rule(paths: tuple[str, ...]) -> ProviderRule:
     def said_by_the_model(request: RawRequest) -> RuleFinding | None:
         for path in paths:
-            whole, _, inside = path.rpartition(".")
-            for item in find_places(FIELD_CHECKS.style, request.body, whole):
+            parent, _, inside = path.rpartition(".")
+            for item in find_places(FIELD_CHECKS.style, request.body, parent):
                 if as_mapping(item.value).get("role") != "assistant":
                     continue
                 for spot in find_places(FIELD_CHECKS.style, as_mapping(item.value), f"{inside}.{BREAKPOINT}"):
@@ -107,7 +107,7 @@ def _assistant_rule(paths: tuple[str, ...]) -> ProviderRule:
 
 
 def _breakpoint_rules(paths: tuple[str, ...], ttls: tuple[str, ...]) -> Iterator[ProviderRule]:
-    """What a breakpoint must be, wherever it stands; each place has rules of its own."""
+    """Make the rules for a breakpoint at each of these paths."""
     for number, path in enumerate(paths):
         end = f"-{path.rpartition('.')[2].removesuffix('[]')}" if number else ""
         at = f"{path}.{BREAKPOINT}"

@@ -40,7 +40,7 @@ def _check_metadata_name(request: RawRequest) -> RuleFinding | None:
 
 
 def metadata_rules() -> tuple[ProviderRule, ...]:
-    """Labels for the asker's own use."""
+    """Make the rules for `metadata`."""
     return (
         FIELD_CHECKS.of_type("metadata", "object|null", expected="a metadata object"),
         rule(
@@ -82,7 +82,7 @@ def metadata_rules() -> tuple[ProviderRule, ...]:
 
 
 def shared_field_rules(tiers: tuple[str, ...]) -> tuple[ProviderRule, ...]:
-    """Everything but the metadata; `able` is a model that takes sampling."""
+    """Make the rules for all shared fields except `metadata`."""
     measured, seen = FieldRow(), FieldRow(evidence="S")
     retention = ("in_memory", "24h")
     return (

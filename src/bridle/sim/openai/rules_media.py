@@ -1,4 +1,4 @@
-"""Pictures in data URLs: shared by both wires, which name the place in their own way."""
+"""Rules of both OpenAI wires about images in data URLs, at the paths that each wire uses."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from bridle.sim.rules.media_data import is_base64, recognize_data
 from .error_style import rule
 
 ImageLister = Callable[[RawRequest], Iterator[tuple[str, str]]]
-"""Every address of a picture in a request, with its place."""
+"""Yields every image URL in a request, with its path."""
 _DATA_URL = re.compile(r"data:([^;,]*)((?:;[^;,]*)*),")
 _WANTED = (
     "Expected a base64-encoded data URL with an image MIME type"
@@ -22,7 +22,7 @@ _NO_PICTURE = (
 
 
 def _explain_bad_url(url: str) -> str:
-    """What an address is instead of a picture in base64; empty for one, and for those on the web."""
+    """Explain why a URL is not a base64 image; empty for a valid one and for web addresses."""
     if url.startswith(("http://", "https://")):
         return ""
     head = _DATA_URL.match(url)
@@ -38,11 +38,11 @@ def _explain_bad_url(url: str) -> str:
 
 def media_rules(pictures: ImageLister, wording: str) -> tuple[ProviderRule, ...]:
     def no_picture_url(request: RawRequest) -> RuleFinding | None:
-        told = ((place, _explain_bad_url(url)) for place, url in pictures(request))
-        return next(({"at": place, "what": what} for place, what in told if what), None)
+        problems = ((place, _explain_bad_url(url)) for place, url in pictures(request))
+        return next(({"at": place, "what": what} for place, what in problems if what), None)
 
     def no_picture(request: RawRequest) -> RuleFinding | None:
-        """Any of the image types is taken under the name of another; other files are not."""
+        """Accept an image labelled as another image type, but no other file."""
         shown = (
             recognize_data(url.partition(",")[2]) for _, url in pictures(request) if url.startswith("data:")
         )

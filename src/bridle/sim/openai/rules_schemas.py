@@ -1,7 +1,7 @@
-"""What both wires demand of a schema: always an object, and more when it is called strict.
+"""Rules of both OpenAI wires about schemas: always an object, and more if they are strict.
 
-The validator names a place inside a schema by the keys that lead there, as in `('properties', 'city')`.
-Problems are told for the first place that has one, objects before what is inside them.
+The validator names a place inside a schema by its keys, as in `('properties', 'city')`. It reports the first
+place with a problem, objects before their contents.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -13,7 +13,7 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping
 from .error_style import rule
 
 FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid")
-"""What a strict schema may say of a string."""
+"""Formats that a strict schema may use."""
 FORBIDDEN = ("allOf", "oneOf", "not", "if", "then", "else", "dependentRequired", "dependentSchemas",
              "patternProperties", "uniqueItems", "propertyNames", "unevaluatedProperties")  # fmt: skip
 _GROUPS = ("properties", "$defs", "definitions")
@@ -24,11 +24,11 @@ class RequestSchema(NamedTuple):
     """A schema in a request."""
 
     name: str
-    """Of the function or of the answer."""
+    """Name of the function or of the answer format."""
     schema: object
     is_strict: bool
     at: str = ""
-    """Where it stands in the request."""
+    """Path of the schema in the request."""
 
 
 class SchemaPlace(NamedTuple):
@@ -41,7 +41,7 @@ class SchemaPlace(NamedTuple):
 
 
 def walk_schema(schema: object, keys: tuple[str, ...] = ()) -> Iterator[SchemaPlace]:
-    """A schema and every schema inside it."""
+    """Yield a schema and every schema inside it."""
     if not isinstance(schema, Mapping):
         return
     yield SchemaPlace(keys, schema)
@@ -55,7 +55,7 @@ def walk_schema(schema: object, keys: tuple[str, ...] = ()) -> Iterator[SchemaPl
 
 
 def find_non_object(shape: RequestSchema) -> RuleFinding | None:
-    """An empty schema is none; it passes."""
+    """Find a schema that is not an object; an empty schema is accepted."""
     type_ = as_mapping(shape.schema).get("type")
     return None if type_ == "object" or shape.schema == {} else {"type": type_}
 
@@ -152,7 +152,7 @@ def make_finder(shapes: SchemaLister, problem: SchemaCheck) -> Callable[[RawRequ
 
 
 def schema_rules(id_: str, subject: str, code: str, shapes: SchemaLister) -> tuple[ProviderRule, ...]:
-    """One rule for each demand on the schemas of a request."""
+    """Make one rule for each demand on the schemas of a request."""
     lead = f"Invalid schema for {subject} '{{name}}': "
     return tuple(
         rule(

@@ -12,7 +12,7 @@ FORMATS = ("json_object", "json_schema", "text")
 
 
 def tool_list_rules(expected: str, evidence: str) -> tuple[ProviderRule, ...]:
-    """What a list of tools has to be."""
+    """Make the rules for a list of tools."""
     most = FieldRow(id="tools-most", evidence="S")
     return (
         FIELD_CHECKS.of_type("tools", "array|null", FieldRow(evidence=evidence), expected=expected),
@@ -21,7 +21,7 @@ def tool_list_rules(expected: str, evidence: str) -> tuple[ProviderRule, ...]:
 
 
 def tool_name_rule(path: str) -> ProviderRule:
-    """The letters of a tool's name; how many there may be differs."""
+    """Make the rule for the characters of a tool's name; its length differs by wire."""
     return FIELD_CHECKS.pattern(path, NAME, FieldRow(id="tool-name", evidence="S"))
 
 
@@ -36,7 +36,7 @@ def format_type_rule(path: str) -> ProviderRule:
 
 
 def format_required_rule(path: str, id_: str) -> ProviderRule:
-    """What an answer of a given shape has to have."""
+    """Make the rule for the required fields of an answer format."""
     row = FieldRow(id=id_, only=_is_json_schema, evidence="S")
     return FIELD_CHECKS.required(path, row)
 

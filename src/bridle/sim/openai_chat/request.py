@@ -11,7 +11,7 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 from bridle.values.request import Request
 
 REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_details")
-"""Where servers of this wire put what a model thought."""
+"""Fields in which servers of this wire put reasoning."""
 
 
 def messages(request: RawRequest) -> list[JsonObject]:
@@ -31,7 +31,7 @@ def parts(message: JsonObject) -> list[JsonObject]:
 
 
 def is_reasoning(request: RawRequest) -> bool:
-    """Whether the model thinks before it answers this; told not to, it takes what plain models take."""
+    """True if the model reasons for this request; with effort `none` it accepts what other models accept."""
     able = request.abilities
     return bool(able and able.thinking) and field(request, "reasoning_effort") != "none"
 

@@ -1,9 +1,9 @@
-"""What Chat Completions refuses, in its own words, and what the servers refuse that took the wire over.
+"""Rules of Chat Completions and of the servers that adopted the wire, with their own messages.
 
-The order is the first party's as far as it is known: what has to be there, what nobody knows, each field by
-itself, what one model does not take, and last how messages follow one another.
+The order is the first party's as far as it is known: required fields, unknown fields, each field, what one
+model does not support, and last the order of messages. `PROFILES` lists the rules of each kind of server.
 
-Servers differ more than their wire does.  `PROFILES` says which rules each kind of server has.
+Prompt and requested output together must fit into the context window, even if the answer would be short.
 """
 
 from msgspec.structs import replace
@@ -44,7 +44,7 @@ def _check_json(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_model_required(request: RawRequest) -> RuleFinding | None:
-    """Where deployments have addresses, the model is in the path and need not be in the body."""
+    """Require a model, except where the path names the deployment."""
     return {} if not field(request, "model") and "/deployments/" not in request.path else None
 
 
@@ -147,11 +147,6 @@ PROFILES = (
 )
 
 
-# What Chat Completions says when prompt and answer together do not fit into the model's window.
-#
-# The room that was asked for counts as used, even when the answer would be short.
-
-
 def _find_overflow(request: RawRequest) -> RuleFinding | None:
     abilities, prompt = request.abilities, request.prompt_tokens
     if abilities is None:
@@ -216,4 +211,4 @@ WINDOW_RULES_BY_PROFILE = {
         "context_length_exceeded",
     ),
 }
-"""Other servers say it in words of their own; whoever has to shorten a prompt must know them all."""
+"""Messages of other servers about a prompt that is too long; clients must recognize all of them."""

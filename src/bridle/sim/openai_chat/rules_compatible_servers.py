@@ -1,6 +1,6 @@
-"""What servers refuse that took the Chat Completions wire over, in their words.
+"""Rules of servers that adopted the Chat Completions wire, with their own messages.
 
-They differ most over reasoning: one wants it back, another refuses it.
+They differ most about reasoning: some require it back, others refuse it.
 """
 
 import re
@@ -19,7 +19,7 @@ CALL_ID = re.compile("[a-zA-Z0-9]{9}")
 
 
 def _check_echo(request: RawRequest) -> RuleFinding | None:
-    """Calls came out of thoughts; a model that thinks wants them back together."""
+    """Require the reasoning that led to a call, for models that reason."""
     able = request.abilities
     thinks = able is not None and (bool(able.thinking) or not able.sampling)
     if not thinks or as_mapping(field(request, "thinking")).get("type") == "disabled":
@@ -99,7 +99,7 @@ def _check_arguments_json(request: RawRequest) -> RuleFinding | None:
 
 
 def _is_object(arguments: object) -> bool:
-    """An object, or text that is one; nothing at all counts as an empty one."""
+    """True for an object, or text that is one; missing arguments count as an empty object."""
     if isinstance(arguments, dict) or arguments in (None, ""):
         return True
     try:

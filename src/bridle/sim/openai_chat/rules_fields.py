@@ -1,4 +1,4 @@
-"""Settings of the Chat Completions wire, each within its limits, and what one model does not take."""
+"""Rules about single settings of Chat Completions: ranges, and models that do not support them."""
 
 from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_fields import metadata_rules, shared_field_rules
@@ -9,7 +9,7 @@ from bridle.sim.rules.raw_request import field
 from .request import is_reasoning, tools
 
 REFUSED_BY_REASONERS = ("stop", "logit_bias", "prediction")
-"""Settings that a model which reasons takes at no value."""
+"""Settings that reasoning models refuse at any value."""
 REFUSED_WHILE_REASONING = ("presence_penalty", "frequency_penalty", "logprobs")
 
 
@@ -19,13 +19,13 @@ def _check_limits_once(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_output_most(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    if able is None or not able.output_limited:
+    abilities = request.abilities
+    if abilities is None or not abilities.output_limited:
         return None
     for name in ("max_tokens", "max_completion_tokens"):
         wanted = field(request, name)
-        if isinstance(wanted, int) and wanted > able.output_tokens:
-            return {"wanted": wanted, "most": able.output_tokens}
+        if isinstance(wanted, int) and wanted > abilities.output_tokens:
+            return {"wanted": wanted, "most": abilities.output_tokens}
     return None
 
 
@@ -38,13 +38,13 @@ def _check_logprobs_alone(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_limit_name(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    return {} if able and able.thinking and field(request, "max_tokens") is not None else None
+    abilities = request.abilities
+    return {} if abilities and abilities.thinking and field(request, "max_tokens") is not None else None
 
 
 def _check_setting_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    for name in REFUSED_BY_REASONERS if able and able.thinking else ():
+    abilities = request.abilities
+    for name in REFUSED_BY_REASONERS if abilities and abilities.thinking else ():
         if field(request, name) is not None:
             return {"name": name}
     return None
@@ -58,36 +58,38 @@ def _check_reasoning_setting(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_temperature_model(request: RawRequest) -> RuleFinding | None:
-    able, wanted = request.abilities, field(request, "temperature")
-    if able is None or able.sampling or field(request, "reasoning_effort") == "none":
+    abilities, wanted = request.abilities, field(request, "temperature")
+    if abilities is None or abilities.sampling or field(request, "reasoning_effort") == "none":
         return None
     return {"value": wanted} if wanted not in (None, 1) else None
 
 
 def _check_top_p_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    if able is None or able.sampling or field(request, "reasoning_effort") == "none":
+    abilities = request.abilities
+    if abilities is None or abilities.sampling or field(request, "reasoning_effort") == "none":
         return None
     return {} if field(request, "top_p") not in (None, 1) else None
 
 
 def _check_effort_tools(request: RawRequest) -> RuleFinding | None:
-    able, effort = request.abilities, field(request, "reasoning_effort")
-    if able is None or able.effort_with_tools or not tools(request):
+    abilities, effort = request.abilities, field(request, "reasoning_effort")
+    if abilities is None or abilities.effort_with_tools or not tools(request):
         return None
     return {"model": field(request, "model")} if effort not in (None, "none") else None
 
 
 def _check_effort_model(request: RawRequest) -> RuleFinding | None:
-    able = request.abilities
-    return {} if able and not able.efforts and field(request, "reasoning_effort") is not None else None
+    abilities = request.abilities
+    return (
+        {} if abilities and not abilities.efforts and field(request, "reasoning_effort") is not None else None
+    )
 
 
 def _check_effort_level(request: RawRequest) -> RuleFinding | None:
-    able, wanted = request.abilities, field(request, "reasoning_effort")
-    if able is None or not able.efforts or wanted is None or wanted in able.efforts:
+    abilities, wanted = request.abilities, field(request, "reasoning_effort")
+    if abilities is None or not abilities.efforts or wanted is None or wanted in abilities.efforts:
         return None
-    return {"effort": repr(wanted), "efforts": join_quoted(able.efforts)}
+    return {"effort": repr(wanted), "efforts": join_quoted(abilities.efforts)}
 
 
 _DOCUMENTED = FieldRow(evidence="D")

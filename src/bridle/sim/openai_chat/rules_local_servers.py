@@ -1,6 +1,6 @@
-"""What servers on one's own machine refuse on the Chat Completions wire, and the templates inside them.
+"""Rules of local Chat Completions servers and their chat templates.
 
-A template that cannot be filled is told as the server's own failure.
+A template that cannot be rendered is reported as the server's own failure.
 """
 
 from itertools import pairwise
@@ -17,10 +17,10 @@ PART_TYPES = ("text", "image_url", "input_audio", "input_video", "video_url")
 
 
 def _list_roles(request: RawRequest) -> list[str]:
-    """Who speaks, after the instructions; what calls and what comes of them does not count."""
-    said = messages(request)
-    first = 1 if said and said[0].get("role") in ("system", "developer") else 0
-    return [str(item.get("role")) for item in said[first:] if item.get("role") != "tool" and not calls(item)]
+    """List the roles after the instructions; calls and their results do not count."""
+    sent = messages(request)
+    first = 1 if sent and sent[0].get("role") in ("system", "developer") else 0
+    return [str(item.get("role")) for item in sent[first:] if item.get("role") != "tool" and not calls(item)]
 
 
 def _check_roles_alternate(request: RawRequest) -> RuleFinding | None:
@@ -31,8 +31,8 @@ def _check_roles_alternate(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_user_asked(request: RawRequest) -> RuleFinding | None:
-    said = messages(request)
-    return {} if said and not any(message.get("role") == "user" for message in said) else None
+    sent = messages(request)
+    return {} if sent and not any(message.get("role") == "user" for message in sent) else None
 
 
 def _check_local_messages(request: RawRequest) -> RuleFinding | None:
@@ -81,7 +81,7 @@ def _check_local_json(request: RawRequest) -> RuleFinding | None:
 
 
 def _as_server_error(rule_: ProviderRule) -> ProviderRule:
-    """The same, told as the server's own failure."""
+    """Return the same rule, reported as the server's own failure."""
     return replace(rule_, status=500, type="server_error", kind="server")
 
 

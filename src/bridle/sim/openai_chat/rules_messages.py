@@ -1,4 +1,4 @@
-"""Messages of the Chat Completions wire: each by itself, and calls with their results."""
+"""Rules about messages of Chat Completions: each one, and calls with their results."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -17,14 +17,14 @@ PARTS = ("text", "image_url", "input_audio", "refusal", "audio", "file")
 
 
 class CallTurn(NamedTuple):
-    """A message that calls, and the results right behind it."""
+    """A message that makes calls, and the results directly after it."""
 
     call_ids: list[str]
     results: list[JsonObject]
 
 
 def list_call_turns(request: RawRequest) -> Iterator[CallTurn]:
-    """Every run of results with the message before it; that one need not have called anything."""
+    """Yield every run of results with the message before it, which need not have made calls."""
     said = messages(request)
     index = 0
     while index < len(said):

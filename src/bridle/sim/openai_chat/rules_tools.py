@@ -1,4 +1,4 @@
-"""Tools of the Chat Completions wire, the choice among them, and the shape of an answer."""
+"""Rules of Chat Completions about tools, the tool choice and the answer format."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ from .request import messages, tools
 def _list_function_schemas(request: RawRequest) -> Iterator[RequestSchema]:
     for index, item in enumerate(tools(request)):
         function = as_mapping(item.get("function"))
-        # Without parameters it takes none, and a strict one has to say so.
+        # A function without parameters takes none, and a strict one must say so.
         schema = function.get("parameters") or {"type": "object"}
         at = f"tools[{index}].function.parameters"
         yield RequestSchema(str(function.get("name")), schema, function.get("strict") is True, at)

@@ -1,8 +1,9 @@
-"""Conversations the Responses API makes short: how that is asked for, in three ways.
+"""Compaction on the Responses API, which can be requested in three ways.
 
-At a path of its own, which takes a conversation and little else; by an item at the end of the input; and by a
-setting, for when the conversation gets long.  Whether an item that comes back was sealed here is asked where
-all seals are (seals_openai_responses.py).
+At its own path, which takes a conversation and few other fields; by an item at the end of the input; and by a
+setting, for long conversations. The result is one encrypted item. At its own path the answer also repeats the
+user messages unchanged; otherwise the item comes alone or before the answer. `signatures.py` checks items
+that are sent back.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ TRIGGER_TYPE = "compaction_trigger"
 THRESHOLD_TOKENS_MIN = 1_000
 COMPACT_FIELDS = ("image", "input", "instructions", "model", "previous_response_id", "prompt_cache_key",
           "prompt_cache_options", "prompt_cache_retention", "service_tier")  # fmt: skip
-"""All that the path of its own takes."""
+"""The fields that the compaction path accepts."""
 
 
 def _check_compact_fields(request: RawRequest) -> RuleFinding | None:
@@ -68,12 +69,6 @@ COMPACTION_RULES = (
         FieldRow(id="management-threshold", evidence="F"),
     ),
 )
-
-
-# Conversations made short on the Responses wire: one sealed item, which nobody else can read.
-#
-# Asked for at the path for it, the answer also repeats what people said, as it was.  Asked for by an item at
-# the end of the input, or by a setting and a long prompt, the sealed item comes alone or before the answer.
 
 
 def make_requested_summary(asked: RawRequest, words: str) -> tuple[Opaque, ...]:

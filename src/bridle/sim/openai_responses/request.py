@@ -25,7 +25,7 @@ def requested_effort(request: RawRequest) -> object:
 
 
 def is_reasoning(request: RawRequest) -> bool:
-    """Whether the model thinks before it answers this; told not to, it takes what plain models take."""
+    """True if the model reasons for this request; with effort `none` it accepts what other models accept."""
     return bool(request.abilities and request.abilities.thinking) and requested_effort(request) != "none"
 
 
@@ -41,11 +41,11 @@ def find_schema(body: Mapping[str, object]) -> object:
     return ANY_OBJECT if wanted.get("type") == "json_object" else wanted.get("schema")
 
 
-# Custom tools, namespaces, and tools that come in the middle of the input of the Responses wire.
+# Custom tools, namespaces, and tools in the middle of the input.
 
 
 LATER_TOOL_ITEMS = ("additional_tools", "tool_search_output")
-"""Items that bring tools."""
+"""Items that add tools."""
 CUSTOM_CALL = "custom_tool_call"
 
 

@@ -1,11 +1,12 @@
-"""What the Responses API refuses, in its own words.
+"""Rules of the Responses API, with its own messages.
 
-The order is the provider's as far as it is known: what has to be there, what nobody knows, each field by
-itself, input, tools, the shape of the answer, and last what one model cannot do.
+The order is the provider's as far as it is known: required fields, unknown fields, each field, input, tools,
+the answer format, and last what one model does not support. The abilities in the model table say what a model
+supports, never its name.
 
-What a model can do is never decided by its name: its abilities in the model table say it.  What depends on
-what the provider keeps (responses, conversations, sealed reasoning) is not a matter of one request and is
-not judged here.
+References to stored objects (responses, conversations, encrypted reasoning) are not checked here, because
+they depend on more than one request. A request that lets the provider drop the oldest items is never too
+long.
 """
 
 from msgspec.structs import replace
@@ -37,7 +38,7 @@ MOVED_FIELDS = {
     "reasoning_effort": "reasoning.effort",
     "verbosity": "text.verbosity",
 }
-"""Fields of the older wire and where they are in this one."""
+"""Fields of the older wire, with their equivalents in this one."""
 
 
 def _check_json(request: RawRequest) -> RuleFinding | None:
@@ -219,11 +220,6 @@ RULES = (
     *MEDIA_RULES,
     *LINK_RULES,
 )
-
-
-# What the Responses API says when a prompt is longer than the model's window.
-#
-# A request that lets the provider drop the oldest items is never too long.
 
 
 _WINDOW_MESSAGE = (

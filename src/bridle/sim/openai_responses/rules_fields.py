@@ -1,4 +1,4 @@
-"""Settings of the Responses wire, each within its limits, and those that exclude one another."""
+"""Rules about single settings of the Responses API: ranges and exclusions."""
 
 from bridle.sim.openai.error_style import FIELD_CHECKS, rule
 from bridle.sim.openai.rules_fields import join_with_or, metadata_rules, shared_field_rules

@@ -1,4 +1,4 @@
-"""Input of the Responses wire: ids, calls with their outputs, and thoughts with what they led to."""
+"""Rules about input items: ids, calls with their outputs, and reasoning with its results."""
 
 from bridle.sim.openai.error_style import rule
 from bridle.sim.rules.engine import RawRequest, RuleFinding
@@ -14,7 +14,7 @@ ID_PREFIXES = {
     "custom_tool_call": "ctc",
     "web_search_call": "ws",
 }
-"""How the id of an item begins, by its type."""
+"""Id prefixes by item type."""
 CALL_NAMES = {
     "function_call": "function call",
     "custom_tool_call": "custom tool call",
@@ -45,13 +45,13 @@ def _check_item_ids_unique(request: RawRequest) -> RuleFinding | None:
 
 
 def _has_stored_history(request: RawRequest) -> bool:
-    """Whether part of the conversation is with the provider, where a rule about one request cannot look."""
+    """True if the provider stores part of the conversation, which a rule cannot see."""
     kept = field(request, "previous_response_id") or field(request, "conversation")
     return bool(kept) or any(item.get("type") == "item_reference" for item in items(request))
 
 
 def _check_output_orphan(request: RawRequest) -> RuleFinding | None:
-    """An output answers a call before it that nothing has answered yet."""
+    """Require that an output answers an earlier call without an output."""
     open_calls: set[object] = set()
     for item in items(request):
         type_, id_ = str(item.get("type")), str(item.get("call_id"))
@@ -75,7 +75,7 @@ def _check_call_unanswered(request: RawRequest) -> RuleFinding | None:
 
 
 def _check_reasoning_followed(request: RawRequest) -> RuleFinding | None:
-    """Thoughts led to something the model did; that has to come right behind them."""
+    """Require that reasoning with an id is followed by the item it led to."""
     said = items(request)
     for index, item in enumerate(said):
         if item.get("type") != "reasoning" or not item.get("id"):
@@ -87,7 +87,7 @@ def _check_reasoning_followed(request: RawRequest) -> RuleFinding | None:
 
 
 def _is_from_client(item: JsonObject) -> bool:
-    """Whether it comes from the caller's side."""
+    """True if the item comes from the client."""
     if is_message(item):
         return item.get("role") != "assistant"
     return str(item.get("type")).endswith("_output")

@@ -1,4 +1,4 @@
-"""Input of the Responses wire: each item by itself."""
+"""Rules about single input items of the Responses API."""
 
 from collections.abc import Iterator
 
@@ -66,7 +66,8 @@ def _list_parts(request: RawRequest, which: ObjectFilter) -> Iterator[JsonObject
 NAMED = ("file_search_call", "web_search_call", "computer_call", "image_generation_call",
          "code_interpreter_call", "local_shell_call", "local_shell_call_output", "mcp_list_tools", "mcp_call",
          "mcp_approval_request", "program", "program_output")  # fmt: skip
-"""Items whose id the published types require; calls, messages and reasoning are taken without (recorded)."""
+"""Items that need an id according to the published types; recordings show calls, messages and reasoning
+without one."""
 
 ITEM_RULES = (
     FIELD_CHECKS.of_type("input[].id", "string|null", FieldRow(id="item-id-type", evidence="F")),

@@ -1,4 +1,4 @@
-"""Tools of the Responses wire, the choice among them, and the shape of an answer."""
+"""Rules of the Responses API about tools, the tool choice and the answer format."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ from bridle.sim.rules.raw_request import JsonObject, as_list, as_mapping, field
 from .request import tools
 
 NAMED_TYPES = ("function", "custom")
-"""Kinds of tools somebody defined themselves and gave a name."""
+"""Types of client tools that have a name."""
 TYPES = (
     "function", "custom", "namespace", "tool_search", "mcp", "shell", "local_shell", "apply_patch",
     "computer", "computer_use_preview", "web_search", "web_search_2025_08_26", "web_search_preview",
@@ -56,7 +56,7 @@ def _check_choice_without_tools(request: RawRequest) -> RuleFinding | None:
 
 
 def _has_tools(request: RawRequest) -> bool:
-    """Tools may also be kept with a prompt, or come in the middle of the input."""
+    """True if there are tools in the request, in a stored prompt or in the middle of the input."""
     items = [as_mapping(item) for item in as_list(field(request, "input"))]
     return bool(tools(request) or field(request, "prompt")) or any("tools" in item for item in items)
 
@@ -71,7 +71,7 @@ def _check_choice_known(request: RawRequest) -> RuleFinding | None:
 
 
 def _has_unlisted_tools(request: RawRequest) -> bool:
-    """Tools inside other tools, or looked up later, have names that do not stand at the top."""
+    """True if tools inside other tools, or loaded later, may have names that are not in the list."""
     kinds = {item.get("type") for item in tools(request)}
     return bool(kinds & {"namespace", "tool_search", "mcp"}) or (_has_tools(request) and not tools(request))
 

@@ -1,9 +1,11 @@
-"""Encrypted reasoning, compaction, and items that belong together, on the Responses wire.
+"""Encrypted reasoning, compaction and linked items on the Responses wire.
 
-Encrypted content is bound to the id of its item: under another id it is refused, under none it is
-taken.  What another model reasoned is left out in silence, as in life; what was never sealed here is
-refused.  Items with ids know the reasoning they followed: the id of a call or a message holds the
-place of that reasoning in the same reply, so that one can be asked for without the other.
+Encrypted content is bound to the id of its item: with another id it is refused, without one it is accepted.
+Reasoning of another model is ignored without an error; content that was not encrypted here is refused. The id
+of a call or message holds the index of the reasoning before it in the same reply, so that one without the
+other is detected.
+
+Reasoning is always encrypted, and summarized only if the request asks for it.
 """
 
 import hmac
@@ -24,9 +26,9 @@ Json = dict[str, object]
 FAMILY = "openai_responses"
 REASONING, COMPACTION = "reasoning", "compaction"
 DELIVERY_FIELDS = ("stream", "stream_options")
-"""How an answer comes is no part of what it says."""
+"""Fields about the delivery, which do not change the answer."""
 NO_REASONING = 0xFF
-"""The place of reasoning where there was none."""
+"""Index that means no reasoning."""
 _ID = re.compile(r"(?:fc|ctc|msg|rs)_([0-9a-f]{32})([0-9a-f]{2})([0-9a-f]{2})([0-9a-f]{8})")
 _UNREADABLE = (
     "The encrypted content {which} could not be verified. Reason: Encrypted content could not be decrypted"
@@ -40,7 +42,7 @@ _ALONE = "Item '{id}' of type '{type}' was provided without its required 'reason
 
 
 class ItemPosition(NamedTuple):
-    """Where an item stood: in which reply, at which place, after which reasoning."""
+    """Position of an item: its reply, its index, and the reasoning before it."""
 
     reply: str
     part_index: int
@@ -52,7 +54,7 @@ class ItemPosition(NamedTuple):
 
 
 def sign_reply(request: RawRequest, reply: Reply) -> Reply:
-    # The whole request names the reply: the same one is answered in the same bytes, streamed or not.
+    # The digest of the request identifies the reply: it is the same streamed or not.
     asked = {name: value for name, value in request.body.items() if name not in DELIVERY_FIELDS}
     mark = digest_value(asked) + digest_value(asked, after="once more")
     model = str(request.body.get("model"))
@@ -78,20 +80,20 @@ def sign_reply(request: RawRequest, reply: Reply) -> Reply:
 
 
 def _call_members(call: ToolCall, place: ItemPosition) -> Json:
-    """What a call has on the wire beyond its name and arguments; the form of its tool is known already."""
+    """Return the wire members of a call beyond its name and arguments, in the form of its tool."""
     formed = msgspec.json.decode(call.native, type=Json) if call.native else {}
     prefix = "ctc" if formed.get("type") == "custom_tool_call" else "fc"
     return {"id": place.make_id(prefix), "status": "completed", **formed}
 
 
 def make_summary_item(model: str, id_: str, words: str = "") -> Json:
-    """The item that stands for a whole conversation, and holds what nobody else can read."""
+    """Make the item that replaces a whole conversation, with encrypted content."""
     blob = sign_note(COMPACTION, FAMILY, model, id=id_, says=words)
     return {"id": id_, "type": COMPACTION, "encrypted_content": blob}
 
 
 def read_summary(item: Mapping[str, object]) -> str:
-    """What such an item says; nothing when it was not sealed here."""
+    """Return the text of such an item; empty if it was not encrypted here."""
     note = open_signature(item.get("encrypted_content")) if item.get("type") == COMPACTION else None
     return str(note.bound.get("says", "")) if note is not None else ""
 
@@ -136,7 +138,7 @@ def _check_sealed_sibling(request: RawRequest) -> RuleFinding | None:
 def _parse_position(id_: object) -> ItemPosition | None:
     found = _ID.fullmatch(id_) if isinstance(id_, str) else None
     if found is None or _checksum("".join(found.groups()[:3])) != found[4]:
-        return None  # not an id that was given out here
+        return None  # not an id that was issued here
     return ItemPosition(found[1], int(found[2], 16), int(found[3], 16))
 
 
@@ -178,11 +180,8 @@ SIGNATURE_RULES: tuple[ProviderRule, ...] = (
 )
 
 
-# Reasoning on the Responses wire: sealed always, summarised only for a request that asks for a summary.
-
-
 SUMMARY_FIELDS = ("summary", "generate_summary")
-"""Members of `reasoning` that ask for one; the second is the older name."""
+"""Members of `reasoning` that ask for a summary; the second is the older name."""
 
 
 def complete_reasoning(asked: RawRequest, reply: Reply) -> Reply:

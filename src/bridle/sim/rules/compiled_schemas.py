@@ -1,6 +1,6 @@
-"""What a provider that compiles an answer's schema cannot compile; shared by the families that do.
+"""Schema checks of providers that compile schemas, shared by their families.
 
-The finders take the places of schemas and the schemas, and return what a rule's wording names.
+The functions take paths and schemas, and return the values for a rule's wording.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from .engine import RuleFinding
 from .raw_request import JsonObject, as_list, as_mapping
 
 PlacedSchema = tuple[str, JsonObject]
-"""A place in the request and the schema that stands there."""
+"""A path in the request and the schema at that path."""
 OPTIONAL_MAX, UNIONS_MAX = 24, 16
 UNSUPPORTED_BOUNDS = (
     "minimum",
@@ -40,7 +40,7 @@ ROOT = "#"
 
 
 def walk_schemas(schema: object) -> Iterator[JsonObject]:
-    """A schema and every schema inside it."""
+    """Yield a schema and every schema inside it."""
     if not isinstance(schema, Mapping):
         return
     yield schema
@@ -111,7 +111,7 @@ def _list_references(schema: object) -> Iterator[str]:
 
 
 def _find_cycle(start: str, reach: Mapping[str, set[str]]) -> list[str] | None:
-    """The shortest way from a definition to itself; nothing when there is none."""
+    """Return the shortest path from a definition to itself, or None."""
     paths = [[start]]
     seen: set[str] = set()
     for path in paths:

@@ -19,7 +19,7 @@ from bridle.values.errors import Failure, FailureKind
 from bridle.values.model import Abilities
 
 RuleFinding = Mapping[str, object]
-"""What a rule found wrong, by the names its wording uses."""
+"""Values that fill a rule's wording, by the names it uses."""
 
 
 class RawRequest(Value):
@@ -29,12 +29,12 @@ class RawRequest(Value):
     headers: Mapping[str, str]
     """Names in lower case."""
     body: Mapping[str, object]
-    """Empty when the bytes were not a JSON object."""
+    """Empty if the bytes were not a JSON object."""
     size: int = 0
     malformed: str = ""
-    """Why the bytes were not a JSON object."""
+    """Reason why the bytes were not a JSON object."""
     abilities: Abilities | None = None
-    """Facts about the model asked for; None when nobody knows that model."""
+    """Abilities of the requested model; None if the model is unknown."""
     prompt_tokens: int = 0
 
 
@@ -44,13 +44,13 @@ class ProviderRule(Value):
     wording: str
     evidence: str
     models: str = "all"
-    """Which models it is about, in words; `find` asks the abilities."""
+    """Description of the models it applies to; `find` checks their abilities."""
     status: int = 400
     type: str = ""
-    """The provider's own word for the kind of error."""
+    """The provider's own error type."""
     kind: FailureKind = "invalid"
     param: str = ""
-    """Which field is at fault, where the provider tells that apart from the message; with blanks."""
+    """Template of the offending field, if the provider reports it separately from the message."""
 
 
 class RuleViolation(Value):
@@ -64,9 +64,9 @@ class RuleViolation(Value):
         return Failure(kind=rule.kind, message=self.message, status=rule.status, code=rule.type)
 
 
-def find_violation(rules: Sequence[ProviderRule], asked: RawRequest) -> RuleViolation | None:
+def find_violation(rules: Sequence[ProviderRule], request: RawRequest) -> RuleViolation | None:
     for rule in rules:
-        found = rule.find(asked)
+        found = rule.find(request)
         if found is not None:
             message, param = rule.wording.format(**found), rule.param.format(**found)
             return RuleViolation(rule=rule, message=message, param=param)
@@ -74,7 +74,7 @@ def find_violation(rules: Sequence[ProviderRule], asked: RawRequest) -> RuleViol
 
 
 def rules_as_markdown(rules: Sequence[ProviderRule]) -> str:
-    """The rules as Markdown."""
+    """Format the rules as a Markdown table."""
     lines = ["| rule | models | status | message | evidence |", "|---|---|---|---|---|"]
     for rule in rules:
         words = show_blanks(rule).replace("|", "\\|")
@@ -83,7 +83,7 @@ def rules_as_markdown(rules: Sequence[ProviderRule]) -> str:
 
 
 def show_blanks(rule: ProviderRule) -> str:
-    """A rule's wording on one line, each blank by its name."""
+    """Return a rule's wording on one line, with the names of its blanks."""
     return " ".join(rule.wording.format_map(_BlankNames()).split())
 
 

@@ -27,7 +27,7 @@ JSON_TYPES: Mapping[type, str] = {
     list: "array",
     tuple: "array",
 }
-"""What JSON calls a value.  By the exact type: true is no integer."""
+"""JSON names of Python types. By the exact type: true is not an integer."""
 
 
 NO_FIELDS: JsonObject = {}
@@ -37,9 +37,9 @@ class FieldPlace(NamedTuple):
     path: str
     value: object
     parent: JsonObject
-    """What it stands in."""
+    """The object that contains it."""
     parent_path: str
-    """Where that stands."""
+    """Path of that object."""
     is_present: bool = True
 
 
@@ -71,33 +71,33 @@ OWN_TYPE_NAMES = {kind: kind for kind in JSON_TYPES.values()}
 
 
 class ErrorStyle(NamedTuple):
-    """How a family checks and tells."""
+    """The error messages and type checks of one family."""
 
     rule: Callable[..., ProviderRule]
     messages: Mapping[str, FieldMessage]
-    """By demand: type, value, required, fields, least, most, length, count, some, pattern.
+    """Messages by demand: type, value, required, fields, least, most, length, count, some, pattern.
 
     `{at}` and the like are blanks of the rule; `<expected>` and `<noun>` are filled when it is made.
     """
     expected_names: Mapping[str, str]
-    """The kinds it may ask for, in its own words."""
+    """Names of the types it may demand."""
     given_names: Mapping[str, str] = OWN_TYPE_NAMES
-    """The kinds it may be given, in its own words."""
+    """Names of the types it may receive."""
     index_format: str = "[{}]"
     first_index: int = 0
-    """How it counts the members of a list, and from what."""
+    """Format and first number of list indexes in paths."""
     spell_name: Callable[[str], str] = _same_name
-    """How it writes names in places; a body may use either spelling."""
+    """Spelling of names in paths; a body may use either spelling."""
     null_is_absent: bool = False
-    """Whether a null is as good as nothing anywhere; where it is not, kinds have to name it."""
+    """True if null is equal to absence everywhere; otherwise the types must include null."""
     null_is_missing: bool = True
-    """Whether a null where something has to be is told as nothing, and not as something else."""
+    """True if null in a required field is reported as missing, and not as a wrong type."""
     is_of_type: Callable[[object, Sequence[str]], bool] = _is_of_type
     describe_mismatch: Callable[[object, str], RuleFinding] = _no_details
-    """What else it tells of a value that was to be something else."""
+    """Additional values for the message about a wrong type."""
     join_values: Callable[[Sequence[object]], str] = join_quoted
     param: str = ""
-    """Which blank of a sentence names the field at fault."""
+    """Template of the offending field."""
 
 
 def _always(holder: JsonObject) -> bool:
@@ -105,46 +105,46 @@ def _always(holder: JsonObject) -> bool:
 
 
 class FieldRow(NamedTuple):
-    """What a row may say beside its demand."""
+    """Options of a row beside its demand."""
 
     id: str = ""
     only: ObjectFilter = _always
-    """The objects around it that the demand is about."""
+    """Selects the parent objects that the demand applies to."""
     at: str = ""
-    """The place as it is told, where the path does not say it: in a union the chosen kind is part of it."""
+    """Path to report if it differs from the actual one: in a union it includes the chosen kind."""
     evidence: str = "F"
     models: str = "all"
     param: str = ""
-    """Which field is blamed, where it is another."""
+    """The field to report, if it is another one."""
     words: str = ""
-    """A sentence of its own."""
+    """A message of its own."""
 
 
 DEFAULT_ROW = FieldRow()
 FieldCheck = Callable[[FieldPlace], RuleFinding | None]
 
 
-def find_places(voice: ErrorStyle, body: JsonObject, path: str) -> Iterator[FieldPlace]:
-    """Every place in a body that a path means, whether or not something stands there."""
+def find_places(style: ErrorStyle, body: JsonObject, path: str) -> Iterator[FieldPlace]:
+    """Yield every place in a body that a path matches, also where the field is absent."""
     found = [FieldPlace("", body, {}, "")]
     for step in path.split("."):
         name = step.removesuffix("[]")
-        found = [_member_place(voice, spot, name) for spot in found if isinstance(spot.value, dict)]
+        found = [_member_place(style, place, name) for place in found if isinstance(place.value, dict)]
         if step != name:
-            found = [inner for spot in found for inner in _item_places(voice, spot)]
+            found = [inner for place in found for inner in _item_places(style, place)]
     yield from found
 
 
-def _member_place(voice: ErrorStyle, spot: FieldPlace, name: str) -> FieldPlace:
-    holder = as_mapping(spot.value)
-    key = name if name in holder else voice.spell_name(name)
-    at = f"{spot.path}.{voice.spell_name(name)}".lstrip(".")
-    return FieldPlace(at, holder.get(key), holder, spot.path, key in holder)
+def _member_place(style: ErrorStyle, place: FieldPlace, name: str) -> FieldPlace:
+    holder = as_mapping(place.value)
+    key = name if name in holder else style.spell_name(name)
+    at = f"{place.path}.{style.spell_name(name)}".lstrip(".")
+    return FieldPlace(at, holder.get(key), holder, place.path, key in holder)
 
 
-def _item_places(voice: ErrorStyle, spot: FieldPlace) -> Iterator[FieldPlace]:
-    for count, value in enumerate(as_list(spot.value), voice.first_index):
-        yield FieldPlace(spot.path + voice.index_format.format(count), value, spot.parent, spot.path)
+def _item_places(style: ErrorStyle, place: FieldPlace) -> Iterator[FieldPlace]:
+    for count, value in enumerate(as_list(place.value), style.first_index):
+        yield FieldPlace(place.path + style.index_format.format(count), value, place.parent, place.path)
 
 
 class FieldRules:
@@ -158,7 +158,7 @@ class FieldRules:
     ) -> ProviderRule:
         """A present value has one of these JSON types (`string|array`)."""
         style, allowed = self.style, _split_types(kinds)
-        words = expected or style.expected_names[kinds.removesuffix("|null")]
+        expected_name = expected or style.expected_names[kinds.removesuffix("|null")]
 
         def judge(place: FieldPlace) -> RuleFinding | None:
             absent = place.value is None and style.null_is_absent
@@ -166,9 +166,9 @@ class FieldRules:
                 return None
             shown = msgspec.json.encode(place.value).decode()
             got = style.given_names[JSON_TYPES[type(place.value)]]
-            return {"got": got, "shown": shown, **style.describe_mismatch(place.value, words)}
+            return {"got": got, "shown": shown, **style.describe_mismatch(place.value, expected_name)}
 
-        return self._make_field_rule("type", path, judge, row, filled={"expected": words})
+        return self._make_field_rule("type", path, judge, row, filled={"expected": expected_name})
 
     def one_of(self, path: str, values: Sequence[str], row: FieldRow = DEFAULT_ROW) -> ProviderRule:
         def judge(place: FieldPlace) -> RuleFinding | None:
@@ -201,8 +201,8 @@ class FieldRules:
 
     def max_length(self, path: str, most: int, row: FieldRow = DEFAULT_ROW) -> ProviderRule:
         def judge(place: FieldPlace) -> RuleFinding | None:
-            words = place.value if isinstance(place.value, str) else ""
-            return {"length": len(words)} if len(words) > most else None
+            text = place.value if isinstance(place.value, str) else ""
+            return {"length": len(text)} if len(text) > most else None
 
         return self._make_field_rule("length", path, judge, row, filled={"expected": most})
 
@@ -257,12 +257,12 @@ class FieldRules:
                     return {"at": row.at or place.path, "inside": place.parent_path, **found}
             return None
 
-        words, code = style.messages[demand]
-        words = row.words or words
+        text, code = style.messages[demand]
+        text = row.words or text
         for blank, filling in filled.items():
-            words, code = (text.replace(f"<{blank}>", str(filling)) for text in (words, code))
+            text, code = (text.replace(f"<{blank}>", str(filling)) for text in (text, code))
         row = row._replace(id=row.id or _rule_id(path, demand))
-        return self._make_rule(row, find, FieldMessage(words, code))
+        return self._make_rule(row, find, FieldMessage(text, code))
 
     def _make_rule(self, row: FieldRow, find: RuleFinder, message: FieldMessage) -> ProviderRule:
         made: ProviderRule = self.style.rule(

@@ -1,7 +1,10 @@
-"""What the rules of every family begin with: reading a raw body without trusting it, and writing a rule down.
+"""Helpers of all rules: reading a raw body without trusting it, making rules, finding tool loops.
 
-Nothing here may fail on a body of the wrong shape: a rule that cannot find its field
-finds nothing, and the rule about that field's shape speaks instead.
+Nothing here may fail on a malformed body: a rule that does not find its field finds nothing, and the rule
+about the shape of that field reports it.
+
+A tool loop runs from the last user prompt to the newest tool results. For the models behind two wires the
+whole loop is one assistant turn, however many messages it has.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,7 +42,7 @@ def make_rule(
     models: str = "all",
     param: str = "",
 ) -> ProviderRule:
-    """A rule of the usual kind: status 400, an invalid request."""
+    """Make a rule of the usual kind: status 400, an invalid request."""
     return ProviderRule(
         id=id,
         find=find,
@@ -51,18 +54,13 @@ def make_rule(
     )
 
 
-# A tool loop in a raw conversation: from the last message of a person to the results that came last.
-#
-# For the models behind two wires the whole loop is one assistant turn, however many messages it takes.
-
-
 def find_loop_head(
     messages: Sequence[JsonObject], content: Callable[[JsonObject], Sequence[str]], result: str
 ) -> int | None:
-    """The place of the first assistant message of the loop whose results came last; None outside a loop.
+    """Return the index of the first assistant message of the current tool loop; None outside a loop.
 
-    `content` names the kinds of a message's blocks, `result` is the kind of a tool result.  A user
-    message that holds anything else is one of a person, and begins a new turn.
+    `content` lists the block types of a message, `result` is the type of a tool result. A user message with
+    anything else is a prompt and begins a new turn.
     """
     kinds = [content(message) for message in messages]
     if not messages or not kinds[-1] or not _is_result_message(messages[-1], kinds[-1], result):
