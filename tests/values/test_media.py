@@ -35,8 +35,11 @@ PICTURE = base64.b64encode(PNG).decode()
     ("fields", "words"),
     [
         ({"kind": "image", "media_type": "image/png", "data": PNG}, "for bytes use Media.from_bytes"),
-        ({"kind": "image"}, "needs exactly one"),
-        ({"kind": "image", "data": PICTURE, "url": "https://x/a.png"}, "needs exactly one"),
+        ({"kind": "image"}, "exactly one of data, url and file_id must be set"),
+        (
+            {"kind": "image", "data": PICTURE, "url": "https://x/a.png"},
+            "exactly one of data, url and file_id must be set",
+        ),
         ({"kind": "image", "media_type": "image/png", "data": "not base64!"}, "not base64"),
         (
             {"kind": "image", "media_type": "image/png", "data": f"data:image/png;base64,{PICTURE}"},
@@ -46,9 +49,9 @@ PICTURE = base64.b64encode(PNG).decode()
         ({"kind": "document", "media_type": "text/plain", "data": PICTURE}, "is image/png, not text/plain"),
         ({"kind": "image", "media_type": "text/plain", "data": "AAAA"}, "not the type of an image"),
         ({"kind": "video", "media_type": "png", "data": "AAAA"}, "not the type of a video"),
-        ({"kind": "picture", "data": PICTURE}, "kind is one of image, document, audio, video"),
-        ({"kind": "image", "url": 5}, "url is text, not int"),
-        ({"kind": "image", "data": base64.b64encode(WAV).decode()}, "audio/wav, which is no image"),
+        ({"kind": "picture", "data": PICTURE}, "kind must be one of image, document, audio, video"),
+        ({"kind": "image", "url": 5}, "url must be a string, not int"),
+        ({"kind": "image", "data": base64.b64encode(WAV).decode()}, "audio/wav, which is not an image"),
     ],
 )
 def test_what_no_provider_could_take_is_refused_in_one_line(fields, words):
@@ -233,5 +236,5 @@ def test_the_simulator_refuses_media_in_the_familys_words(model, media, words):
     "address", ["ftp://example.com/a.png", " https://example.com/a.png", "file:///a.png", 5]
 )
 def test_an_address_that_nobody_fetches_is_refused(address):
-    with pytest.raises(MisuseError, match=r"Media\.from_url takes an address"):
+    with pytest.raises(MisuseError, match=r"Media\.from_url takes a URL"):
         Media.from_url(address)

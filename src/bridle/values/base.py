@@ -1,13 +1,12 @@
-"""The root of everything Bridle keeps.
+"""Base classes of every value and event.
 
-A value is immutable, keyword-only, compared by content, and written as tagged
-JSON without its defaults.  Those four decisions are made here once, so that no
-class below can forget one of them.
+A value is immutable, keyword-only, compared by content, and serialized as tagged JSON without its defaults.
+The metaclass applies these options once, so that no subclass can forget one.
 
-A value that is asked for the same thing at every step (`Model.seat`) has a `__dict__` (`dict=True`) and
-computes it once; that is no field, so it is neither compared nor copied nor written.
+A value that derives the same result at every step (`Model.model_key`) sets `dict=True` and caches it in
+`__dict__`. A cached property is not a field: it is not compared, copied or serialized.
 
-New fields must have defaults, or logs written yesterday cannot be read today.
+New fields must have defaults; otherwise existing logs can no longer be read.
 """
 
 from typing import Any, dataclass_transform
@@ -21,21 +20,21 @@ class ValueMeta(msgspec.StructMeta):
         cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], **options: Any
     ) -> "ValueMeta":
         settings = {"frozen": True, "kw_only": True, "omit_defaults": True, **options}
-        made: ValueMeta = super().__new__(cls, name, bases, namespace, **settings)
-        return made
+        value_class: ValueMeta = super().__new__(cls, name, bases, namespace, **settings)
+        return value_class
 
 
 class Value(msgspec.Struct, metaclass=ValueMeta):
-    """Immutable, keyword-only, compared by content."""
-
-
-# What every event answers to, so that whoever looks on needs no list of kinds.
-#
-# `once` names what must not be in a log twice; `refers`, what must be in the store before it.
+    """An immutable value, compared by content."""
 
 
 class EventBase(Value):
-    """An event that shows no words; everything a stream yields answers to `.text` and `.once`."""
+    """Base of all events: a value with the properties that every item of a stream has.
+
+    text            text to show to a viewer; empty unless the event carries some
+    unique_key      a log may contain only one event with this key; None for no restriction
+    required_blobs  hashes of the blobs that must be in the store before this event
+    """
 
     @property
     def text(self) -> str:
@@ -47,5 +46,5 @@ class EventBase(Value):
 
     @property
     def required_blobs(self) -> tuple[str, ...]:
-        """Hashes of what must be in the store before this is; see `Store.put_blob`."""
+        """Hashes of blobs that must be stored before this event; see `Store.put_blob`."""
         return ()

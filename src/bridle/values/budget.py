@@ -1,7 +1,10 @@
-"""What several runs draw from: amounts, and the records of a budget that is kept in a store.
+"""Budget amounts, the events of a shared budget's log, and the spending of nested runs.
 
-A budget in a store is a line of its own beside the sessions (`budget_line`): what was set aside before
-each call and what it came to.  It is added up by core/budget/shared.py and written by run/budget/stored.py.
+A shared budget has a log of its own beside the sessions (`budget_log_name`): the reservation made before each
+call, and its settlement. core/budget/shared.py folds it, run/budget/stored.py writes it.
+
+A run inside a tool (a subrun) has a full log of its own. The parent's log records only that it started and
+what it charged.
 """
 
 from decimal import Decimal
@@ -11,17 +14,19 @@ from .base import EventBase, Value
 from .usage import Limits, Usage
 
 BUDGET_LOG_PREFIX = "budget:"
-"""How the names of such lines begin; no session's may."""
+"""Prefix of the names of budget logs; session ids must not start with it."""
 TENANT_BUDGET_PREFIX = "tenant:"
-"""How the names of tenants' budgets begin; no other's may."""
+"""Prefix of the names of tenant budgets; other budgets must not start with it."""
 GENERATION_MARK = "~"
-"""What stands between the name of a budget and the number of one of its lines."""
+"""Separates a budget's name from the generation number of its log."""
 
 SettlementSource = Literal["", "by its log", "never sent", "presumed"]
-"""Who says so: whoever made the call; or, for one that is gone, the log of its session."""
+"""Basis of a settlement: the caller itself (empty) or, after a crash, the log of its session."""
 
 
 class Amount(Value):
+    """Amounts counted against a budget."""
+
     usd: Decimal = Decimal(0)
     tokens: int = 0
     steps: int = 0
@@ -44,7 +49,7 @@ class Amount(Value):
         )
 
     def excess_over(self, other: "Amount") -> "Amount":
-        """What this is more than the other."""
+        """Each amount by which this exceeds `other`, or 0."""
         return Amount(
             usd=max(Decimal(0), self.usd - other.usd),
             tokens=max(0, self.tokens - other.tokens),
@@ -53,23 +58,23 @@ class Amount(Value):
 
 
 class BudgetReserved(EventBase, tag="reserved"):
-    """The worst case of a call was set aside, before anything was sent."""
+    """The worst-case amount of a call was reserved, before anything was sent."""
 
     id: str
-    """Of the call; it is on its `ModelAsked` too."""
+    """Id of the call, repeated on its `ModelAsked`."""
     session: str
-    """Who is driven as long as this is wanted, and whose log tells what became of it."""
+    """Session whose driver holds the reservation; its log determines the charge after a crash."""
     driver_start: int
-    """How long that log was when its driver took over: another driver's calls are over."""
+    """Length of that log when its driver took over; the calls of any earlier driver have ended."""
     amount: Amount
     nested_session: str = ""
-    """The session that asks, when it is a run inside a tool of the other."""
+    """Session that makes the call, if it is a subrun of `session`."""
     limits: Limits = Limits()
-    """What it was held against."""
+    """Limits that the reservation was checked against."""
 
 
 class BudgetSettled(EventBase, tag="settled"):
-    """A call has ended, or was found to have: it came to this."""
+    """A call ended, or was found to have ended, and cost this amount."""
 
     id: str
     amount: Amount = Amount()
@@ -77,7 +82,7 @@ class BudgetSettled(EventBase, tag="settled"):
 
 
 class BudgetSnapshot(EventBase, tag="carried"):
-    """The line goes on in another one, so that nobody has to read all of it to know how things stand."""
+    """Totals carried over to a new generation of the log, so that readers need not start at generation 0."""
 
     generation: int
     spent: Amount
@@ -88,66 +93,59 @@ class BudgetSnapshot(EventBase, tag="carried"):
 
 
 def budget_log_name(name: str, generation: int = 0) -> str:
-    """0 is the line that says which one is written now.
+    """Name of a budget's log; generation 0 is the log that names the current generation.
 
-    The mark between name and number is doubled where it is part of a name: no budget may be called like
-    the line of another.
+    The mark is doubled where it is part of the budget's name, so that no name collides with another budget's
+    log.
     """
     line = f"{BUDGET_LOG_PREFIX}{name.replace(GENERATION_MARK, 2 * GENERATION_MARK)}"
     return f"{line}{GENERATION_MARK}{generation}" if generation else line
 
 
 def parse_budget_log_name(line: str) -> str | None:
-    """Whose records a line has; None for one that only says where they are."""
-    named, mark, number = line.removeprefix(BUDGET_LOG_PREFIX).rpartition(GENERATION_MARK)
-    between = len(named) - len(named.rstrip(GENERATION_MARK))
-    if not (line.startswith(BUDGET_LOG_PREFIX) and mark and number.isdecimal()) or between % 2:
+    """Budget whose records this log has; None for a generation-0 log, which only points to the current one."""
+    escaped_name, mark, number = line.removeprefix(BUDGET_LOG_PREFIX).rpartition(GENERATION_MARK)
+    trailing_marks = len(escaped_name) - len(escaped_name.rstrip(GENERATION_MARK))
+    if not (line.startswith(BUDGET_LOG_PREFIX) and mark and number.isdecimal()) or trailing_marks % 2:
         return None
-    return named.replace(2 * GENERATION_MARK, GENERATION_MARK)
-
-
-# A run inside a tool of another run, as the other one's log tells of it.
-#
-# The inner run has a log of its own, with everything in it; here stands that it was, and what it drew.
+    return escaped_name.replace(2 * GENERATION_MARK, GENERATION_MARK)
 
 
 class SubrunStarted(EventBase, tag="subrun_started"):
-    """A run inside a tool is about to spend something of this run's budget."""
+    """A run inside a tool is about to draw on this run's budget."""
 
     call_id: str
     session: str
 
 
 class SubrunCharged(EventBase, tag="subrun_charged"):
-    """A call of a run inside a tool has ended: it came to this, and it is this run's too."""
+    """A model call of a subrun ended; its cost counts against this run too."""
 
     call_id: str
     session: str
     id: str
-    """Of what was set aside for it."""
+    """Id of its reservation."""
     usage: Usage = Usage()
     usd: Decimal | None = None
     steps: int = 0
 
 
 class Subrun(Value):
-    """What a run inside a tool has come to."""
+    """Total spending of a run inside a tool."""
 
     session: str
     call_id: str
     tool: str = ""
     usage: Usage = Usage()
     usd: Decimal | None = Decimal(0)
-    """None when a price is unknown."""
     steps: int = 0
-
-
-# What was spent, added up: by a run, by a session, by the runs inside a tool.
 
 
 class Spending(Value):
+    """Accumulated spending of a run, a session, or the subruns of a tool."""
+
     steps: int = 0
     usage: Usage = Usage()
     usd: Decimal | None = Decimal(0)
-    """None as soon as one reply could not be priced: a sum with an unknown in it is unknown."""
+    """None as soon as one reply has no known price."""
     tool_calls: int = 0

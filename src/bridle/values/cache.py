@@ -1,6 +1,6 @@
-"""What happened to the prompts that a provider keeps, as events; `event.py` has all the others.
+"""Events about prompts and conversations that a provider stores.
 
-All are about money and break nothing: a run goes on after each of them.
+They concern cost only: a run continues after each of them. All other events are in events.py.
 """
 
 from decimal import Decimal
@@ -9,94 +9,93 @@ from typing import Literal
 from .base import EventBase
 
 PromptLayerName = Literal["model", "tools", "system", "memory", "settings", "history"]
-"""What a prompt is made of, in the order it is kept."""
+"""Layers of a prompt, in the order in which the cache matches them."""
 PrefixCause = Literal[
     "model_switched", "settings_changed", "tools_shown", "memory_loaded", "view_changed", "compacted",
     "choice_changed", "choice_released", "parameter_refused", "tool_called",
 ]  # fmt: skip
 CacheOutcome = Literal["cold", "hit", "prefix", "ttl", "lookback", "minimum", "provider", "unreported"]
-"""What became of what a call could have read from the cache."""
+"""Outcome of one call's cache lookup."""
 
 
 class PrefixMoved(EventBase, tag="prefix_moved"):
-    """The next request does not begin as the last one did: from there on, what the provider kept is lost."""
+    """The cached prefix of the next request differs from the last one: the rest of it is a cache miss."""
 
     layer: PromptLayerName
     block: str
-    """The first that differs, in words."""
+    """First block that differs, as text."""
     cause: PrefixCause
     why: str
     uncached_tokens: int = 0
-    """The most that has to be read anew for it, by estimate."""
+    """Upper bound on the tokens to be processed again, estimated."""
 
 
 class CacheDegraded(EventBase, tag="cache_degraded"):
-    """The cache gives much less than it should; told once, until it is well again."""
+    """The cache hit rate is much lower than it should be; reported once until it recovers."""
 
     rule: str
-    """Which rule found it (core/cache/diagnosis.py)."""
+    """Name of the rule that detected it (core/cache/diagnosis.py)."""
     rate: float
-    """What of the tokens that could be read was read, over the latest calls."""
+    """Share of the cacheable tokens that were read from the cache, over the latest calls."""
     rate_before: float | None
-    """The same over the calls of the session before them; None when there were none."""
+    """The same rate over the earlier calls of the session; None if there were none."""
     calls: int
-    """How many the latest are."""
+    """Number of latest calls."""
     outcome: CacheOutcome
-    """What most of the missed tokens were missed for, and the latest words about it."""
+    """Outcome that accounts for most of the missed tokens; `why` is its latest explanation."""
     why: str = ""
     missed_tokens: int = 0
     usd: Decimal | None = None
-    """What they cost more than they would have; None when no price is known."""
+    """Extra cost of the misses; None if no price is known."""
 
 
 class PromptStored(EventBase, tag="prompt_kept"):
-    """The provider keeps tools and instructions by name, or goes on keeping them, and is paid for it."""
+    """The provider stores tools and instructions under a name, or extended their lifetime, for a fee."""
 
     name: str
     model_key: str
-    """The only model (`Model.seat`) that can read it."""
+    """Only model (`Model.model_key`) that can read it."""
     prompt_head: str
-    """Digest of what is kept."""
+    """Digest of the stored content."""
     tokens: int
     seconds: float
-    """How long from here on."""
+    """Lifetime from this event on."""
     expires_at: float
     created: bool = True
-    """Whether it was made, and read as any prompt; else it is only kept for longer."""
+    """True if the prompt was created (and billed as input); False if only its lifetime was extended."""
     usd: Decimal | None = None
 
 
 class PromptDropped(EventBase, tag="prompt_dropped"):
-    """The provider keeps it no longer; or never did, when it has no name."""
+    """The provider no longer stores the prompt; without a name, it refused to create it."""
 
     name: str
     why: str
     model_key: str = ""
     prompt_head: str = ""
-    """Who would not keep what: it is not tried again."""
+    """With `model_key`, the combination that was refused and is not tried again."""
 
 
 CacheEvent = PrefixMoved | CacheDegraded | PromptStored | PromptDropped
 
 
-# A conversation that the provider keeps as an object of its own, as events.
-
-
 ServerStateStrategy = bool | Literal["conversation"]
-"""What a provider keeps: nothing (False), replies that are referred to (True), or a conversation object.  The
-session's own log is kept with each of them."""
+"""What the provider stores: nothing (False), replies to refer to (True), or a conversation object.
+
+The session's own log is complete in every case.
+"""
 
 
 class ConversationOpened(EventBase, tag="conversation_opened"):
-    """The provider made an empty conversation object; what is sent from here on is added to it."""
+    """The provider created an empty conversation object; later requests are added to it."""
 
     name: str
     model_key: str
-    """The model that it is used with (`Model.seat`)."""
+    """Model (`Model.model_key`) that it is used with."""
 
 
 class ConversationDropped(EventBase, tag="conversation_dropped"):
-    """The object is used no more, or could not be made when it has no name: everything is sent again."""
+    """The conversation object is no longer used (without a name: not created); everything is sent again."""
 
     name: str
     model_key: str

@@ -1,6 +1,17 @@
-"""Where the whole of a result is, of which only an excerpt is sent.
+"""Values and events around a tool call: permission, approval, stored results, compensation.
 
-The bytes are in the session's store, under their hash; whoever has the log can find them.
+Permission policy: a list of rules; the first one that matches a call decides whether to allow it, ask a
+person, or deny it. If no rule matches, the tool's `approve=` decides; a tool without one may run, because
+registering it was consent. The model never sees the policy and cannot change it.
+
+    [[rules]]
+    name = "small refunds"
+    decision = "allow"
+    tools = ["refund"]
+    arguments = { amount = "<= 50", currency = "EUR" }
+
+Stored results: if only an excerpt of a result is sent, the complete text is in the session's store under its
+hash.
 """
 
 from collections.abc import Mapping
@@ -11,49 +22,36 @@ from .message import ToolResult
 from .request import ToolEffect
 
 HANDLE_LENGTH = 16
-"""Enough of a hash to tell apart what one session can hold; a model has to copy it without a slip."""
+"""Long enough to be unique within a session, short enough for a model to copy correctly."""
 
 
 class StoredResult(Value):
+    """Reference to the complete text of a result that is sent as an excerpt."""
+
     hash: str
-    """SHA-256 of the text as UTF-8, in hex: what `Store.get_blob` takes."""
+    """SHA-256 of the UTF-8 text in hex; the argument of `Store.get_blob`."""
     character_count: int
 
     @property
     def handle(self) -> str:
-        """What it is called when speaking to a model."""
+        """Short name of the result in texts for the model."""
         return self.hash[:HANDLE_LENGTH]
-
-
-# Who may do what, as data.
-#
-# A policy is a list of rules, and the first that matches a call decides: allow it, ask a
-# person, or deny it.  A call that no rule matches is decided by its tool (`approve=`), and
-# a tool that says nothing may run: registering it was consent.
-#
-# A policy is never told to the model, and nothing a model says can change it.
-#
-#     [[rules]]
-#     name = "small refunds"
-#     decision = "allow"
-#     tools = ["refund"]
-#     arguments = { amount = "<= 50", currency = "EUR" }
 
 
 Permission = Literal["allow", "ask", "deny"]
 
 
 class PermissionRule(Value, forbid_unknown_fields=True):
-    """Everything that is said must hold; what is not said holds for every call."""
+    """Matches a call if every field that is set matches; unset fields match every call."""
 
     decision: Permission
     name: str = ""
-    """What an event calls this rule; without one, its number."""
+    """Name of the rule in events; its number if empty."""
     tools: tuple[str, ...] = ()
-    """Names, with `*` and `?`."""
+    """Tool names; `*` and `?` are wildcards."""
     effects: tuple[ToolEffect, ...] = ()
     arguments: Mapping[str, str] = {}
-    """By name (`customer.id` looks inside): a pattern with `*` and `?`, or a comparison such as `<= 50`."""
+    """By name (`customer.id` for nested ones): a pattern with `*` and `?`, or a comparison such as `<= 50`."""
     callers: tuple[str, ...] = ()
     tenants: tuple[str, ...] = ()
 
@@ -61,78 +59,80 @@ class PermissionRule(Value, forbid_unknown_fields=True):
 class Policy(Value, forbid_unknown_fields=True):
     rules: tuple[PermissionRule, ...] = ()
     version: str = ""
-    """A word of yours; an approval given under another version is asked for again."""
+    """Version chosen by you; an approval given under another version is asked for again."""
     allow_rules_hold: bool = True
-    """Whether rules that allow count.  They do not when a policy comes from a log and nobody named it again.
+    """False for a policy taken from a log and not confirmed by the caller: its allow rules are ignored.
 
-    Like a default it is no part of what an approval is bound to."""
+    Not part of what an approval is bound to.
+    """
     otherwise: PermissionRule | None = None
-    """The default for calls that no rule matches; it comes before the tool's own `approve=`.
+    """Default for calls that no rule matches; takes precedence over the tool's `approve=`.
 
-    A default is no part of what an approval is bound to: it may depend on where the run goes on (on a
-    terminal or not), and a person's answer to exactly this call overrides it."""
+    Not part of what an approval is bound to: it may depend on where the run is resumed (on a terminal or
+    not), and a person's answer to exactly this call overrides it.
+    """
 
 
 class ResourceClaim(Value):
-    """What a tool's own code says of one call: recorded, because code can change and a log cannot."""
+    """Statement of a tool's own code about one call; recorded because the code can change."""
 
     call_id: str
     resource: str | None = None
-    """What the call works on; None when nobody can say, so it is read as everything."""
+    """Resource that the call works on; None if unknown, which conflicts with every resource."""
     needs_approval: bool = False
-    """Whether a person must be asked."""
+    """True if a person must approve the call."""
     why: str = ""
-
-
-# A question to a person about one call, and the answer; the events at the end are how a log has them.
 
 
 ApprovalQuestion = Literal["run", "in_doubt"]
 ApprovalAnswer = Literal["approve", "reject", "done"]
-"""`done`, to a call in doubt: it took effect, and `reason` is what came of it."""
+"""`done` answers a call in doubt: it took effect, and `reason` is its result."""
 
 
 class PendingApproval(Value):
-    """What waits for a person; kept nowhere but in the log, so it can be answered from any process."""
+    """A question to a person about one call; stored only in the log, so any process can answer it."""
 
     id: str
-    """What to answer to: `bridle approve ID`."""
+    """Id to answer with: `bridle approve ID`."""
     session: str
     call_id: str
     tool: str
     arguments: str
-    """JSON text, as the model wrote it."""
+    """JSON text as the model wrote it."""
     rule: str
-    """Why a person is asked."""
+    """Rule that requires approval."""
     question: ApprovalQuestion = "run"
-    """`run`: may it run?  `in_doubt`: it was started and never finished; run it again, or was it done?"""
+    """`run`: may the call run? `in_doubt`: it started but has no result; run it again, or was it done?"""
     asked_at: float = 0.0
     expires_at: float | None = None
     binding: str = ""
-    """What exactly the answer will hold for."""
+    """Hash of everything that the answer applies to."""
     complete_arguments: str = ""
-    """What the tool runs with, as JSON text: the arguments and the defaults of its schema."""
+    """Arguments that the tool runs with, including schema defaults, as JSON text."""
 
 
 class ApprovalVerdict(Value):
-    """What a person says: `approve` (perhaps other arguments), `reject`, or `done` to a call in doubt."""
+    """A person's answer:
+
+    `approve` (optionally with other arguments), `reject`, or `done` for a call in doubt.
+    """
 
     answer: ApprovalAnswer
     arguments: dict[str, Any] | str | None = None
-    """What to run it with instead: an object, or its JSON text."""
+    """Arguments to run with instead: an object or its JSON text."""
     reason: str = ""
     by: str = ""
 
 
 class ApprovalAsked(EventBase, tag="approval_asked"):
-    """A person must decide about a call; the run waits, in this process or in none."""
+    """A person must decide about a call; the run waits, whether or not a process is alive."""
 
     call_id: str
     binding: str
-    """Hash of the tool, the arguments, the call and the policy: an answer holds for exactly this."""
+    """Hash of the tool, arguments, call and policy; an answer applies to exactly this."""
     rule: str
     question: ApprovalQuestion = "run"
-    """`in_doubt`: it was started and never finished; shall it be run again, or was it done?"""
+    """`in_doubt`: the call started but has no result; run it again, or was it done?"""
     expires_at: float | None = None
 
     @property
@@ -145,13 +145,13 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
     binding: str
     answer: ApprovalAnswer
     arguments: str | None = None
-    """What to run it with instead, as JSON text."""
+    """Arguments to run with instead, as JSON text."""
     reason: str = ""
     by: str = ""
     resource_claim: ResourceClaim | None = None
-    """What the tool's own code says of the call with those arguments."""
+    """Claim of the tool's code about the call with those arguments."""
     proof: str = ""
-    """Shows who gave an approval: an HMAC with a key that is not in the log (run/calls/approval_proof.py)."""
+    """HMAC that proves who approved, made with a key that is not in the log (run/calls/approval_proof.py)."""
 
     @property
     def unique_key(self) -> str | None:
@@ -159,55 +159,52 @@ class ApprovalAnswered(EventBase, tag="approval_answered"):
 
 
 class CallReviewed(EventBase, tag="call_reviewed"):
-    """A resumed run does not take from the log whether this open call may run."""
+    """Permission of a pending call, evaluated again on resume instead of taken from the log."""
 
     call_id: str
     discards_approval: bool = False
-    """The approval in the log has no valid proof.  It does not count, and the question is put again."""
+    """The approval in the log has no valid proof; it is ignored and the question is asked again."""
     resource_claim: ResourceClaim | None = None
-    """What the tool's own code says of the call now, where the log says something else."""
-
-
-# What a run has done that can be undone; the two events at the end are how a log has the undoing.
+    """Current claim of the tool's code about the call, if it differs from the log."""
 
 
 CompensationState = Literal["open", "in_doubt", "failed", "done"]
-"""`in_doubt`: whether the call took effect, or whether undoing it did, cannot be told from here."""
+"""`in_doubt`: it is unknown whether the call, or its compensation, took effect."""
 
 
 class Compensation(Value):
-    """One completed action and what undoes it."""
+    """A completed action and the tool that undoes it."""
 
     call_id: str
     tool: str
     arguments: str
-    """What it was run with, as JSON text."""
+    """Arguments that it ran with, as JSON text."""
     receipt: str
-    """What it brought."""
+    """Result of the action."""
     compensating_tool: str
-    """The tool that undoes it."""
+    """Tool that undoes the action."""
     stored_result: StoredResult | None = None
-    """Where all that it brought is, when the receipt is an excerpt."""
+    """Complete result, if `receipt` is an excerpt."""
     key: str = ""
-    """The same for every attempt at undoing it."""
+    """Idempotency key; equal for all attempts at the compensation."""
     state: CompensationState = "open"
     attempt: int = 0
     result: str = ""
-    """What undoing it brought, or why it failed."""
+    """Result of the compensation, or why it failed."""
     reported: bool = False
-    """Whether the model was told what became of it."""
+    """True once the model has been informed of the outcome."""
 
 
 class CompensationStarted(EventBase, tag="compensation_started"):
-    """Undoing a completed call is about to begin."""
+    """The compensation of a completed call is about to run."""
 
     call_id: str
-    """The call to be undone."""
+    """Call to be undone."""
     name: str
     key: str
     attempt: int = 1
     across: str = ""
-    """The tenant for whom, when the session is another's and the caller said that this is meant."""
+    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
     @property
     def unique_key(self) -> str | None:

@@ -1,19 +1,19 @@
-"""Every exception Bridle raises, split by whose move it is.
+"""Every exception that Bridle raises, grouped by who has to act.
 
     BridleError
-      + MisuseError             yours: something asked for makes no sense, or is missing
+      + MisuseError             the caller: something is missing or makes no sense
       | - UnknownModel            no such vendor, family or model string
       | - MissingKey              no key in the environment
       | - BadTool                 a tool that cannot be called
       | - SessionNotFound         no such session in this store
-      + ProviderError           theirs: carries a `Failure`
-      + StoreError              the store's
-        - Conflict                somebody else appended first
-        - Corrupt                 what is stored contradicts itself
-        - Unusable                it cannot be opened or written
+      + ProviderError           the provider: carries a `Failure`
+      + StoreError              the store
+        - Conflict                another writer appended first
+        - Corrupt                 the stored data is inconsistent
+        - Unusable                the store cannot be opened or written
 
-What is expected to happen is not here: a limit reached, a refusal, a failed
-tool or a model that stays unreachable ends a run as a value (`Result.stop`).
+Expected outcomes are not exceptions: a limit reached, a refusal, a failed tool or an unreachable model ends a
+run with a value (`Result.stop`).
 """
 
 from typing import Literal
@@ -40,16 +40,16 @@ FailureKind = Literal[
 ]
 
 OptionalParameter = Literal["tool_choice", "cache"]
-"""What a request can do without: a forced tool choice, and everything about prompt caches."""
+"""Parameters that a request can be sent without: a forced tool choice, and everything about caching."""
 
 
 class Failure(Value):
-    """Why a model call brought no reply.
+    """Reason why a model call produced no reply.
 
-    `forgotten`: the provider no longer has what it was to keep for us; sending everything helps.
-    `reasoning_refused`: it does not take back reasoning it is shown (a signature, a seal, its place);
-    leaving reasoning out helps, sending the same again never does.
-    `unavailable`: nothing was sent.  The endpoint failed too often in a row and is given a rest.
+    `forgotten`: the provider no longer has the state it was asked to store; send everything again.
+    `reasoning_refused`: it rejects earlier reasoning (signature, encryption, position); omit reasoning
+    instead of sending the same request again. `unavailable`: nothing was sent, because the endpoint's circuit
+    breaker is open.
     """
 
     kind: FailureKind
@@ -57,13 +57,13 @@ class Failure(Value):
     status: int | None = None
     code: str = ""
     retry_after_seconds: float | None = None
-    """What the provider asked for, if it did."""
+    """Wait that the provider asked for, if any."""
     should_retry: bool | None = None
-    """The provider's own word on whether to try again; None when it said nothing."""
+    """The provider's statement whether to retry; None if it made none."""
     window_tokens: int | None = None
-    """The size of the window, where the provider named it in refusing a prompt as too long."""
+    """Window size, if the provider named it when it rejected a prompt as too long."""
     refused_parameter: OptionalParameter | None = None
-    """The optional parameter of the request that the provider refused by name."""
+    """Optional parameter that the provider rejected by name."""
 
 
 class BridleError(Exception):
@@ -106,8 +106,11 @@ class Conflict(StoreError):
 
 class Corrupt(StoreError):
     def __init__(self, message: str, *, last_good: int | None = None, torn: bool = False) -> None:
-        """`last_good` is the number of the last record that can be trusted, and can be forked from.
-        `torn`: nothing contradicts it; what comes after is just not there."""
+        """Record the extent of the damage.
+
+        `last_good` is the number of the last intact record, which can be forked from. `torn`: the records are
+        consistent, but the end of the log is missing.
+        """
         super().__init__(message)
         self.last_good, self.torn = last_good, torn
 

@@ -1,4 +1,15 @@
-"""Time that one model call took, from sending the request; recorded with what came of the call."""
+"""All events of a session, one struct per fact.
+
+Events are stored permanently, and a session is the sum of its events. Therefore:
+
+  - An event names something that *has happened*, in the past tense.
+  - Order, time and hash are on the envelope (`Record`), added by the driver.
+  - New fields have defaults; an existing field is never renamed or given a new meaning.
+  - Results of code outside the core (a price, a callable's choice) are recorded
+    with the event, so that folding a log depends on nothing else.
+
+Events of a concept with its own file (approvals, compensation, view, cache) are defined there.
+"""
 
 from decimal import Decimal
 from typing import Literal
@@ -33,47 +44,30 @@ from .view import ViewChanged as ViewChanged
 
 
 class Latency(Value):
-    """Seconds from sending a request to each point of its answer; None for a point that was never reached."""
+    """Seconds from sending a request to each point of its response; None for a point not reached."""
 
     first_byte_seconds: float | None = None
-    """To the status line of the answer."""
+    """Until the status line."""
     first_token_seconds: float | None = None
-    """To the first word, thought or call; of a reply that was not streamed, to its end."""
+    """Until the first text, reasoning or call; for a reply that was not streamed, until its end."""
     total_seconds: float = 0.0
-    """To the end of the answer, or to the moment it was given up."""
-
-
-# What cannot be read in a log, as events: it is said once, and never guessed at.
+    """Until the end of the response, or until it was abandoned."""
 
 
 class LogRepaired(EventBase, tag="repaired"):
-    """The log could not be read as it is; what was put right in reading it, written down once."""
+    """Defects of the log that were repaired while reading it; recorded once."""
 
     items: tuple[str, ...]
-    """What, one sentence each, with the numbers of the records."""
+    """The repairs, one sentence each, with record numbers."""
     records_lost: bool = False
-    """Records are gone: nobody knows what was done in them."""
+    """Records are missing: it is unknown what they did."""
 
 
 class UnknownEvent(EventBase, tag="unknown"):
-    """What this version cannot read, because a newer one wrote it.  Its bytes are on its record."""
+    """An event that this version cannot read, written by a newer one; its bytes are on its record."""
 
     kind: str = ""
-    """What it calls itself."""
-
-
-# Everything that can happen in a session, one struct per fact.
-#
-# Events are kept for ever and a session is nothing but its events.  Hence:
-#
-#   - An event names something that *has happened*, in the past tense.
-#   - Order, time and proof are on the envelope (`Record`), put there by the driver.
-#   - New fields get defaults; an old field is never renamed or given a new meaning.
-#   - What was decided by code outside the core (a price, a choice made by a
-#     callable) is recorded with the event, so that folding needs no outside world.
-#
-# `once` names what must not be in a log twice, whatever retries above the store do.  The events of a concept
-# that has a file of its own (approvals, undoing, the view, the cache) stand there.
+    """Tag of the event."""
 
 
 RunStop = Literal[
@@ -83,152 +77,152 @@ RunStop = Literal[
 
 ResultSource = Literal["run", "probe", "person", "receipt"]
 WaitSource = Literal["", "backoff", "retry-after", "breaker", "repair"]
-"""Who said how long to wait: our own table, the provider, the endpoint's rest, or nobody, because what is
-sent is no longer the same."""
+"""Basis of the wait: our backoff table, the provider, the circuit breaker, or none (the request was changed).
+"""
 
 
 class Configured(EventBase, tag="configured"):
-    """What the session is made of from here on."""
+    """Settings in force from here on."""
 
     settings: Settings
     session: str = ""
-    """Set on the first event: makes this line of records unlike any other, for ever."""
+    """Set on the first event; makes this log distinct from every other."""
 
 
 class Prompted(EventBase, tag="prompted"):
-    """A person said something: a run begins."""
+    """A user prompt; starts a run."""
 
     parts: tuple[Text | Media, ...]
     budget: Budget = Budget()
     caller: str = ""
-    """On whose behalf; what a policy may go by."""
+    """Identity on whose behalf the run acts; a policy can match it."""
     tenant: str = ""
     cross_tenant: str = ""
-    """The tenant again, when the session is another's and the caller said that this is meant."""
+    """The tenant again, if the session belongs to another tenant and the caller confirmed it."""
     parent_session: str = ""
-    """The session in a tool of which this run is."""
+    """Session whose tool started this run."""
 
 
 class Imported(EventBase, tag="imported"):
-    """A conversation held elsewhere became the beginning of this one."""
+    """A conversation from elsewhere became the beginning of this one."""
 
     messages: tuple[Message, ...]
     repairs: tuple[str, ...] = ()
-    """What had to be put right in it and what could not be kept, one sentence each."""
+    """What was repaired and what was dropped, one sentence each."""
     instructions: str = ""
-    """Its system prompt: in force while the agent has no instructions of its own."""
+    """Its system prompt, used while the agent has no instructions of its own."""
 
 
 class ToolsRevealed(EventBase, tag="tools_shown"):
-    """Tools that were hidden (`Settings.hidden`) are in every request from here on, after all others.
+    """Hidden tools (`Settings.hidden_tools`) are part of every request from here on, after all others.
 
-    Once shown, a tool stays, and stays where it is: whoever takes it away again, or puts it anywhere
-    but at the end, moves the whole prefix.
+    Once revealed, a tool keeps its position: removing or moving it would change the cached prefix.
     """
 
     names: tuple[str, ...]
     why: str
     initial: bool = False
-    """What an index found for the words the session began with; perhaps nothing."""
+    """Found by the index for the first prompt of the session; may be none."""
     tokens: int = 0
     uncached_tokens: int = 0
-    """What they add to every prompt, and how much of it has to be read anew behind them, by estimate."""
+    """Tokens that the tools add to every prompt, and tokens after them to be processed again; both estimated.
+    """
 
 
 class Resumed(EventBase, tag="resumed"):
-    """A new driver took the session over; whatever was under way in the old one is in doubt."""
+    """A new driver took over the session; everything the old one had in progress is in doubt."""
 
     budget: Budget | None = None
     cross_tenant: str = ""
-    """The tenant for whom, when the session is another's and the caller said that this is meant."""
+    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
 class RequestAdjusted(EventBase, tag="request_adjusted"):
-    """Something that was asked for is not sent: the model or its provider does not take it."""
+    """A requested option is not sent, because the model or its provider does not support it."""
 
     adjustments: tuple[str, ...]
-    """One sentence each."""
+    """One sentence per option."""
 
 
 class ModelAsked(EventBase, tag="model_asked"):
     step: int
     attempt: int
     digest: str
-    """Hash of the encoded request: a replay can prove that it asks the same."""
+    """Hash of the encoded request; lets a replay prove that it sends the same request."""
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
     notes: tuple[str, ...] = ()
-    """What had to be changed because this model would refuse it."""
+    """Changes made because this model would reject the original."""
     after_failure: FailureKind | None = None
-    """The failure that this is another attempt after."""
+    """Failure that this attempt follows."""
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
-    reservation: Reservation | None = None  # of a budget that is shared
+    reservation: Reservation | None = None  # of a shared budget
     breakpoints: tuple[Breakpoint, ...] = ()
-    """Up to where the provider was asked to keep the prompt, and for how long."""
+    """Positions up to which the provider was asked to cache the prompt, and for how long."""
     stored_prompt: str = ""
     conversation: str = ""
     """The provider's conversation object that the request and its reply are added to."""
     summarizes_until: str = ""
-    """The last message of those that a summary is asked for; empty when the conversation is to go on."""
+    """Last message covered by the requested summary; empty for an ordinary request."""
     model_key: str = ""
-    """Who was asked for it, where that is not the model of the settings."""
+    """Model that was called, if it is not the model of the settings."""
     asks_native_summary: bool = False
-    """It is asked for in the form that only its provider takes back."""
+    """The summary is requested in the provider's own form, which only it can read back."""
 
 
 class ModelReplied(EventBase, tag="model_replied"):
     reply: Reply
     usd: Decimal | None = None
     output_error: str = ""
-    """Why the type asked for refuses this answer, though its schema does not; found by the type itself."""
+    """Reason why the output type rejects this answer although its schema accepts it."""
     resource_claims: tuple[ResourceClaim, ...] = ()
-    """What the tools' own code says of the calls."""
+    """Statements of the tools' own code about the calls."""
     truncation_hint: str = ""
-    """Why the model has probably not read all of the prompt."""
+    """Reason to believe that the model did not read the whole prompt."""
     usage_doubt: str = ""
-    """Why the provider's count cannot be true; it is recorded, and the window goes by our estimate."""
+    """Reason why the provider's token count is implausible; our estimate is used for the window instead."""
     summarizes_until: str = ""
-    """As the question says: this is no part of the conversation."""
+    """As on `ModelAsked`; such a reply is not part of the conversation."""
     latency: Latency | None = None
 
 
 class ModelFailed(EventBase, tag="model_failed"):
     failure: Failure
     partial_text: str = ""
-    """What the model had said when its reply broke off."""
+    """Text received before the reply broke off."""
     usage: Usage | None = None
-    """What was counted of a reply that broke off; None when there was no reply to pay for."""
+    """Tokens reported before the reply broke off; None if there is nothing to pay for."""
     usd: Decimal | None = None
     rejected_parts: tuple[PartRef, ...] = ()
-    """What of the view the provider stumbled over, by its own words; it can be left out."""
+    """Parts that the provider rejected, according to its message; they can be omitted."""
     discarded_tools: tuple[str, ...] = ()
-    """Tools that were started early, for a reply that never came: whatever they brought is not used."""
+    """Tools started early for a reply that never completed; their results are discarded."""
     random_draw: float = 1.0
-    """A number from 0 to 1, drawn when it failed: the wait before the next attempt is made of it."""
+    """Random number from 0 to 1, drawn at the failure; determines the backoff."""
     latency: Latency | None = None
-    """None when nothing was sent."""
+    """None if nothing was sent."""
 
 
 class ModelSwitched(EventBase, tag="model_switched"):
-    """The run goes on with another model of its chain: this one is of no more use to it."""
+    """The run continues with another model of its chain, because this one failed."""
 
     model: Model
     why: str
 
 
 class ToolStarted(EventBase, tag="tool_started"):
-    """The intent, durable before the tool runs."""
+    """The intent to run a call, durable before the tool runs."""
 
     call_id: str
     name: str
     key: str
-    """The same for every attempt at this call, so that a tool can recognise a repetition."""
+    """Idempotency key; equal for all attempts at this call."""
     attempt: int = 1
     rule: str = ""
-    """What allowed it, where a policy or a person had a say."""
+    """Rule or approval that allowed the call, if one was involved."""
     arguments: str = ""
-    """What it is run with, as JSON text: the model's arguments, or those that a person wrote."""
+    """Arguments that it runs with, as JSON text: the model's, or a person's replacement."""
 
     @property
     def unique_key(self) -> str | None:
@@ -236,7 +230,7 @@ class ToolStarted(EventBase, tag="tool_started"):
 
 
 class ToolProbed(EventBase, tag="tool_probed"):
-    """A tool looked for what became of a call in doubt and found that it surely never took effect."""
+    """The tool's probe found that a call in doubt never took effect."""
 
     call_id: str
     attempt: int
@@ -247,19 +241,19 @@ class ToolProbed(EventBase, tag="tool_probed"):
 
 
 class ToolFinished(EventBase, tag="tool_finished"):
-    """The receipt: a call with one is never run again."""
+    """The receipt of a call; a call with a receipt never runs again."""
 
     result: ToolResult
     rule: str = ""
-    """What denied it, where a policy or a person did."""
+    """Rule or rejection that denied the call, if one did."""
     source: ResultSource = "run"
-    """How the result is known, when not from running it; `receipt`: an equal call was done before."""
+    """Origin of the result, if not from running the call; `receipt`: an equal call already ran."""
     same_as_call: str = ""
-    """That call, by its id."""
+    """Id of that call."""
     stored_result: StoredResult | None = None
-    """Where all of it is, when the result is an excerpt."""
+    """Complete result, if `result` is an excerpt."""
     name: str = ""
-    """The tool that was called."""
+    """Tool that was called."""
 
     @property
     def unique_key(self) -> str | None:
@@ -271,26 +265,26 @@ class ToolFinished(EventBase, tag="tool_finished"):
 
 
 class Reprompted(EventBase, tag="nudged"):
-    """The harness asked the model to go on or to try again."""
+    """The harness asked the model to continue or to try again."""
 
     why: str
     message: str
 
 
 class RunEnded(EventBase, tag="run_ended"):
-    """Calls still open are answered by this event, so that no later request can be illegal."""
+    """A run ended. Also answers all pending calls, so that later requests are valid."""
 
     stop: RunStop
     reason: str = ""
     partial_text: str = ""
-    """What the model had said of a reply that was cut off."""
+    """Text received of a reply that was cut off."""
     usage: Usage | None = None
-    """What was counted of that reply; None when there was none to pay for."""
+    """Tokens reported for that reply; None if there is nothing to pay for."""
     usd: Decimal | None = None
     discarded_tools: tuple[str, ...] = ()
-    """Tools that were started early, for that reply."""
+    """Tools started early for that reply."""
     latency: Latency | None = None
-    """Of a model call that the end of the run cut off."""
+    """Latency of a model call that the end of the run interrupted."""
 
 
 Event = (

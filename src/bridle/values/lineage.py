@@ -1,7 +1,10 @@
-"""Sessions as trees: where one left another, and what the two have been since.
+"""Forks of sessions, comparisons between them, and tenants.
 
-A fork shares records and copies none.  What it is told of its beginning is one event of its own (`Forked`);
-the rest here is what people are shown of families and of branches beside each other.
+A fork shares its parent's records without copying them; its own log begins with one `Forked` event. The other
+values here describe session families and compared branches for display.
+
+A session belongs to the tenant of its first prompt (which may be unnamed). Another tenant cannot continue,
+fork, answer or read it unless the caller confirms it: `tenant=CrossTenant("globex")`.
 """
 
 from decimal import Decimal
@@ -12,27 +15,27 @@ from .message import Message
 from .usage import Usage
 
 ForkPlace = int | str | None
-"""A record by its number, a message by its id (`m4`), or None for the end."""
+"""A record number, a message id (`m4`), or None for the end."""
 PairKind = Literal["same", "changed", "only_a", "only_b"]
 
 
 class Forked(EventBase, tag="forked"):
-    """This session begins here; what came before is another one's, and shared.
+    """The first own event of a fork; the records before it are shared with the parent.
 
-    Calls that were open at that point are the other's to finish: here they are answered, not run.
+    Calls pending at the fork point belong to the parent: the fork answers them without running them.
     """
 
     session: str
-    """Makes what follows unlike what follows in any other fork of that place."""
+    """Makes this log distinct from every other fork at the same point."""
     parent: str
     at: int
-    """How many records the two share."""
+    """Number of shared records."""
     cross_tenant: str = ""
-    """The tenant for whom, when the session is another's and the caller said that this is meant."""
+    """Tenant acting, if the session belongs to another tenant and the caller confirmed it."""
 
 
 class CompletedAction(Value):
-    """Something that was done to the world, in words enough to undo it."""
+    """An action with an external effect, described in enough detail to undo it."""
 
     call_id: str
     tool: str
@@ -44,46 +47,46 @@ class Fork(Value):
     session: str
     parent: str
     at: int
-    """How many records it shares with the session it was forked from."""
+    """Number of records shared with the parent."""
     message: str = ""
-    """The last message of both."""
+    """Last shared message."""
     requested_at: int = 0
-    """The record that was asked for: a batch of calls that may change something is not cut in two."""
+    """Requested record; the fork point may be earlier, because a batch of calls with effects is not split."""
     cut_reason: str = ""
-    """Why no more of them; empty when that was asked for."""
+    """Reason why fewer records are shared than requested; empty if as requested."""
     completed_actions: tuple[CompletedAction, ...] = ()
-    """What the other session did after that point.  It stays done: forking undoes nothing."""
+    """Actions of the parent after the fork point. They stay done: forking undoes nothing."""
 
 
 class Branch(Value):
-    """One session of a family, and what happened in it since it left its parent."""
+    """One session of a family, and its activity since it left its parent."""
 
     session: str
     parent: str = ""
-    """Whose records it shares; empty for the first of the family."""
+    """Session whose records it shares; empty for the root of the family."""
     depth: int = 0
     at: int = 0
     message: str = ""
-    """The last message it shares."""
+    """Last shared message."""
     length: int = 0
     model: str = ""
     messages: int = 0
-    """All of its conversation, what is shared included."""
+    """Messages of the whole conversation, shared ones included."""
     own_messages: int = 0
     steps: int = 0
     usage: Usage = Usage()
     usd: Decimal | None = Decimal(0)
     end: str = ""
     first_text: str = ""
-    """What was said first in it."""
+    """Text of its first own message."""
     created_at: float = 0.0
     updated_at: float = 0.0
     read_error: str = ""
-    """Why it cannot be read."""
+    """Reason why it cannot be read."""
 
 
 class ComparedSession(Value):
-    """One of two sessions beside each other, since they parted."""
+    """One of two compared sessions, since they diverged."""
 
     session: str
     model: str
@@ -95,11 +98,11 @@ class ComparedSession(Value):
     end: str
     reason: str = ""
     calls: tuple[tuple[str, int], ...] = ()
-    """How often each tool was called."""
+    """Number of calls per tool."""
 
 
 class Pair(Value):
-    """Two messages at the same place, one message that the other side has not, or one that both have."""
+    """Two messages at the same position; one is None if only one side has a message there."""
 
     kind: PairKind
     a: Message | None = None
@@ -110,22 +113,16 @@ class Comparison(Value):
     a: ComparedSession
     b: ComparedSession
     records: int
-    """How many records they share."""
+    """Number of shared records."""
     messages: int
-    """How many messages they begin with alike, whether they share them or said the same."""
+    """Number of leading messages that are equal, whether shared or not."""
     settings: tuple[tuple[str, str, str], ...] = ()
-    """What they are made of that differs: its name, and how it is there and here."""
+    """Settings that differ: name, value in a, value in b."""
     pairs: tuple[Pair, ...] = ()
-    """What came after."""
-
-
-# Tenants: on whose behalf a session is held.
-#
-# A session belongs to the tenant of its first prompt, the tenant without a name included.  Another tenant can
-# neither go on in it nor fork, answer or read it, unless the caller says so: `tenant=Across("globex")`.
+    """Messages after the point of divergence."""
 
 
 class CrossTenant(str):
-    """A tenant's name, and the caller's word that the session may be another's; it is recorded."""
+    """A tenant name with the caller's confirmation that the session may belong to another tenant; recorded."""
 
     __slots__ = ()

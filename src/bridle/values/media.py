@@ -1,6 +1,6 @@
-"""Recognition and checks of pictures and files: what the bytes are, and whether a `Media` can be sent.
+"""Detection of media types, and validation of `Media` fields.
 
-A file is read here on behalf of the caller, before any `Media` exists; nothing below reads one.
+Files are read here on behalf of the caller, before a `Media` exists; no lower layer reads files.
 """
 
 import binascii
@@ -65,13 +65,13 @@ _EXTENSIONS = {
 
 
 def recognize_bytes(data: bytes) -> str:
-    """The media type that the first bytes show; empty when they show none."""
+    """Media type according to the file signature; empty if unknown."""
     found = (type_ for mark, at, type_ in _SIGNATURES if data[at : at + len(mark)] == mark)
     return next(found, "")
 
 
 def recognize_name(name: str) -> str:
-    """The media type that a file's ending stands for; empty when it is not known."""
+    """Media type according to the file extension; empty if unknown."""
     return _EXTENSIONS.get(name.rpartition(".")[2].lower(), "")
 
 
@@ -81,26 +81,26 @@ def kind_of_type(media_type: str) -> str:
 
 
 def choose_type(data: bytes, name: str) -> str:
-    """The media type of bytes nobody labelled; `MisuseError` when neither they nor their name show it."""
-    shown, ending = recognize_bytes(data), recognize_name(name)
-    if shown and kind_of_type(ending) == kind_of_type(shown) == "video":
+    """Media type of unlabelled bytes. Raises `MisuseError` if neither content nor name shows it."""
+    detected, ending = recognize_bytes(data), recognize_name(name)
+    if detected and kind_of_type(ending) == kind_of_type(detected) == "video":
         return ending
-    if shown == "video/mp4" and ending == "audio/mp4":
+    if detected == "video/mp4" and ending == "audio/mp4":
         return ending
-    if found := shown or ending:
+    if found := detected or ending:
         return found
     try:
         text = data.decode()
     except UnicodeDecodeError:
         text = "\0"
     if "\0" in text:
-        called = f" of {name}" if name else ""
-        raise MisuseError(f"the media type{called} cannot be recognized; give media_type='…/…'")
+        label = f" of {name}" if name else ""
+        raise MisuseError(f"the media type{label} cannot be recognized; give media_type='…/…'")
     return "text/plain"
 
 
 def read_file(path: AnyPath) -> tuple[bytes, str]:
-    """What the file holds, and its name; `MisuseError` when it cannot be read or holds nothing."""
+    """Content and name of the file. Raises `MisuseError` if it cannot be read or is empty."""
     found = Path(path)
     try:
         data = found.read_bytes()
@@ -118,7 +118,7 @@ def encode_bytes(data: bytes) -> str:
 
 
 def decode_head(data: str) -> bytes:
-    """The first bytes of base64 text; empty when it is not base64."""
+    """First bytes of base64 text; empty if it is not base64."""
     try:
         return binascii.a2b_base64(data[:_HEAD_CHARACTERS])
     except ValueError:
@@ -126,10 +126,10 @@ def decode_head(data: str) -> bytes:
 
 
 def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id: str) -> str:
-    """Reason why no provider can take this; empty when there is none."""
-    given = sum(map(bool, (data, url, file_id)))
-    if given != 1:
-        return f"it has {'none' if not given else 'several'} of data, url and file_id, and needs exactly one"
+    """Reason why no provider could accept this media; empty if there is none."""
+    count = sum(map(bool, (data, url, file_id)))
+    if count != 1:
+        return f"exactly one of data, url and file_id must be set, not {count}"
     if data:
         try:
             binascii.a2b_base64(data, strict_mode=True)
@@ -140,35 +140,35 @@ def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id:
                 else "its data is not base64"
             )
     label = media_type.partition(";")[0].strip().lower()
-    shown = recognize_bytes(decode_head(data)) if data else ""
+    detected = recognize_bytes(decode_head(data)) if data else ""
     if (
-        shown.startswith("image/")
+        detected.startswith("image/")
         and label.startswith(("image/", "text/"))
-        and shown != _canonical_type(label)
+        and detected != _canonical_type(label)
     ):
-        return f"its data is {shown}, not {label}"
-    if kind == "image" and shown and not shown.startswith("image/"):
-        return f"its data is {shown}, which is no image"
+        return f"its data is {detected}, not {label}"
+    if kind == "image" and detected and not detected.startswith("image/"):
+        return f"its data is {detected}, which is not an image"
     return ""
 
 
 def explain_misuse(fields: dict[str, object]) -> str:
-    """Reason why a `Media` cannot be made of these fields; empty when it can."""
+    """Reason why these fields do not form a valid `Media`; empty if they do."""
     if fields.get("kind") not in KINDS:
-        return f"kind is one of {', '.join(KINDS)}; not {fields.get('kind')!r}"
+        return f"kind must be one of {', '.join(KINDS)}, not {fields.get('kind')!r}"
     data = fields.get("data", "")
     if isinstance(data, bytes | bytearray | memoryview):
-        return "data is base64 text; for bytes use Media.from_bytes(…)"
+        return "data must be base64 text; for bytes use Media.from_bytes(…)"
     for name in ("data", "url", "file_id", "media_type", "name"):
-        given = fields.get(name, "")
-        if not isinstance(given, str):
-            return f"{name} is text, not {type(given).__name__}; use {CONSTRUCTORS}"
-        if name != "name" and given != repair_surrogates(given):
-            return f"{name} has characters that UTF-8 cannot write"
-    words = {name: str(fields.get(name, "")) for name in ("kind", "media_type", "data", "url", "file_id")}
-    if why := explain_unsendable(**words):
+        value = fields.get(name, "")
+        if not isinstance(value, str):
+            return f"{name} must be a string, not {type(value).__name__}; use {CONSTRUCTORS}"
+        if name != "name" and value != repair_surrogates(value):
+            return f"{name} has characters that UTF-8 cannot encode"
+    texts = {name: str(fields.get(name, "")) for name in ("kind", "media_type", "data", "url", "file_id")}
+    if why := explain_unsendable(**texts):
         return f"{why}; use {CONSTRUCTORS}"
-    kind, label = words["kind"], words["media_type"].lower()
+    kind, label = texts["kind"], texts["media_type"].lower()
     wrong_kind = kind != "document" and label and kind_of_type(label) != kind
     if label and ("/" not in label.strip("/") or wrong_kind):
         return f"media_type {label!r} is not the type of {'an' if kind[0] in 'ai' else 'a'} {kind}"

@@ -1,9 +1,12 @@
-"""Notes: what is to be known beyond one conversation, or throughout it.
+"""Memory notes, and context retrieved for a turn.
 
-The notes of a tenant are a line of records of their own (`notes_of`) in the same store, so that many
-sessions can write them at a time; the notes of a session are in its own log.  Both are written by the
-same two events.  What a session *shows* of them to a model is a third event: notes may change at any
-time, a prompt must not.
+The notes of a tenant are a log of their own in the store (`notes_log_name`), so that many sessions can write
+them concurrently; the notes of a session are in its own log. Both use the same two events. The notes *shown*
+to the model are a third event: notes may change at any time, the prompt must not.
+
+Retrieved chunks and facts are requested once per turn, outside the core, and recorded. From then on they are
+part of the turn's message and never change; they stand after everything that sessions share, so that the
+shared prefix stays cached.
 """
 
 from typing import Literal
@@ -11,33 +14,33 @@ from typing import Literal
 from .base import EventBase, Value
 
 NOTES_PREFIX = "notes:"
-"""What the names of tenants' notes begin with; no conversation may be called so."""
+"""Prefix of the logs of tenants' notes; session ids must not start with it."""
 NOTE_CHARACTERS_MAX = 1_000
-"""A note is a fact, not a document: what is longer belongs into retrieval."""
+"""A note is a fact; longer texts belong in retrieval."""
 NOTES_CHARACTERS_DEFAULT = 8_000
-"""Some three thousand tokens, in front of every prompt of every session."""
+"""About three thousand tokens at the start of every prompt of every session."""
 
 Refresh = Literal["session", "run"]
 Writer = Literal["code", "model"]
 
 
 class Memory(Value):
-    """That an agent remembers, and how.
+    """Memory options of an agent.
 
-    `refresh` says when a session looks at the notes again: never after it began, or at the start of every
-    run, which costs a prompt read anew whenever they have changed.  `tools` lets the model write and remove
-    notes itself (`remember`, `forget`).
+    `refresh` selects when a session reloads the notes: never after its start, or at the start of every run,
+    which is a cache miss whenever they changed. `tools` lets the model write and remove notes itself
+    (`remember`, `forget`).
     """
 
     refresh: Refresh = "session"
     tools: bool = True
     characters_max: int = NOTES_CHARACTERS_DEFAULT
-    """How much a tenant's notes may hold, and as much again a session's."""
+    """Maximum size of a tenant's notes and, separately, of a session's."""
 
 
 class Note(Value):
     id: str
-    """`t` and a number for a tenant's, `s` and a number for a session's."""
+    """`t` and a number for a tenant's note, `s` and a number for a session's."""
     text: str
     written_by: Writer = "code"
 
@@ -45,9 +48,9 @@ class Note(Value):
 class NoteWritten(EventBase, tag="note_written"):
     note: Note
     key: str = ""
-    """Of the call that wrote it, if a model did: a call that is repeated writes once."""
+    """Idempotency key of the call that wrote it, if a model did; a repeated call writes once."""
     session: str = ""
-    """Where it was written, when that is another line than this one."""
+    """Session that wrote it, if this log is not that session's."""
 
     @property
     def unique_key(self) -> str | None:
@@ -60,36 +63,30 @@ class NoteRemoved(EventBase, tag="note_removed"):
 
 
 class MemoryLoaded(EventBase, tag="memory_loaded"):
-    """These notes stand in front of the conversation from here on, whatever becomes of them elsewhere."""
+    """These notes precede the conversation from here on, even if they change elsewhere."""
 
     notes: tuple[Note, ...]
     why: str
     tenant: str = ""
     omitted_count: int = 0
-    """How many there were no room for: the oldest."""
+    """Number of notes left out for lack of space, the oldest first."""
     load_error: str = ""
-    """Why some of them could not be read."""
+    """Reason why some notes could not be read."""
 
 
 def notes_log_name(tenant: str) -> str:
-    """The name of the line that a tenant's notes are in."""
+    """Name of the log of a tenant's notes."""
     return f"{NOTES_PREFIX}{tenant}"
-
-
-# What is looked up for one turn and stands beside its words: chunks found for them, and facts of the hour.
-#
-# Both are asked for once a turn, outside the core, and written down; from then on they are part of what was
-# said, and never change.  They stand with the turn's own message, behind everything that sessions share.
 
 
 RETRIEVE_SECONDS_DEFAULT = 10.0
 CHUNKS_CHARACTERS_DEFAULT = 20_000
 FACTS_CHARACTERS_MAX = 4_000
-"""Facts are a time, a place, an id; what is longer is something to retrieve."""
+"""Facts are a time, a place, an id; longer texts belong in retrieval."""
 
 
 class Chunk(Value):
-    """A piece of text that was found; `source` says where, for whoever checks an answer."""
+    """A retrieved piece of text; `source` is its origin, for checking answers."""
 
     text: str
     id: str = ""
@@ -97,7 +94,7 @@ class Chunk(Value):
 
 
 class Query(Value):
-    """What is looked for, and on whose behalf."""
+    """A retrieval query and the identity behind it."""
 
     text: str
     session: str = ""
@@ -106,21 +103,21 @@ class Query(Value):
 
 
 class RetrievalSettings(Value):
-    """That something is looked up for every turn, and how much of it is taken."""
+    """Retrieval options of an agent."""
 
     characters_max: int = CHUNKS_CHARACTERS_DEFAULT
     required: bool = False
-    """Whether a turn ends when chunks could not be looked for, or goes on without."""
+    """If True, the run ends when retrieval fails; otherwise it continues without chunks."""
 
 
 class ContextRetrieved(EventBase, tag="context_gathered"):
-    """What was found for the prompt; nobody looks for it again."""
+    """Context retrieved for a prompt; not retrieved again."""
 
     chunks: tuple[Chunk, ...] = ()
     facts: tuple[tuple[str, str], ...] = ()
     omitted_count: int = 0
-    """How many chunks there was no room for."""
+    """Number of chunks left out for lack of space."""
     load_error: str = ""
-    """What went wrong on the way."""
+    """Errors during retrieval."""
     failed: bool = False
-    """Whether chunks were to be found and could not be looked for."""
+    """True if chunks were requested and retrieval failed."""

@@ -1,12 +1,12 @@
-"""The pieces a message is made of.
+"""Messages, their parts, and the transcript.
 
-Parts belong to no provider.  What only one provider can read (signatures,
-encrypted reasoning, unknown fields) travels beside the plain view: in
-`Reasoning.signature`, or in `native`, the provider's own JSON for this part.
+Parts are independent of providers. Data that only one provider can read (signatures, encrypted reasoning,
+unknown fields) is stored beside the plain form: in `Reasoning.signature`, or in `native`, the provider's own
+JSON for the part. `native` is set only if our own encoding would not reproduce the same bytes, so that the
+log stores nothing twice. Only the codec of the family named in the message's `origin` may read it.
 
-`native` is kept only where our own encoding of the part would not give the same
-bytes back; most parts have none, and the log holds nothing twice.  Only the
-codec of the family named in the message's `origin` may read it.
+A `Reply` is a provider's answer. It becomes a `Message` when it is applied to a session, which assigns its id
+(its position), parent and time. A transcript is immutable and only grows.
 """
 
 from enum import StrEnum
@@ -35,8 +35,11 @@ from .usage import Usage
 MediaKind = Literal["image", "document", "audio", "video"]
 
 Outcome = Literal["ok", "error", "invalid", "denied", "timeout", "cancelled", "unknown"]
-"""How a call ended.  `invalid`: never started, its name or arguments were wrong.
-`unknown`: it was started, and whether it took effect cannot be told from here."""
+"""Outcome of a call.
+
+`invalid`: never started, because its name or arguments were wrong. `unknown`: started, and it cannot be
+determined whether it took effect.
+"""
 
 
 class Text(Value, tag="text"):
@@ -45,7 +48,7 @@ class Text(Value, tag="text"):
 
 
 class _CheckedMeta(ValueMeta):
-    """Checks what a caller makes; what is read from a log is never refused."""
+    """Validates what a caller constructs; values read from a log are never rejected."""
 
     if not TYPE_CHECKING:
 
@@ -60,14 +63,14 @@ class _CheckedMeta(ValueMeta):
 
 
 FETCHED_SCHEMES = ("https://", "http://", "gs://", "s3://")
-"""Addresses that some provider fetches."""
+"""URL schemes that at least one provider fetches."""
 
 
 class Media(Value, tag="media", metaclass=_CheckedMeta):
-    """A picture or a file: exactly one of `data` (base64), `url` and `file_id` is set.
+    """An image or file; exactly one of `data` (base64), `url` and `file_id` is set.
 
-    Make one with `from_path`, `from_bytes` or `from_url`; they find out the type and the kind.
-    Raises `MisuseError` for what no provider could take.
+    Use `from_path`, `from_bytes` or `from_url`, which detect type and kind. Raises `MisuseError` for media
+    that no provider could accept.
     """
 
     kind: MediaKind
@@ -78,7 +81,7 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
     name: str = ""
     native: str | None = None
     endpoint_id: str = ""
-    """The endpoint (`Endpoint.home`) that holds the file of this `file_id`; it is sent nowhere else."""
+    """Endpoint (`Endpoint.endpoint_id`) that holds the file of `file_id`; it is sent nowhere else."""
 
     @classmethod
     def from_path(
@@ -89,75 +92,77 @@ class Media(Value, tag="media", metaclass=_CheckedMeta):
         name: str | None = None,
         kind: MediaKind | None = None,
     ) -> "Media":
-        """The file at this path, read now.  It is named like the file unless `name` says otherwise."""
+        """Media from the file at `path`, read immediately. `name` defaults to the file's name."""
         data, found = read_file(path)
-        called = found if name is None else name
-        return cls.from_bytes(data, media_type=media_type or choose_type(data, found), name=called, kind=kind)
+        label = found if name is None else name
+        return cls.from_bytes(data, media_type=media_type or choose_type(data, found), name=label, kind=kind)
 
     @classmethod
     def from_bytes(
         cls, data: bytes, *, media_type: str = "", name: str = "", kind: MediaKind | None = None
     ) -> "Media":
-        """These bytes; their type is recognized unless it is given."""
+        """Media from bytes; the type is detected unless given."""
         if not isinstance(data, bytes | bytearray | memoryview) or not data:
-            given = "none" if isinstance(data, bytes) else type(data).__name__
-            raise MisuseError(f"Media.from_bytes takes bytes, not {given}")
+            received = "none" if isinstance(data, bytes) else type(data).__name__
+            raise MisuseError(f"Media.from_bytes takes bytes, not {received}")
         type_ = media_type or choose_type(bytes(data), name)
-        made = kind or cast("MediaKind", kind_of_type(type_))
-        return cls(kind=made, media_type=type_, data=encode_bytes(data), name=name)
+        kind_ = kind or cast("MediaKind", kind_of_type(type_))
+        return cls(kind=kind_, media_type=type_, data=encode_bytes(data), name=name)
 
     @classmethod
     def from_url(
         cls, url: str, *, kind: MediaKind | None = None, media_type: str = "", name: str = ""
     ) -> "Media":
-        """What is at this address, for the provider to fetch.  Give `kind` where the address shows none."""
+        """Media at a URL, for the provider to fetch. Set `kind` if the URL does not show it."""
         if not isinstance(url, str) or not url.startswith(FETCHED_SCHEMES):
-            raise MisuseError(f"Media.from_url takes an address such as https://…, not {url!r}")
+            raise MisuseError(f"Media.from_url takes a URL such as https://…, not {url!r}")
         type_ = media_type or recognize_name(url.partition("?")[0].partition("#")[0])
         if kind is None and not type_:
-            raise MisuseError("Media.from_url: the address shows no kind; give kind='image', 'document', …")
-        made = kind or cast("MediaKind", kind_of_type(type_))
-        return cls(kind=made, media_type=type_, url=url, name=name)
+            raise MisuseError(
+                "Media.from_url: the URL does not show the kind; set kind='image', 'document', …"
+            )
+        kind_ = kind or cast("MediaKind", kind_of_type(type_))
+        return cls(kind=kind_, media_type=type_, url=url, name=name)
 
     @classmethod
     def from_wire(cls, **fields: Any) -> "Media":
-        """What came over a wire, as it came: odd data is a matter of the view, not of the reader."""
+        """Media as received, without validation: invalid data is handled when the view is built."""
         return cast("Media", msgspec.StructMeta.__call__(cls, **fields))
 
 
 class ToolCall(Value, tag="tool_call"):
-    """The model asks for a tool to be run."""
+    """The model's request to run a tool."""
 
     id: str
-    """Ours: short, unique in its session, legal on every wire."""
+    """Our id: short, unique in its session, valid on every wire."""
     name: str
     arguments: str
-    """JSON text exactly as it arrived: writing it anew would move the cached prefix."""
+    """JSON text exactly as received; re-encoding it would change the cached prefix."""
     wire_id: str = ""
-    """The provider's id, echoed to that provider only; it may be empty or repeated."""
+    """The provider's id, sent back to that provider only; may be empty or repeated."""
     native: str | None = None
 
 
 class Opaque(Value, tag="opaque"):
-    """A provider's item we carry but do not interpret."""
+    """A provider-specific item that is passed through without interpretation."""
 
     kind: str
     native: str
     text: str = ""
-    """The same in words, where it has any: said instead to everybody who does not take the item."""
+    """The same content as text, if it has any; sent to models that do not accept the item."""
     answers: bool = False
-    """Whether it is an answer by itself, such as a picture: a reply may consist of it, without a word."""
+    """True if the item is an answer in itself, such as an image; the reply needs no text."""
 
 
 class ToolResult(Value, tag="tool_result"):
-    """What came of a call, in words the model can read."""
+    """Result of a call, as parts for the model."""
 
     call_id: str
     parts: tuple["Text | Media | Opaque", ...] = ()
     outcome: Outcome = "ok"
     native: str | None = None
     reveals_tools: tuple[str, ...] = ()
-    """Tools the model has from here on, by name; it had not seen them before."""
+    """Names of tools that become available to the model with this result."""
 
     @property
     def is_error(self) -> bool:
@@ -169,11 +174,11 @@ class ToolResult(Value, tag="tool_result"):
 
 
 class Reasoning(Value, tag="reasoning"):
-    """What the model thought, as far as it was shown, and the proof that it did."""
+    """The model's reasoning as far as it is visible, and its signature."""
 
     text: str = ""
     signature: str = ""
-    """Opaque; for redacted reasoning this is the whole content."""
+    """Opaque; for redacted reasoning, the entire content."""
     redacted: bool = False
     native: str | None = None
 
@@ -181,22 +186,17 @@ class Reasoning(Value, tag="reasoning"):
 Part = Text | Media | ToolCall | ToolResult | Reasoning | Opaque
 
 
-# Messages and the transcript: everything said so far, in order.
-#
-# A `Reply` is what a provider answered.  It becomes a `Message` when it is applied
-# to a session, which is also where it gets its id (its place in the line), its
-# parent and its time.  Nothing here can be changed; a transcript only grows.
-
-
 Role = Literal["user", "assistant", "tool", "system"]
 Provenance = Literal["", "person", "model", "tool", "harness", "summary", "import"]
-"""Who a message comes from.  `harness` is a notice of ours in the user's role, `summary` stands for turns
-that are no longer sent, `import` is part of a conversation held elsewhere; empty where it is unknown.  It is
-for readers of a log: no wire carries it."""
+"""Origin of a message; informational, never sent.
+
+`harness`: a notice of ours in the user role. `summary`: stands for turns that are no longer sent. `import`:
+part of a conversation from elsewhere. Empty: unknown.
+"""
 
 
 class Stop(StrEnum):
-    """Why a model stopped talking.  The loop looks at the content first and at this second."""
+    """Reason why a model stopped. The loop considers the content first and this second."""
 
     DONE = "done"
     TOOLS = "tools"
@@ -219,11 +219,11 @@ class Reply(Value):
     id: str = ""
     """The provider's id of this answer."""
     stop_detail: str = ""
-    """The provider's own word for the stop, and its explanation if it gave one."""
+    """The provider's own stop reason, with its explanation if it gave one."""
     cache_miss_reason: str = ""
-    """The provider's own word for why it did not find the prompt it had kept, when it was asked."""
+    """The provider's explanation of a cache miss, if it was requested."""
     dropped_parts: tuple[str, ...] = ()
-    """Pieces of the answer that are not kept, each with the reason."""
+    """Parts of the answer that were dropped, each with the reason."""
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
@@ -244,14 +244,14 @@ class Message(Value):
     usage: Usage | None = None
     stop: Stop | None = None
     reply_id: str = ""
-    """The provider's id of this answer, when it is one: what a provider that keeps answers knows it by."""
+    """The provider's id of this answer, for providers that store answers."""
     provenance: Provenance = ""
     added_parts: tuple[int, ...] = ()
-    """Parts that the harness put beside a person's words (what was looked up, facts), by their place."""
+    """Indices of parts that the harness added to a user's message (retrieved chunks, facts)."""
 
     @property
     def text(self) -> str:
-        """The words of whoever the message comes from, without what was put beside them."""
+        """The author's text, without the parts that the harness added."""
         parts = (part for at, part in enumerate(self.parts) if at not in self.added_parts)
         return "".join(part.text for part in parts if isinstance(part, Text))
 
@@ -268,11 +268,11 @@ class Transcript(Value):
     messages: tuple[Message, ...] = ()
 
     def append(self, message: Message) -> "Transcript":
-        """The transcript with one message more, which gets the next id and its parent here."""
+        """Transcript with one more message, which gets the next id and its parent."""
         count = len(self.messages)
         placed = replace(message, id=f"m{count + 1}", parent=f"m{count}" if count else "")
         return Transcript(messages=(*self.messages, placed))
 
 
 Prompt = str | Text | Media | tuple["str | Text | Media", ...] | list["str | Text | Media"]
-"""What a person may say: words, a picture or file, or several of them."""
+"""User input: text, an image or file, or several of them."""

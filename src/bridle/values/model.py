@@ -1,8 +1,7 @@
-"""What a model is and where it answers, as facts.
+"""Models and endpoints, described as facts.
 
-Code asks these facts; it never asks for a model's or a vendor's name.  Keys are
-not facts about a model: an endpoint only knows the names of the environment
-variables that hold them, so no value, event or log can contain a secret.
+Code branches on these facts, never on the name of a model or vendor. Keys are not part of them: an endpoint
+only names the environment variables that hold its key, so that no value, event or log can contain a secret.
 """
 
 from functools import cached_property
@@ -13,127 +12,131 @@ from .usage import Price
 
 Auth = Literal["bearer", "x-api-key", "x-goog-api-key", "api-key", "none"]
 ReasoningPolicy = Literal["signed", "must_echo", "may_echo", "strip"]
-"""What an endpoint wants done with earlier reasoning when it is sent back."""
+"""Treatment of earlier reasoning in requests to an endpoint."""
 StructuredOutput = Literal["native", "tool"]
 EFFORT_ORDER = ("none", "minimal", "low", "medium", "high", "xhigh", "max")
-"""Words for how much a model thinks, from the least to the most."""
+"""Reasoning efforts, from lowest to highest."""
 ANY_EFFORT = "any"
-"""Among a model's efforts: it may take some, and nobody knows which, so the provider is asked."""
+"""In `Abilities.efforts`: the accepted efforts are unknown, so any effort is sent and the provider decides.
+"""
 Ttl = Literal["5m", "30m", "1h", "12h", "24h"]
-"""How long a prompt is kept after it was last used."""
+"""Lifetime of a cached prompt after its last use."""
 CacheMode = Literal["", "marks", "points", "prefix", "hits"]
-"""Where a provider keeps prompts: at marks, at marks and at ends of its choosing, or everywhere; or nowhere.
-`hits` is everywhere, and what was missed is told as well."""
+"""How a provider caches prompts; empty: not at all.
+
+`marks`: at explicit breakpoints. `points`: at breakpoints and at positions it chooses. `prefix`: at any
+prefix. `hits`: as `prefix`, and it also reports missed tokens.
+"""
 
 
 class Abilities(Value, dict=True):
     context_tokens: int = 200_000
-    """The window: prompt and reply together."""
+    """Size of the window: prompt and reply together."""
     input_tokens: int = 0
-    """The most tokens a prompt may have, where that is less than the window; 0 when it is not."""
+    """Maximum prompt size, if smaller than the window; otherwise 0."""
     output_tokens: int = 8_192
     output_limited: bool = False
-    """Whether more output tokens are known to be refused; set where the table states them for this model."""
+    """True if the model is known to reject more output tokens (stated in the model table)."""
     thinking: tuple[str, ...] = ()
-    """Accepted thinking modes; empty when the model does not reason."""
+    """Accepted thinking modes; empty if the model does not reason."""
     allowance_mode: str = ""
-    """The thinking mode that takes an allowance of tokens, and has to have one; empty when none does."""
+    """Thinking mode that requires a token allowance; empty if there is none."""
     allowance_least: int = 1_024
-    """A smaller allowance for thinking is refused."""
+    """Smallest accepted allowance for thinking."""
     allowance_most: int | None = None
-    """A larger one is refused; None when no limit is known."""
+    """Largest accepted allowance; None if no limit is known."""
     efforts: tuple[str, ...] = ()
-    """Accepted efforts; `ANY_EFFORT` stands for all that nobody wrote down."""
+    """Accepted efforts; `ANY_EFFORT` if they are unknown."""
     mode_efforts: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Thinking modes that take some of the efforts only, and which, from the least to the most."""
+    """Thinking modes that accept only some efforts, with those efforts from lowest to highest."""
     unshown_modes: tuple[str, ...] = ("disabled", "between_tools")
-    """Thinking modes in which nothing can be said of how reasoning is shown."""
+    """Thinking modes in which the display of reasoning cannot be configured."""
     bound_thinking: bool = False
-    """Whether earlier thoughts are taken back only behind the very words they were thought after."""
+    """True if earlier reasoning is accepted only if the text before it is unchanged."""
     forced_tools: bool = True
-    """Whether `tool_choice` may force a call."""
+    """True if `tool_choice` may force a call."""
     choice_in_prefix: tuple[Literal["forced", "none", "parallel"], ...] = ()
-    """What of a tool choice is part of the cached prompt: a change of it is a cache miss."""
+    """Aspects of a tool choice that are part of the cached prompt: changing them is a cache miss."""
     unforced_while: tuple[str, ...] = ()
     """Thinking modes in which a call cannot be forced."""
     called_tools_declared: bool = False
-    """Whether tools that were called earlier have to be declared, also where none is offered any more."""
+    """True if tools called earlier must be declared even if no longer offered."""
     effort_with_tools: bool = True
-    """Whether an effort may be asked for beside tools."""
+    """True if an effort may be combined with tools."""
     structured_output: StructuredOutput = "tool"
     sampling: bool = True
-    """Whether temperature and its kin are accepted."""
+    """True if temperature and related parameters are accepted."""
     stop_sequences_max: int | None = None
-    """How many stop words a request may have; 0 for none at all, None when no limit is known."""
+    """Maximum number of stop sequences; 0 for none, None if no limit is known."""
     stop_bytes_max: int | None = None
-    """How long one of them may be; None when no limit is known."""
+    """Maximum length of a stop sequence; None if no limit is known."""
     image_bytes_max: int = 0
-    """The largest picture a request may carry; 0 when no limit is known."""
+    """Size of the largest accepted image; 0 if no limit is known."""
     images: bool = True
     image_types: tuple[str, ...] = ("image/png", "image/jpeg", "image/gif", "image/webp")
-    """Media types a picture may have; empty when no limit is known."""
+    """Accepted media types of images; empty if no limit is known."""
     documents: bool = True
     document_types: tuple[str, ...] = ("application/pdf", "text/*")
-    """The same of documents; a star stands for the rest of a type."""
+    """Accepted media types of documents; `*` is a wildcard for the subtype."""
     videos: bool = True
     audio: bool = True
-    """Of a model nobody has facts about, this and the above are true: the provider is asked."""
+    """This and the abilities above default to True: for an unknown model, the provider decides."""
     cache_marks: int = 0
-    """How many explicit cache marks one request may carry; 0 when caching is automatic or absent."""
+    """Maximum number of explicit cache breakpoints per request; 0 if caching is automatic or absent."""
     automatic_cache: bool = False
-    """Whether one switch on the request lets the provider place the last mark itself."""
+    """True if a request option lets the provider place the last breakpoint itself."""
     system_messages: bool = False
-    """Whether operators may speak in the midst of a conversation, where the wire has a role for them."""
+    """True if system messages are accepted in the middle of a conversation."""
     deferred_tools: bool = False
-    """Whether tools can be added in the midst of a conversation without moving what is before them."""
+    """True if tools can be added mid-conversation without changing the prefix before them."""
     prefill: bool = True
-    """Whether a conversation may end in words of the model, which it then continues."""
+    """True if a conversation may end with assistant text, which the model then continues."""
     cache: CacheMode = ""
     cache_key: bool = False
-    """Whether prompts can be kept apart under a key of ours."""
+    """True if requests may carry a cache key of ours."""
     cache_ttls: tuple[Ttl, ...] = ("5m", "1h")
-    """How long a request may ask for its prompt to be kept, from the shortest, which is the usual one."""
+    """Lifetimes that a request may ask for, shortest (the default) first."""
     cache_named: bool = False
-    """Whether a prompt can be kept by name, for as long as is paid for."""
+    """True if a prompt can be stored under a name for a fee."""
     cache_explained: bool = False
-    """Whether the provider says why it did not find a prompt, when told which answer to compare it with."""
+    """True if the provider explains a cache miss relative to a given earlier reply."""
     cache_minimum_tokens: int = 0
-    """What is shorter is never kept."""
+    """Shorter prompts are never cached."""
     cache_step_tokens: int = 0
-    """Prompts are kept in multiples of this; 0 when they are kept as they come."""
+    """Prompts are cached in multiples of this; 0 if at any length."""
     cache_seconds: float = 300.0
-    """How long a prompt is kept when the request does not say."""
+    """Lifetime of a cached prompt if the request does not set one."""
     thoughts_kept: Literal["all", "turn"] = "all"
-    """Whether the model sees its thoughts of every turn again, or only of the last one."""
+    """Whether the model sees its reasoning of all turns again, or of the last turn only."""
     thinking_default: str = ""
-    """The thinking mode of a request that does not say."""
+    """Thinking mode used if the request sets none."""
     effort_default: str = ""
     display_default: str = ""
-    """What a request that does not say sees of the model's thoughts: `summarized` or `omitted`."""
+    """Visibility of reasoning if the request sets none: `summarized` or `omitted`."""
 
     compaction: bool = False
-    """Whether the provider makes something short of a conversation by itself, and takes it in its place."""
+    """True if the provider can compact a conversation itself and accepts the result in its place."""
     cuts_prompts: bool = False
-    """Whether a prompt that is too long may lose its beginning without a word about it."""
+    """True if the beginning of an overlong prompt may be dropped silently."""
 
     @cached_property
     def prompt_tokens_max(self) -> int:
-        """The most tokens that a prompt may have."""
+        """Maximum number of prompt tokens."""
         return min(self.input_tokens or self.context_tokens, self.context_tokens)
 
     def takes_effort(self, effort: str) -> bool:
         return effort in self.efforts or ANY_EFFORT in self.efforts
 
     def nearest_effort(self, effort: str) -> str:
-        """The accepted effort closest to this one, the greater of two; empty when there is none.
+        """The accepted effort closest to `effort`, the higher of two; empty if there is none.
 
-        Asked to think, a model is not told to think nothing.
+        Never returns `none` for a model that was asked to think.
         """
         if effort not in EFFORT_ORDER:
             return ""
-        wanted = EFFORT_ORDER.index(effort)
+        wanted_rank = EFFORT_ORDER.index(effort)
         ranks = [EFFORT_ORDER.index(each) for each in self.efforts if each in EFFORT_ORDER[1:]]
-        best = min(ranks, key=lambda rank: (abs(rank - wanted), -rank), default=None)
+        best = min(ranks, key=lambda rank: (abs(rank - wanted_rank), -rank), default=None)
         return "" if best is None else EFFORT_ORDER[best]
 
 
@@ -143,7 +146,7 @@ class Endpoint(Value, dict=True):
     base_url: str = ""
     auth: Auth = "bearer"
     key_env: tuple[str, ...] = ()
-    """Environment variables that may hold the key, in order; empty when none is needed."""
+    """Environment variables that may hold the key, in order; empty if no key is needed."""
     base_url_env: tuple[str, ...] = ()
     headers: tuple[tuple[str, str], ...] = ()
     reasoning: ReasoningPolicy = "may_echo"
@@ -151,17 +154,17 @@ class Endpoint(Value, dict=True):
     """`module:function` of an in-process application; set instead of `base_url`."""
     simulated: bool = False
     custom_address: str = ""
-    """The address, where it is not the one everybody means by the name."""
+    """The URL, if it is not the vendor's usual one."""
     signing: str = ""
-    """`service/region` that requests are signed for when there is no key, and by whom: `signing_env`."""
+    """`service/region` for signing requests if there is no key; credentials come from `signing_env`."""
     signing_env: tuple[str, ...] = ()
-    """Variables with the id, the secret and perhaps the token of the account that signs."""
+    """Variables with the access key id, the secret and, optionally, the session token."""
     dialect: str = ""
-    """How this endpoint's wire differs from its family's, as JSON that only the family's codec reads."""
+    """Deviations of this endpoint's wire from its family, as JSON that only the family's codec reads."""
 
     @cached_property
     def endpoint_id(self) -> str:
-        """Who this really is: what was sealed at one address is nobody's business at another."""
+        """Identity of the endpoint; data encrypted at one address is not sent to another."""
         return f"{self.name}@{self.custom_address}" if self.custom_address else self.name
 
 
@@ -177,15 +180,16 @@ class Model(Value, dict=True):
 
     @cached_property
     def model_key(self) -> str:
-        """Which model at which address: what was found out about one holds for no other.
+        """Identity of a model at an endpoint; facts learned about one apply to no other.
 
-        A simulated endpoint speaks every wire, and the same model on another wire is another one."""
+        A simulated endpoint supports every wire, so its key includes the wire family.
+        """
         wire = f"{self.endpoint.family}/" if self.endpoint.simulated else ""
         return f"{self.endpoint.endpoint_id}:{wire}{self.id}"
 
 
 class Origin(Value):
-    """Who said something: the wire family, the endpoint and the model that answered."""
+    """The wire family, endpoint and model that produced a message."""
 
     family: str
     endpoint: str

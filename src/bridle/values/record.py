@@ -1,12 +1,12 @@
-"""An event as kept: where it stands, when it happened, and proof of what came before.
+"""Stored events: position, time, and a hash chain over the log.
 
-The hash of a record covers its place, its time, its event and the hash of the
-record before it, so that an edited, removed or moved record shows.  A chain alone
-cannot show that its tail was cut; for that, keep a head somewhere else.
+A record's hash covers its position, time, event and the previous record's hash, so that an edited, removed or
+moved record is detected. The chain alone cannot show that its tail was cut; for that, store a head hash
+elsewhere.
 
-`data` is the event's JSON exactly as hashed; stores keep these bytes and never
-write the event anew.  Bytes that were sealed and that we cannot read are a newer
-version's: they are an event too (`Unknown`), of which we know no more than the name.
+`data` is the event's JSON exactly as hashed; stores keep these bytes and never re-encode the event. Intact
+bytes that cannot be decoded were written by a newer version: they become an `UnknownEvent`, of which only the
+tag is known.
 """
 
 from hashlib import sha256
@@ -38,7 +38,7 @@ class Record(Value):
 
 
 def seal_record(seq: int, at: float, event: Event, prev: str) -> Record:
-    """Halves of characters cannot be written: they are mended, and the record holds that event."""
+    """Record for a new event. Unpaired surrogates cannot be encoded: they are repaired first."""
     try:
         data = _encode_event(event)
     except UnicodeEncodeError:
@@ -48,9 +48,9 @@ def seal_record(seq: int, at: float, event: Event, prev: str) -> Record:
 
 
 def unseal_record(seq: int, at: float, data: bytes, prev: str, hash_: str) -> Record:
-    """A record read back.  Raises `Corrupt` when its bytes are not those that were sealed."""
+    """Record read back from a store. Raises `Corrupt` if its bytes are not those that were sealed."""
     if _hash_record(seq, at, data, prev) != hash_:
-        raise Corrupt(f"record {seq} is not what was written: its hash does not match its content")
+        raise Corrupt(f"record {seq} was changed: its hash does not match its content")
     try:
         event = _decode_event(data)
     except msgspec.ValidationError:

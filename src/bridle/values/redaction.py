@@ -1,12 +1,11 @@
-"""Removal of credentials from texts and bytes that are kept or shown.
+"""Removal of credentials from text and bytes before they are stored or shown.
 
-A credential is the value of a header, of a JSON member of a header or of a query parameter whose name
-says so, or a word that only a machine makes.  It is found however it is spelled: as it is, with
-the escapes of JSON, or percent-encoded.
+A credential is the value of a header, JSON member or query parameter with a telling name, or a word that
+looks machine-generated. It is found in every spelling: literal, JSON-escaped, or percent-encoded.
 
-A short one (under `LONG_CHARACTERS`) is removed where it stands as a word of its own: inside other
-words the same letters mean something else.  One that is a plain word, such as the `none` that local servers
-are given, is removed from messages of errors only.
+A short credential (under `LONG_CHARACTERS`) is removed only where it stands as a separate word, because the
+same letters may occur inside other words. A plain word, such as the key `none` given to local servers, is
+removed from error messages only.
 """
 
 import json
@@ -16,42 +15,42 @@ from functools import lru_cache
 
 LONG_CHARACTERS = 8
 SHORT_CHARACTERS_MIN = 3
-"""What is shorter is no credential but a letter that stands everywhere."""
+"""Shorter values are not treated as credentials."""
 
 _WORD = re.compile(r"[^\s,;=\"']{8,}=*")
-"""What of a header could be a key, a token or a signature."""
+"""Parts of a header that could be a key, a token or a signature."""
 _NAME = re.compile(
     r"(?i).*(?:auth(?!or$)|api.?key|\bkey|[-_]key|token|secret|cookie|credential|password|signature|jwt).*"
 )
-"""Names of headers and of JSON members whose values are credentials."""
+"""Names of headers and JSON members whose values are credentials."""
 _SHORT_NAME = re.compile(r"(?i).*(?:authorization|key|secret|password|token)")
-"""Names whose whole value is a credential however short it is."""
+"""Names whose entire value is a credential, however short."""
 _PARAMETER = re.compile(
     r"(?i).*(?:auth(?!or$)|key|token(?!s)|secret|credential|password|sig(?:nature)?$|jwt).*"
 )
 """Names of query parameters whose values are credentials."""
 _SCHEME = re.compile(r"\s*[A-Za-z][\w-]*\s+(?=\S)")
-"""The word before the credential in an Authorization header."""
+"""The scheme before the credential in an Authorization header."""
 _SIGNED = re.compile(r"AWS4-\S+ Credential=(?P<key>[^/,\s]+)[^,]*,.*Signature=(?P<signature>\w+)")
-"""A SigV4 proof; the rest of it is the date, the region and names of headers, which are no secret."""
+"""A SigV4 signature; its date, region and header names are not secret."""
 _RANDOM = re.compile(r"(?=[A-Za-z0-9]*\d)(?=[A-Za-z0-9]*[A-Za-z])[A-Za-z0-9]{16,}")
-"""Part of a word that only a machine makes: long, with letters and digits."""
+"""Part of a machine-generated word: long, with letters and digits."""
 _QUERY_PART = re.compile(r"(?<=[?&;])([^=&;#]+)=([^&;#]*)")
 _PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _HALF_SPELLED = re.compile(r"\\{1,4}(?:u[0-9A-Fa-f]{0,3})?|%[0-9A-Fa-f]?")
-"""An escape whose end is missing."""
+"""An incomplete escape sequence."""
 _ESCAPES = ("\\u00", "\\/", "%")
 
 
 class Redactor:
-    """Replaces the given secrets by a mark."""
+    """Replaces the given secrets with a mark."""
 
     def __init__(self, secrets: Iterable[str], mark: str) -> None:
         self._secrets = sorted({each for each in secrets if len(each) >= SHORT_CHARACTERS_MIN}, key=len)[::-1]
         self._mark = mark
         self._begins = {secret[0] for secret in self._secrets} | set("\\%")
         self._signs = (*self._secrets, *_ESCAPES)
-        """Where none of these is in a text, nothing in it is replaced."""
+        """A text without any of these needs no replacement."""
         self._pattern: re.Pattern[str] | None = None
 
     def redact_text(self, text: str) -> str:
@@ -70,7 +69,7 @@ class Redactor:
         return bool(self._secrets)
 
     def redact_span(self, text: str, start: int, end: int) -> str:
-        """A part of a text without the secrets in it; what stands around it decides what is a word."""
+        """Redact a span of `text`; the text around it determines word boundaries."""
         if self._pattern is None:
             self._pattern = _compile_secrets(tuple(self._secrets))
         pieces, after = [], start
@@ -81,16 +80,16 @@ class Redactor:
         return "".join([*pieces, text[after:end]])
 
     def find_open_end(self, text: str) -> int:
-        """The place from which the end of a text may be the beginning of a secret; its length if none is.
+        """Index from which the end of `text` may be the beginning of a secret; its length if none.
 
-        What stands before that place is redacted for good, whatever follows the text.
+        Text before that index can be redacted finally, whatever follows.
         """
         if not self._secrets:
             return len(text)
         if self._pattern is None:
             self._pattern = _compile_secrets(tuple(self._secrets))
         inside = 0
-        """End of the last whole secret: what overlaps it is no secret of its own."""
+        """End of the last complete secret; an overlapping match is not a secret of its own."""
         for at, letter in enumerate(text):
             if at >= inside and letter in self._begins:
                 if any(_is_open(secret, text, at) for secret in self._secrets):
@@ -100,18 +99,18 @@ class Redactor:
         return len(text)
 
     def redact_bytes(self, data: bytes) -> bytes:
-        # One character a byte: whatever is no text comes out as it was.
-        spelled = (each.encode("utf-8", "replace").decode("latin-1") for each in self._secrets)
-        wide = Redactor(spelled, self._mark)
-        return wide.redact_text(data.decode("latin-1")).encode("latin-1")
+        # Latin-1 maps one character to one byte, so that binary data is preserved.
+        encoded_secrets = (each.encode("utf-8", "replace").decode("latin-1") for each in self._secrets)
+        byte_redactor = Redactor(encoded_secrets, self._mark)
+        return byte_redactor.redact_text(data.decode("latin-1")).encode("latin-1")
 
 
 def find_header_secrets(name: str, value: str) -> Iterator[str]:
-    """The credentials in one header, or in one member of a header that is JSON."""
-    given = _parse_object(value)
-    if given is not None:
-        for inner, held in given.items():
-            yield from find_header_secrets(inner, held if isinstance(held, str) else json.dumps(held))
+    """Credentials in one header, or in one member of a header with JSON."""
+    members = _parse_object(value)
+    if members is not None:
+        for inner, member in members.items():
+            yield from find_header_secrets(inner, member if isinstance(member, str) else json.dumps(member))
         return
     if not _NAME.fullmatch(name):
         yield from (word for word in _WORD.findall(value) if _RANDOM.search(word))
@@ -127,14 +126,14 @@ def find_header_secrets(name: str, value: str) -> Iterator[str]:
 
 
 def find_query_secrets(url: str) -> Iterator[str]:
-    """The credentials in the query of an address, decoded."""
+    """Credentials in the query of a URL, decoded."""
     for name, value in _QUERY_PART.findall(url):
         if _PARAMETER.fullmatch(_decode_percent(name)):
             yield _decode_percent(value)
 
 
 def redact_query(url: str, mark: str) -> str:
-    """The address without the values of parameters whose names say that they are credentials."""
+    """The URL without the values of parameters whose names mark them as credentials."""
 
     def replace(part: re.Match[str]) -> str:
         return f"{part[1]}={mark}" if _PARAMETER.fullmatch(_decode_percent(part[1])) else part[0]
@@ -143,7 +142,7 @@ def redact_query(url: str, mark: str) -> str:
 
 
 def is_plain_word(secret: str) -> bool:
-    """True for a short secret that people write, such as `none`."""
+    """True for a short secret that is an ordinary word, such as `none`."""
     return len(secret) < LONG_CHARACTERS and secret.isalpha()
 
 
@@ -173,9 +172,9 @@ def _character_pattern(character: str) -> str:
 
 
 def _is_open(secret: str, text: str, at: int) -> bool:
-    """The text from here to its end is a secret, spelled somehow, of which the end is missing.
+    """True if the text from `at` to its end is the beginning of `secret`, in any spelling.
 
-    A short secret is open even when it is whole: a letter after it would make it part of another word.
+    A short secret is open even if complete: another letter after it would make it part of another word.
     """
     places = {at}
     for character in secret:
@@ -201,7 +200,7 @@ def _parse_object(value: str) -> dict[str, object] | None:
     if not value.lstrip().startswith("{"):
         return None
     try:
-        given = json.loads(value)
+        parsed = json.loads(value)
     except ValueError:
         return None
-    return given if isinstance(given, dict) else None
+    return parsed if isinstance(parsed, dict) else None

@@ -1,4 +1,4 @@
-"""One question to one model, in no provider's words."""
+"""Model requests, tool specifications and their options, independent of any provider."""
 
 from typing import Literal
 
@@ -7,15 +7,17 @@ from .message import Message, Text
 from .model import Model, Ttl
 
 ToolEffect = Literal["read", "write", "exclusive", "undeclared"]
-"""What running a tool does to the world.  `undeclared` is read as the most careful: in order, never early."""
+"""Effect of running a tool. `undeclared` is treated as the strictest: in order, never early."""
 OnUnknown = Literal["retry", "probe", "ask", "report"]
-"""What to do with a call that was started and never finished: run it again, let the tool look for what
-became of it, ask a person, or tell the model that nobody knows."""
+"""Handling of a call that started but has no result.
+
+Run it again, let the tool probe for its outcome, ask a person, or report to the model that it is unknown.
+"""
 ApprovalMode = Literal["never", "always", "depends"]
-"""Whether a person must agree before a tool runs; `depends` on the arguments, as the tool's own code says."""
+"""Whether a person must approve a call; `depends`: the tool's code decides by the arguments."""
 
 OncePer = Literal["run", "session"] | float
-"""For how long equal arguments are the same action: the run, the session, or so many seconds."""
+"""Period in which equal arguments are the same action: the run, the session, or a number of seconds."""
 
 TOOL_SECONDS_DEFAULT = 60.0
 
@@ -24,25 +26,25 @@ class ToolSpec(Value):
     name: str
     description: str = ""
     parameters: str = '{"type":"object","properties":{},"additionalProperties":false}'
-    """JSON Schema as text, for the same reason as `ToolCall.arguments`."""
+    """JSON Schema as text; kept as text for the same reason as `ToolCall.arguments`."""
     effect: ToolEffect = "undeclared"
     on_unknown: OnUnknown = "report"
     approve: ApprovalMode = "never"
     claims_resource: bool = False
-    """Whether its own code can say what a call works on (`Claim.resource`)."""
+    """True if the tool's code can name the resource of a call (`ResourceClaim.resource`)."""
     at_once_max: int | None = None
-    """How many calls of it may run at the same time."""
+    """Maximum number of concurrent calls."""
     compensation: str = ""
-    """What undoes it, by name; empty when nothing does."""
+    """Name of the tool that undoes this one; empty if there is none."""
     timeout_seconds: float | None = TOOL_SECONDS_DEFAULT
     once_per: OncePer | None = None
-    """Set when equal arguments are the same action: a repeated call gets the earlier result."""
+    """If set, a call with equal arguments gets the earlier result."""
     native: str | None = None
-    """A tool the provider runs itself, in the provider's own JSON."""
+    """Provider-side tool, in the provider's own JSON."""
     native_to: tuple[str, ...] = ()
-    """The wire families or endpoints it belongs to; an agent fills in what its JSON tells."""
+    """Wire families or endpoints that it belongs to; inferred from its JSON by the agent if empty."""
     always_visible: bool = False
-    """Shown to the model from the beginning, however many tools there are."""
+    """Visible to the model from the start, however many tools there are."""
 
 
 class ToolChoice(Value):
@@ -50,11 +52,11 @@ class ToolChoice(Value):
     name: str = ""
     parallel: bool = True
     every_step: bool = False
-    """A named tool is forced at the first step of a run, unless this says that it is forced at every one."""
+    """Force the named tool at every step; otherwise only at the first step of a run."""
 
 
 class OutputSpec(Value):
-    """The shape a final answer must have."""
+    """Required shape of the final answer."""
 
     name: str
     parameters: str
@@ -62,10 +64,10 @@ class OutputSpec(Value):
     description: str = ""
     mode: Literal["native", "tool"] = "native"
     unsupported_models: tuple[tuple[str, str], ...] = ()
-    """Models, by seat, whose native form cannot carry the schema, each with the reason."""
+    """Models (by `model_key`) whose native form cannot express the schema, each with the reason."""
 
     def explain_unsupported(self, model: Model) -> str:
-        """Reason why this model is asked by tool although it has a native form; empty when there is none."""
+        """Reason why this model is asked through a tool despite a native form; empty if there is none."""
         return dict(self.unsupported_models).get(model.model_key, "")
 
     def mode_for(self, model: Model) -> Literal["native", "tool"]:
@@ -73,7 +75,7 @@ class OutputSpec(Value):
 
 
 class Thinking(Value):
-    """How the model should reason: a mode of its own abilities, an effort, or a token allowance."""
+    """Reasoning options: a mode from the model's abilities, an effort, or a token allowance."""
 
     mode: str = ""
     effort: str = ""
@@ -89,26 +91,25 @@ class Sampling(Value):
 
 
 class Breakpoint(Value):
-    """A place up to which the provider is asked to keep the prompt.
+    """Position up to which the provider is asked to cache the prompt.
 
-    `end` lets the provider follow the end of the conversation by itself, so that
-    no earlier byte changes when the conversation grows.
+    `end` lets the provider follow the end of the conversation, so that no earlier byte changes as it grows.
     """
 
     position: Literal["tools", "system", "message", "end"]
     message: int = -1
     block: int = -1
-    """Which of the system's texts; the last one unless another is said."""
+    """Index of the system text; by default the last."""
     ttl: Ttl = "5m"
 
 
 class Extra(Value):
-    """A field only one family understands, as JSON text."""
+    """A field that only one family understands, as JSON text."""
 
     name: str
     json: str
     owners: tuple[str, ...] = ()
-    """The wire families or endpoints it belongs to; an agent fills in what its name tells."""
+    """Wire families or endpoints that it belongs to; inferred from its name by the agent if empty."""
 
 
 class Request(Value):
@@ -116,8 +117,10 @@ class Request(Value):
     system: tuple[Text, ...] = ()
     tools: tuple[ToolSpec, ...] = ()
     deferred_tools: tuple[ToolSpec, ...] = ()
-    """Tools that are no part of the prompt until a result names them (`ToolResult.shows`): only where the
-    model's endpoint can do that (`Abilities.deferred_tools`)."""
+    """Tools that enter the prompt only when a result names them (`ToolResult.reveals_tools`).
+
+    Only for models that support it (`Abilities.deferred_tools`).
+    """
     messages: tuple[Message, ...] = ()
     tool_choice: ToolChoice = ToolChoice()
     max_tokens: int | None = None
@@ -126,21 +129,24 @@ class Request(Value):
     sampling: Sampling = Sampling()
     breakpoints: tuple[Breakpoint, ...] = ()
     cache_key: str = ""
-    """What the provider keeps the prompt under, apart from those of others; empty where it takes no key."""
+    """Separates this prompt's cache from others; empty if the provider takes no key."""
     stored_prompt: str = ""
-    """The name under which the provider keeps the tools and the system prompt, which are then not sent."""
+    """Name of the prompt stored at the provider; tools and system prompt are then not sent."""
     compare_reply_id: str = ""
-    """The provider's id of a reply whose prompt this one should begin with, to be told why it does not."""
+    """The provider's id of a reply to explain cache misses against."""
     stream: bool = True
     keeps_server_state: bool = False
-    """Whether the provider is asked to keep the conversation, so that only what is new need be sent."""
+    """True if the provider is asked to store the conversation, so that later requests send only what is new.
+    """
     conversation: str = ""
-    """The provider's conversation object to add this to; it holds everything up to `chained_to`."""
+    """The provider's conversation object to add to; it contains everything up to `server_state_until`."""
     server_state_until: str = ""
-    """The provider's id of the reply up to which it has everything; empty to send it all."""
+    """The provider's id of the reply up to which it has everything; empty to send all messages."""
     asks_native_summary: bool = False
-    """Asks for no answer, but for something short that stands for the whole conversation from then on, made
-    by the provider and in a form it takes back: only where it can do that (`Abilities.compaction`)."""
+    """Request a summary in the provider's own form instead of an answer.
+
+    Only for models that support it (`Abilities.compaction`).
+    """
     summary_instructions: str = ""
-    """How that is to be done, in words of ours; for providers that listen to such words."""
+    """Instructions for the summary, for providers that accept them."""
     extras: tuple[Extra, ...] = ()

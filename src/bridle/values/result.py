@@ -1,7 +1,7 @@
-"""What streams by while a model talks.  Shown, never stored.
+"""Values that a run yields and returns: stream deltas, its result, imported histories.
 
-`text` exists on everything a stream yields and is empty where no words are
-shown, so that `print(event.text, end="")` is a complete viewer.
+Deltas are shown, never stored. Every item of a stream has `text`, empty if there is nothing to show, so that
+`print(event.text, end="")` is a complete viewer.
 """
 
 from dataclasses import dataclass, field
@@ -29,14 +29,14 @@ class ReasoningDelta(Value, tag="reasoning_delta"):
 
 
 class ToolCallDelta(Value, tag="tool_call_delta"):
-    """A piece of a call's arguments: for show only, they are not complete."""
+    """A piece of a call's arguments; incomplete, for display only."""
 
     index: int
-    """Tells the calls of one reply apart: all pieces of one call have the same."""
+    """Identifies the call within its reply."""
     name: str
     arguments: str
     call_id: str = ""
-    """The call's id, as every later event about it has it; set by the run, not by a decoder."""
+    """The call's id in all later events; set by the run, not by the decoder."""
 
     @property
     def text(self) -> str:
@@ -44,12 +44,12 @@ class ToolCallDelta(Value, tag="tool_call_delta"):
 
 
 class CallReady(Value, tag="call_ready"):
-    """A call whose every byte has arrived, while the reply it belongs to goes on."""
+    """A call that has arrived completely, while its reply is still streaming."""
 
     index: int
-    """Which of the reply's calls it is, counted from 0."""
+    """Index of the call in the reply, from 0."""
     call: ToolCall
-    """With the id that every later event about it has, once a run shows it."""
+    """Has its final id once a run shows it."""
 
     @property
     def text(self) -> str:
@@ -57,10 +57,10 @@ class CallReady(Value, tag="call_ready"):
 
 
 class DeltasSkipped(Value, tag="skipped"):
-    """Stands where a viewer that fell behind lost something."""
+    """Placeholder for deltas that a slow viewer missed."""
 
     count: int
-    """How many deltas are missing here; the reply has them all."""
+    """Number of missed deltas; the reply contains them all."""
 
     @property
     def text(self) -> str:
@@ -68,32 +68,27 @@ class DeltasSkipped(Value, tag="skipped"):
 
 
 class AttemptRestarted(Value, tag="attempt_restarted"):
-    """A reply broke off or never began, and is asked for again from its beginning.
+    """A reply broke off or never began and is requested again from the start.
 
-    Shown before the wait.  Where words of the reply had been shown, they are void, and `text` says so: a
-    viewer that prints everything must not seem to show one answer where there are two halves.
+    Shown before the wait. Text already shown is void, and `text` says so: a viewer that prints everything
+    must not appear to show one answer made of two halves.
     """
 
     attempt: int
-    """The attempt that is about to be made."""
+    """Number of the next attempt."""
     reason: str
     after_failure: FailureKind | None = None
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
     is_text_void: bool = False
-    """Whether words were shown that no longer count."""
+    """True if text was shown that no longer counts."""
 
     @property
     def text(self) -> str:
-        return (
-            "\n[the reply broke off; it is asked for again from its beginning]\n" if self.is_text_void else ""
-        )
+        return "\n[reply interrupted; retrying from the start]\n" if self.is_text_void else ""
 
 
 Delta = TextDelta | ReasoningDelta | ToolCallDelta | CallReady | AttemptRestarted
-
-
-# What a run hands back: everything it produced, whatever way it ended.
 
 
 T = TypeVar("T")
@@ -101,29 +96,31 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Result(Generic[T]):
+    """Everything a run produced, however it ended."""
+
     text: str
     output: T | None
-    """The answer in the shape asked for; the text when no shape was asked for; None without an answer."""
+    """The answer as the requested type; the text if no type was requested; None without an answer."""
     usage: Usage
-    """Of this run and of those inside its tools."""
+    """Usage of this run and its subruns."""
     cost: float | None
-    """Dollars for this run and for those inside its tools; None when a price is unknown."""
+    """Dollars for this run and its subruns; None if a price is unknown."""
     stop: RunStop
     reason: str
     session: str
-    """Pass it as `session=` to go on."""
+    """Pass as `session=` to continue."""
     messages: tuple[Message, ...]
     steps: int
     compensations: tuple[Compensation, ...] = ()
-    """After a run that did not end well: what it did that can be undone, in the order to do it."""
+    """Actions of a run that did not end well that can be undone, in the order to undo them."""
     failure: Failure | None = None
-    """The provider's last failure, when that is what ended the run."""
+    """The provider's last failure, if it ended the run."""
 
     own_usage: Usage = field(default_factory=Usage)
     own_cost: float | None = None
-    """Of this run alone."""
+    """Usage and dollars of this run alone."""
     subruns: tuple[Subrun, ...] = ()
-    """The runs inside its tools, each with its session and what it came to."""
+    """Runs inside its tools, each with its session and spending."""
 
     @property
     def done(self) -> bool:
@@ -132,20 +129,20 @@ class Result(Generic[T]):
 
 @dataclass(frozen=True, kw_only=True)
 class History:
-    """A conversation held elsewhere, made legal."""
+    """A conversation from elsewhere, made valid."""
 
     messages: tuple[Message, ...]
     instructions: str = ""
-    """The system prompt, where the list held one."""
+    """The system prompt, if the list contained one."""
     repairs: tuple[str, ...] = ()
-    """What had to be put right and what could not be kept, one sentence each."""
+    """What was repaired and what was dropped, one sentence each."""
     family: str = ""
-    """The wire family in whose form it was listed."""
+    """Wire family in whose form it was listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Generic[T]):
-    """The last thing a stream yields.  Its words have been shown already, so `text` is empty."""
+    """The last item of a stream. Its text has been shown already, so `text` is empty."""
 
     result: Result[T]
 

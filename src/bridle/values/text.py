@@ -1,12 +1,13 @@
-"""Text that every reader takes.
+"""Text and JSON that are safe to store, send and print.
 
-Half of a surrogate pair (a character cut in two somewhere on its way) cannot be written
-as UTF-8: not to a log, not to a wire.  One of them in a saved message would make every
-later request fail, so it is mended on the way in: halves that belong together are joined,
-the rest is replaced.
+An unpaired surrogate (half of a character) cannot be encoded as UTF-8. One of them in a stored message would
+make every later request fail, so text is repaired on input: pairs are joined, the rest is replaced.
 
-What others wrote is printed through `escape_text` only: a terminal obeys control characters, and a reader
-does not see invisible ones.
+Foreign text is printed only through `escape_text`: terminals interpret control characters, and readers cannot
+see invisible ones.
+
+JSON written by a model is parsed only here. Deeply nested text is rejected in one place, so that validation,
+permission, receipts and progress agree and none of them overflows the stack.
 """
 
 import re
@@ -20,9 +21,9 @@ IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
-"""Characters that a screen does not show."""
+"""Characters that are invisible on a screen."""
 PROSE_CHARACTERS = "\n\t\u200c\u200d\ufe0e\ufe0f"
-"""Line ends, tabs, and what joins letters and emoji: prose cannot be read without them."""
+"""Line ends, tabs, and joiners of letters and emoji, which prose needs."""
 _NOT_ASCII = re.compile(r"[^ -~]")
 _SPACES = re.compile(r"[ \t\r\n]+")
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f"}
@@ -30,7 +31,7 @@ _UNSEEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
 
 
 def describe_error(error: BaseException) -> str:
-    """The message of an error, which may come from foreign code and raise when it is asked for."""
+    """Message of an exception from foreign code, whose `__str__` may itself raise."""
     try:
         return repair_surrogates(str(error))
     except BaseException as second:  # noqa: BLE001 - not swallowed: the message names it
@@ -48,15 +49,15 @@ def repair_surrogates(text: str) -> str:
 
 
 def join_lines(text: str) -> str:
-    """The text on one line; nothing but plain white space is lost."""
+    """The text on one line; only plain white space is lost."""
     return _SPACES.sub(" ", text).strip(" ")
 
 
 def escape_text(text: str, *, prose: bool = False, exact: bool = False) -> str:
-    """The text for a screen: what is not seen or steers a terminal is written as in JSON (`\\u001b`).
+    r"""Text for a screen: invisible and control characters are written as JSON escapes (`\u001b`).
 
-    `prose` keeps line ends, tabs and joiners, for what a model says at length.  `exact` also shows every
-    space that is not the plain one, for what somebody is to agree to.  JSON text stays the same JSON.
+    `prose` keeps line ends, tabs and joiners, for long model output. `exact` also escapes spaces other than
+    the plain one, for text that a person approves. JSON text remains equivalent JSON.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -82,22 +83,16 @@ def _escape_exactly(letter: str) -> str:
     return _escape(letter)
 
 
-# JSON text that a model wrote, as data.
-#
-# Text that is nested too deeply is refused in one place.  So validation, permission, receipts and progress read
-# the arguments of a call in the same way, and none of them runs out of stack.
-
-
 NESTING_MAX = 100
-"""How many objects and lists may stand inside one another."""
+"""Maximum nesting depth of objects and lists."""
 
 
 class JsonTooDeep(ValueError):
-    """JSON whose objects and lists are nested too deeply."""
+    """Raised for JSON nested deeper than `NESTING_MAX`."""
 
 
 def parse_json(text: str) -> Any:
-    """The value of JSON text.  Raises `ValueError` for text that is no JSON, and `TooDeep`."""
+    """Parse JSON text. Raises `ValueError` if it is not JSON, `JsonTooDeep` if nested too deeply."""
     try:
         value = msgspec.json.decode(text)
     except RecursionError:

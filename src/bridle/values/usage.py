@@ -1,16 +1,13 @@
-"""Counting: tokens used, what they cost, and the limits set on both.
+"""Token usage, prices, and limits.
 
-The four counts `input`, `cache_read`, `cache_write` and `output` never overlap,
-so their sum is what the provider processed.  `reasoning` is part of `output`,
-`cache_write_1h` part of `cache_write`.
+The counts `input`, `cache_read`, `cache_write` and `output` never overlap; their sum is what the provider
+processed. `reasoning` is part of `output`, `cache_write_1h` part of `cache_write`.
 
-Dollars are `Decimal`, computed once when a reply arrives and recorded with it:
-a rate card that changes next month must not change last month's invoice.  An
-unknown price is None and stays None in every sum; it is never nought.
+Dollars are `Decimal`, computed once when a reply arrives and recorded with it, so that a later price change
+does not alter past costs. An unknown price is None and stays None in every sum; it is never 0.
 
-A rate card is data: what a token costs may depend on the length of the prompt, the day, the
-hour, and the terms the provider says it served the call on.  Terms that the card does not
-name make the price unknown, because the usual one would be a guess.
+A rate card is data: the price of a token may depend on the prompt's length, the date, the hour, and the
+service terms that the provider reports. Terms missing from the card make the price unknown.
 """
 
 from collections.abc import Iterable
@@ -32,22 +29,22 @@ class Usage(Value):
     reasoning: int = 0
     cache_write_1h: int = 0
     incomplete: bool = False
-    """True when a call was cut off before it reported its final counts, or never reported any."""
+    """True if a call was cut off before it reported its final counts, or reported none."""
     unbilled: bool = False
-    """True when the provider counted these tokens and does not charge for them."""
+    """True if the provider counted these tokens but does not charge for them."""
     searches: int = 0
-    """Searches the provider made for the model and charges for one by one."""
+    """Searches made by the provider and charged individually."""
     terms: tuple[str, ...] = ()
-    """What the call was served on, in the provider's words (`flex`, `batch`), when not as usual."""
+    """Service terms in the provider's words (`flex`, `batch`), if not the usual ones."""
 
     @property
     def is_known(self) -> bool:
-        """Whether the prompt was counted, as it is in every call; what nobody counted is not nought."""
+        """False if the call was cut off before its prompt was counted; the counts are then unknown, not 0."""
         return self.prompt > 0 or not self.incomplete
 
     @property
     def prompt(self) -> int:
-        """Every token the model read, cached or not."""
+        """All tokens that the model read, cached or not."""
         return self.input + self.cache_read + self.cache_write
 
     @property
@@ -76,13 +73,13 @@ class Rates(Value):
     cache_read: Decimal
     cache_write: Decimal
     cache_write_1h: Decimal | None
-    """None when nobody says what it costs."""
+    """None if unknown."""
     above_prompt_tokens: int = 0
     storage: Decimal | None = None
-    """For every million tokens that are kept by name, and every hour; None when nobody says."""
+    """Per million stored tokens and hour; None if unknown."""
     valid_from: float | None = None
     valid_until: float | None = None
-    """From when on they no longer hold.  What holds then is unknown, unless a later card says so."""
+    """End of validity. Later rates are unknown unless another card has them."""
 
     def cost(self, usage: Usage) -> Decimal | None:
         if usage.cache_write_1h and self.cache_write_1h is None:
@@ -109,7 +106,7 @@ class Rates(Value):
         )
 
     def highest_with(self, other: "Rates") -> "Rates":
-        """Of each rate the higher."""
+        """The higher value of each rate."""
         if self == other:
             return self
         hours = [rate for rate in (self.cache_write_1h, other.cache_write_1h) if rate is not None]
@@ -129,24 +126,24 @@ class Rates(Value):
 
 
 class PriceFactor(Value):
-    """What every rate is multiplied by: on these terms, or at these hours."""
+    """Factor on every rate, for certain terms or hours."""
 
     factor: Decimal
     term: str = ""
     hours: tuple[int, int] | None = None
-    """From the one to before the other, UTC."""
+    """First hour (inclusive) and last hour (exclusive), UTC."""
 
 
 HOURS_AHEAD_SECONDS = 900.0
-"""A call asked for now may be priced by the hour it ends in."""
+"""A call sent now may be priced by the hour in which it ends."""
 TIER_MARGIN = 0.03
-"""By how much of its length a prompt may be longer than estimated and change its tier."""
+"""Share by which a prompt may exceed its estimate and so reach a higher tier."""
 
 
 class Price(Value):
-    """A rate card: the tier with the highest threshold the prompt exceeds prices the whole request.
+    """A rate card: the tier with the highest threshold that the prompt exceeds prices the whole request.
 
-    `at` is when the call was made, in seconds since 1970; without it, the newest rates at the usual hours.
+    `at` is the time of the call in seconds since 1970; without it, the newest rates at usual hours apply.
     """
 
     tiers: tuple[Rates, ...]
@@ -154,7 +151,7 @@ class Price(Value):
     search_usd: Decimal | None = None
 
     def rates(self, prompt_tokens: int, at: float | None = None) -> Rates | None:
-        """As they stand on the card, before any factor; None when none of them holds then."""
+        """Rates on the card before any factor; None if none are valid at that time."""
         holding = [tier for tier in self.tiers if at is None or tier.is_valid_at(at)]
         if not holding:
             return None
@@ -173,25 +170,25 @@ class Price(Value):
         return None if tokens is None else tokens + (self.search_usd or 0) * usage.searches
 
     def highest_rates(self, prompt_tokens: int, at: float | None, words: Iterable[str] = ()) -> Rates | None:
-        """The most a call may cost that is made now, when these words are asked of the provider.
+        """Upper bound on the rates of a call made now with these requested service terms.
 
-        A prompt that is nearly long enough for a dearer tier may turn out to be, and by the time it is
-        asked another hour or another card may hold.
+        A prompt close to a higher tier may reach it, and another hour or card may apply by the time the call
+        ends.
         """
         known = {factor.term for factor in self.factors}
-        asked = self._term_factor(tuple(word for word in words if word and word in known))
-        if asked is None or self.rates(prompt_tokens, at) is None:
+        term_factor = self._term_factor(tuple(word for word in words if word and word in known))
+        if term_factor is None or self.rates(prompt_tokens, at) is None:
             return None
-        nearly = prompt_tokens + int(prompt_tokens * TIER_MARGIN)
+        next_tier_tokens = prompt_tokens + int(prompt_tokens * TIER_MARGIN)
         moments = (at,) if at is None else (at, at + HOURS_AHEAD_SECONDS)
-        dearest: Rates | None = None
-        for tokens in (prompt_tokens, nearly):
+        highest: Rates | None = None
+        for tokens in (prompt_tokens, next_tier_tokens):
             for moment in moments:
                 rates = self.rates(tokens, moment)
                 if rates is not None:
-                    found = rates.scale(self._hour_factor(moment) * max(asked, Decimal(1)))
-                    dearest = found if dearest is None else dearest.highest_with(found)
-        return dearest
+                    found = rates.scale(self._hour_factor(moment) * max(term_factor, Decimal(1)))
+                    highest = found if highest is None else highest.highest_with(found)
+        return highest
 
     def _term_factor(self, terms: tuple[str, ...]) -> Decimal | None:
         by_term = {each.term: each.factor for each in self.factors if each.term}
@@ -214,37 +211,37 @@ DAY_SECONDS, HOUR_SECONDS = 86_400, 3_600
 
 
 class Reservation(Value):
-    """What was set aside of a shared budget for one call: the most it may come to."""
+    """Amount reserved from a shared budget for one call: its worst case."""
 
     pool: str
     tokens: int
     usd: Decimal | None = None
-    """None when the price is unknown."""
+    """None if the price is unknown."""
     output_tokens: int = 0
-    """The most the reply may have."""
+    """Maximum size of the reply."""
     id: str = ""
-    """Of the call, in every budget it draws from."""
+    """Id of the call, equal in every budget it draws from."""
     budget_warning: str = ""
-    """What is used of the budget by now, when it is so much that the model is to be told."""
+    """Share of the pooled budget in use, set once it passes the wrap-up threshold."""
 
 
 STEPS_DEFAULT = 100
-"""A run that has called its model a hundred times is far more often lost than busy."""
+"""A run with a hundred model calls is far more often stuck than busy."""
 
 
 class Limits(Value):
-    """The most that may be used, together, by whatever they are set for.  None is no limit."""
+    """Upper limits. None means no limit."""
 
     usd: Decimal | None = None
-    """May be given as a float or a string: `Budget(usd=0.50)`."""
+    """A float or string is accepted too: `Budget(usd=0.50)`."""
     tokens: int | None = None
     steps: int | None = None
-    """Replies of a model."""
+    """Model replies."""
     seconds: float | None = None
     tool_calls: int | None = None
-    """Calls that are run: those of one reply count each, those that are denied or wrong do not."""
+    """Calls that run; each call of a reply counts, denied or invalid ones do not."""
     wrap_up: float | None = None
-    """The share of any of these, such as 0.8, from which on the model is told, once, to finish."""
+    """Share of any limit, such as 0.8, at which the model is asked, once, to finish."""
 
     def __post_init__(self) -> None:
         for name, exact in _LIMIT_TYPES.items():
@@ -252,17 +249,17 @@ class Limits(Value):
             if limit is not None:
                 msgspec.structs.force_setattr(self, name, _parse_limit(name, limit, exact))
         if self.wrap_up is not None and not 0 < self.wrap_up < 1:
-            raise MisuseError(f"wrap_up is a share of the limits, such as 0.8; not {self.wrap_up!r}")
+            raise MisuseError(f"wrap_up must be a share between 0 and 1, such as 0.8, not {self.wrap_up!r}")
 
 
 class Budget(Limits):
-    """The limits of one run, and of what it is part of.  Reaching one ends the run; raise it and resume."""
+    """Limits of one run, its session and its tenant. Reaching one ends the run; raise it and resume."""
 
     steps: int | None = STEPS_DEFAULT
     session: Limits | None = None
-    """What all runs of the session may use together."""
+    """Limits for all runs of the session together."""
     tenant: Limits | None = None
-    """What all sessions of the run's tenant in the same store may use together, in whatever process."""
+    """Limits for all sessions of the tenant in the same store, across processes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -283,17 +280,17 @@ _LIMIT_TYPES: dict[str, type[int] | type[float] | type[Decimal]] = {
 
 
 def _parse_limit(
-    name: str, given: object, exact: type[int] | type[float] | type[Decimal]
+    name: str, value: object, exact: type[int] | type[float] | type[Decimal]
 ) -> int | float | Decimal:
-    """The limit as the number it is kept as: what is kept as anything else could never be read again."""
-    if isinstance(given, bool) or not isinstance(given, int | float | str | Decimal):
-        raise MisuseError(f"Budget({name}=…) takes a number, not {given!r}")
+    """Convert a limit to its exact type; any other type could not be read back from the log."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        raise MisuseError(f"Budget({name}=…) takes a number, not {value!r}")
     try:
-        number = Decimal(str(given))
+        number = Decimal(str(value))
     except InvalidOperation:
-        raise MisuseError(f"Budget({name}=…) takes a number, not {given!r}") from None
+        raise MisuseError(f"Budget({name}=…) takes a number, not {value!r}") from None
     if not number.is_finite() or number < 0:
-        raise MisuseError(f"Budget({name}=…) cannot be {given!r}; leave it out for no limit")
+        raise MisuseError(f"Budget({name}=…) cannot be {value!r}; leave it out for no limit")
     if exact is int and number != int(number):
-        raise MisuseError(f"Budget({name}=…) takes a whole number, not {given!r}")
+        raise MisuseError(f"Budget({name}=…) takes a whole number, not {value!r}")
     return exact(number)

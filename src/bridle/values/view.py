@@ -1,7 +1,7 @@
-"""How what is sent came to differ from what was said: the events that change the view.
+"""Events that make the sent messages differ from the recorded conversation.
 
-The log keeps every original.  A change is decided once, recorded with its reason, and holds from there
-on; nothing else may make a request differ from the conversation.
+The log keeps every original. A change is decided once, recorded with its reason, and applies from then on;
+nothing else may make a request differ from the conversation.
 """
 
 from decimal import Decimal
@@ -11,67 +11,67 @@ from .message import Opaque
 from .model import Origin
 
 PartRef = tuple[str, int, int]
-"""A message, which of its parts, and which part of a tool result or -1."""
+"""Message id, part index, and index within a tool result or -1."""
 
 
 class ViewChange(Value):
-    """One part of what is sent, replaced by words, or left out when there are none.
+    """Replacement of one part by text, or its removal if `text` is empty.
 
-    The log keeps the original; only the view that goes to models changes.
+    Applies to what is sent; the log keeps the original.
     """
 
     message: str
     part: int
-    """Which part of the message as it was said, whatever was changed in it since."""
+    """Index of the part in the original message, whatever was changed since."""
     inner: int = -1
-    """Which part of a tool result; -1 for the part itself."""
+    """Index within a tool result; -1 for the part itself."""
     text: str = ""
     strip_native: bool = False
-    """The part stays, without what only its provider can read."""
+    """Keep the part, without the data that only its provider can read."""
 
 
 class ViewChanged(EventBase, tag="view_changed"):
-    """What goes to models from here on differs from what was said; decided once, and for a stated reason."""
+    """The view sent to models changed, once and for a stated reason."""
 
     changes: tuple[ViewChange, ...]
     why: str
     model_key: str = ""
-    """The only model (`Model.seat`) it is changed for; empty when it is for all of them."""
+    """Only model (`Model.model_key`) that it applies to; empty for all models."""
 
 
 class Compacted(EventBase, tag="compacted"):
-    """What is sent became shorter: old parts shrank, and perhaps old turns gave way to a summary.
+    """The conversation was compacted: old parts were shortened, old turns possibly summarized.
 
-    Everything up to the message `through` is then one message of the user: what people said, word for
-    word, and the summary.  Words that stand there are all in here, so that no later version of the
-    program can move a prompt that was already sent.
+    Everything up to the message `summarized_until` then becomes one user message: the users' messages
+    verbatim, and the summary. The event contains the complete wording, so that no later version of the
+    program can change a prompt that was already sent.
     """
 
     strategies: tuple[str, ...]
-    """The strategies that were needed, in the order they were tried."""
+    """Strategies used, in the order they were tried."""
     why: str
     changes: tuple[ViewChange, ...] = ()
     summarized_until: str = ""
-    """The last message that the summary stands for; empty when no turn gave way."""
+    """Last message that the summary covers; empty if no turn was summarized."""
     prompt_ids: tuple[str, ...] = ()
-    """The messages among them that stand on word for word, because people said them."""
+    """Covered messages that are kept verbatim because users wrote them."""
     lead: str = ""
     label: str = ""
-    """What stands before all of it, and before each of those messages."""
+    """Text before the whole, and before each of those messages."""
     summary: str = ""
     native_parts: tuple[Opaque, ...] = ()
-    """What a provider made of the same turns; sent in place of the words, but to nobody else."""
+    """The provider's own summary of the same turns; sent instead of the text, only to that provider."""
     native_origin: Origin | None = None
-    """That provider."""
+    """Provider of `native_parts`."""
     before_tokens: int = 0
     after_tokens: int = 0
-    """What the next prompt would have had and has now, by estimate."""
+    """Estimated size of the next prompt before and after."""
     uncached_tokens: int = 0
-    """What of it the provider has to read anew, because it stands behind the first change."""
+    """Tokens after the first change, which the provider has to process again."""
     usd: Decimal | None = None
-    """What reading that anew costs at most; None when no price is known."""
+    """Maximum cost of processing them again; None if no price is known."""
 
     @property
     def model_key(self) -> str:
-        """It holds for every model."""
+        """Empty: compaction applies to every model."""
         return ""

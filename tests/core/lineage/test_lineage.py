@@ -357,7 +357,7 @@ def test_families_of_many_generations_and_with_a_damaged_member(tmp_path):
         db.commit()
     family = asyncio.run(drawn())
     assert family["59"].depth == 59
-    assert "is not what was written" in family["broken"].read_error
+    assert "was changed: its hash does not match" in family["broken"].read_error
     assert command(["log", "0", "--tree", "--store", str(path)]) == 0
 
 

@@ -379,7 +379,7 @@ def test_a_caller_whose_log_cannot_be_trusted_is_taken_to_have_spent_it_all():
     class Damaged(MemoryStore):
         async def read(self, session, after=0):
             if session == "dead":
-                raise Corrupt("record 3 is not what was written")
+                raise Corrupt("record 3 was changed")
             return await super().read(session, after)
 
     store, clock = Damaged(), FakeClock()
