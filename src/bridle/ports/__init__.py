@@ -1,1 +1,1 @@
-"""What we need from the outside, one protocol each, with its contract in must, may and never."""
+"""Contracts of the edges: one protocol per dependency, stated as must, may and never."""

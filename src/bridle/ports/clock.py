@@ -1,28 +1,25 @@
-"""The only source of chance.
+"""Sources of time and randomness.
 
-Whatever is drawn is recorded with the event it was drawn for, so that a log can be folded without it.
+Every random draw is recorded with its event, so that a log can be folded without the source.
 """
 
 from collections.abc import Callable
 from typing import Protocol
 
 RandomSource = Callable[[], float]
-"""A number from 0 up to 1, another one every time; `random.Random(seed).random` is one for tests."""
-
-
-# The only source of time.
+"""Returns a new number from 0 (inclusive) to 1 (exclusive); `random.Random(seed).random` is one for tests."""
 
 
 class Clock(Protocol):
     def now(self) -> float:
-        """Seconds since 1970, by the wall clock, which may be set back or forward at any moment.
+        """Seconds since 1970 by the wall clock, which may be adjusted at any time.
 
-        It stamps records and dates signatures; nothing is measured by it.
+        Used for timestamps and signatures, never to measure durations.
         """
         ...
 
     def monotonic(self) -> float:
-        """Seconds since some moment of its own; it never goes back and never jumps."""
+        """Seconds since an arbitrary moment; never goes back and never jumps."""
         ...
 
     async def sleep(self, seconds: float) -> None: ...

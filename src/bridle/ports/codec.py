@@ -2,6 +2,8 @@
 
 `Codec` is the client's side; it also reads requests, which history import and the simulator need.
 `ServerCodec` is the server's side: it encodes replies and failures.
+
+Optional protocols cover providers that store conversations or prompts.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +25,11 @@ class HttpRequest(Value):
     headers: tuple[tuple[str, str], ...] = ()
     method: str = "POST"
     digest: str = ""
-    """Hash of the body, made while it was joined."""
+    """Hash of the body, computed while it was joined."""
 
 
 class HttpReply(Value):
-    """A whole answer as the other side would send it; `frames` are its natural pieces, in order."""
+    """A complete response as the provider would send it; `frames` are its natural pieces, in order."""
 
     status: int
     headers: tuple[tuple[str, str], ...]
@@ -35,24 +37,23 @@ class HttpReply(Value):
 
 
 class EncodedHistory(Protocol):
-    """Encoded messages of one conversation on one endpoint, so that none is encoded twice.
+    """Cache of encoded messages of one conversation on one endpoint.
 
-    Must only be given the messages of one append-only line: a message is known by its id,
-    and is encoded the first time it is seen.
+    Must be used for one append-only transcript only: a message is identified by its id and encoded the first
+    time it is seen.
     """
 
     def join_messages(self, messages: Sequence[Message]) -> tuple[bytes, str]:
-        """The wire bytes of all messages, joined with commas, and a digest of those bytes."""
+        """Wire bytes of all messages joined with commas, and a digest of those bytes."""
         ...
 
 
 class Decoder(Protocol):
-    """Reads one answer.
+    """Decodes one response.
 
-    `feed` takes bytes in any slices and never blocks; what it returns is for show.
-    `close` must be called once, after the last byte, and returns the reply or raises
-    `ProviderError`; half a reply is never a reply.  `partial` is what was said so far.
-    Neither may raise anything but `ProviderError`, whatever the bytes are.
+    `feed` takes bytes in any slices and never blocks; its deltas are for display. `close` must be called once
+    after the last byte; it returns the reply or raises `ProviderError`. An incomplete reply is never a reply;
+    `partial_text` is the text so far. Neither may raise anything but `ProviderError`, whatever the bytes are.
     """
 
     def feed(self, data: bytes) -> Iterable[Delta]: ...
@@ -64,7 +65,7 @@ class Decoder(Protocol):
 
     @property
     def partial_usage(self) -> Usage:
-        """What the provider has counted so far, marked incomplete; nothing when it counts only at the end."""
+        """Usage reported so far, marked incomplete; empty if the provider reports only at the end."""
         ...
 
 
@@ -74,37 +75,41 @@ class Codec(Protocol):
 
     @property
     def messages_field(self) -> str:
-        """The member of a request's body that lists the conversation."""
+        """Member of the request body that lists the conversation."""
         ...
 
     def recognizes_item(self, item: object) -> bool:
-        """Whether an item of a conversation has a form that only this family lists."""
+        """True if only this family lists conversation items of this form."""
         ...
 
     def new_history(self) -> EncodedHistory:
-        """A fresh memory of encoded messages, for one conversation."""
+        """A new, empty cache of encoded messages for one conversation."""
         ...
 
     def encode(self, request: Request, kept: EncodedHistory | None = None) -> HttpRequest:
-        """Must be deterministic.  The bytes up to the last message must not depend on what comes after."""
+        """Encode a request, deterministically; the bytes of a message must not depend on later messages."""
         ...
 
     def list_losses(self, request: Request) -> Sequence[str]:
-        """What of this request cannot be said on this wire as it was meant, one sentence each."""
+        """Parts of the request that this wire cannot express as intended, one sentence each."""
         ...
 
     def explain_unsupported_output(self, output: OutputSpec, model: Model) -> str:
-        """Reason why this wire's own form of structured output cannot carry the schema; empty when it can.
+        """Reason why the wire's native structured output cannot express the schema; empty if it can.
 
-        A run then asks for the answer by a tool.  Must not depend on anything but its arguments."""
+        The run then requests the answer through a tool. Must depend on nothing but its arguments.
+        """
         ...
 
     def new_decoder(self, request: Request, status: int, headers: Mapping[str, str]) -> Decoder:
-        """Header names are lower-case.  May be given any status and any content type."""
+        """Decoder for the response to `request`, for any status and content type.
+
+        Header names are lower-case.
+        """
         ...
 
     def decode_request(self, request: HttpRequest) -> Request:
-        """The request as the provider understands it; raises `ProviderError` when it is not one."""
+        """The request as the provider understands it; raises `ProviderError` if it is invalid."""
         ...
 
 
@@ -116,25 +121,21 @@ class ServerCodec(Protocol):
     def encode_failure(self, failure: Failure) -> HttpReply: ...
 
 
-# Contract of a codec whose provider keeps a conversation as an object of its own; a codec may meet it.
-
-
 @runtime_checkable
 class SupportsConversations(Protocol):
+    """Optional: a codec whose provider stores conversations as objects."""
+
     def encode_open_conversation(self, model: Model) -> HttpRequest:
-        """Request for a new, empty conversation object."""
+        """Request to create an empty conversation object."""
         ...
 
     def decode_opened_conversation(self, status: int, headers: Mapping[str, str], body: bytes) -> str:
-        """Name of the object that was made; raises `ProviderError` when it was refused or is no answer."""
+        """Name of the created object; raises `ProviderError` if the response is a refusal or invalid."""
         ...
 
 
-# What a codec may be besides: one whose provider keeps prompts by name, for as long as is paid for.
-
-
 class StoredPromptInfo(Value):
-    """What the provider says it keeps."""
+    """A stored prompt as reported by the provider."""
 
     name: str
     tokens: int
@@ -142,16 +143,18 @@ class StoredPromptInfo(Value):
 
 @runtime_checkable
 class SupportsStoredPrompts(Protocol):
+    """Optional: a codec whose provider stores prompts under a name, for a fee."""
+
     def encode_store_prompt(self, request: Request, seconds: float, label: str) -> HttpRequest:
-        """Keep the tools and the system prompt of this request, and nothing of its messages."""
+        """Request to store the tools and system prompt of `request`, without its messages."""
         ...
 
     def encode_extend_prompt(self, name: str, seconds: float) -> HttpRequest:
-        """Keep it for so long from now on."""
+        """Request to set the remaining lifetime."""
         ...
 
     def encode_drop_prompt(self, name: str) -> HttpRequest: ...
 
     def decode_stored_prompt(self, status: int, headers: Mapping[str, str], body: bytes) -> StoredPromptInfo:
-        """What came back, of any of them; raises `ProviderError` when it was refused or is no answer."""
+        """Decode the response to any of these requests; raises `ProviderError` if it is a refusal or invalid."""
         ...

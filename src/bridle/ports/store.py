@@ -1,13 +1,13 @@
-"""What keeps the log.
+"""Contract of a store for session logs.
 
-A store must keep records exactly as given and in order, must acknowledge an append
-only when it will survive, and must refuse (`Conflict`) an append that does not start
-right after the last record it has: a second writer is never merged.  It never looks
-inside an event except for its `once` name, of which it keeps each only once a session,
-what a fork shares with its parent included: the second is a `Conflict`; and for what it
-`refers` to: a record whose blobs are not there is refused (`MisuseError`), so that nothing
-in a log can point at nothing.
-All methods may be called from any task of one event loop at the same time.
+A store must keep records exactly as given and in order, must acknowledge an append only when it is durable,
+and must reject (`Conflict`) an append that does not start right after its last record: writers are never
+merged. It inspects two properties of an event only:
+
+    unique_key      accepted once per session, records shared by a fork included; else `Conflict`
+    required_blobs  must already be stored; else `MisuseError`, so that no reference dangles
+
+All methods may be called concurrently from any task of one event loop.
 """
 
 from collections.abc import Sequence
@@ -21,89 +21,90 @@ from bridle.values.record import Record
 class SessionInfo(Value):
     id: str
     length: int
-    """How many records its line has, those before a fork included."""
+    """Number of records, shared ones included."""
     created_at: float
-    """Time of its own first record; of a fork that has none yet, of the record it forked at."""
+    """Time of its own first record; for a fork without one, of the record it forked at."""
     updated_at: float
-    """Time of the last record of its line."""
+    """Time of its last record."""
     parent: str = ""
-    """The session this one was forked from."""
+    """Session that this one was forked from."""
     forked_at: int = 0
 
 
 class Store(Protocol):
     async def append(self, session: str, after: int, records: Sequence[Record]) -> None:
-        """Add records whose first has number `after + 1`; all of them or none.
+        """Append records, the first of which has number `after + 1`; all of them or none.
 
-        Cancelled while it waits, which of the two it was shows only by reading.
+        If cancelled while waiting, only reading shows which of the two happened.
         """
         ...
 
     async def read(self, session: str, after: int = 0) -> Sequence[Record]:
-        """Records with a number above `after`; empty when there is no such session.
+        """Records numbered above `after`; empty if there is no such session.
 
-        Raises `Corrupt` when they are not those that were appended, and says which is the last good one.
+        Raises `Corrupt`, with the last good record, if they are not those that were appended.
         """
         ...
 
     async def fork(self, session: str, at: int, new: str) -> None:
-        """Start `new` as a branch that shares the first `at` records.  Must not copy them.
+        """Start `new` as a branch that shares the first `at` records.
 
-        Raises `SessionNotFound`; `MisuseError` when there is no record `at`; `Conflict` when there
-        is a session `new`.
+        Must not copy them.
+
+        Raises `SessionNotFound`; `MisuseError` if there is no record `at`; `Conflict` if `new` exists.
         """
         ...
 
     async def put_blob(self, data: bytes) -> str:
-        """Keep bytes under their SHA-256 (in hex), which is returned when they will survive.
+        """Store bytes under their SHA-256 (in hex), which is returned once they are durable.
 
-        Equal bytes are kept once, whoever puts them; no session owns them.  May be cancelled and
-        repeated: there is nothing half-way to find.
+        Equal bytes are stored once; no session owns them. May be cancelled and repeated: a partial write is
+        never visible.
         """
         ...
 
     async def get_blob(self, hash_: str) -> bytes | None:
-        """What was put under that hash, None when nothing was.  Raises `Corrupt` when it is not that."""
+        """Bytes stored under the hash; None if there are none. Raises `Corrupt` if they do not match it."""
         ...
 
     def lease(self, session: str) -> AbstractContextManager[None]:
-        """Keep everybody else from driving this session; `Conflict` when somebody alive does already.
+        """Exclusive right to drive this session; raises `Conflict` if a live process holds it.
 
-        Must be let go of by itself when its holder's process ends, however that happens.
+        Must be released automatically when the holder's process ends, however it ends.
         """
         ...
 
     async def sessions(self, limit: int = 50) -> Sequence[SessionInfo]:
-        """The sessions touched last, newest first."""
+        """The most recently updated sessions, newest first."""
         ...
 
     async def close(self) -> None:
-        """May be called twice.  Everything acknowledged is kept."""
+        """Close the store; may be called twice. Everything acknowledged stays stored."""
         ...
 
 
 @runtime_checkable
 class RepairableStore(Protocol):
-    """What a store may be as well: one whose lines can lose their end, and go on after that."""
+    """Optional: a store whose logs can lose their end and be continued afterwards."""
 
     async def read_intact(self, session: str) -> Sequence[Record]:
-        """The records up to the first that is missing or not what was appended."""
+        """Records before the first one that is missing or damaged."""
         ...
 
     async def repair(self, session: str, record: Record) -> None:
-        """Append to a torn line (`Corrupt.torn`): the record follows the last good one.
+        """Append to a torn log (`Corrupt.torn`), right after its last good record.
 
-        What was torn is given up in the same step, all of it or nothing.  Raises `Conflict` when the line is
-        whole, `Corrupt` when it is not just torn.
+        Discards the torn end in the same atomic step. Raises `Conflict` if the log is intact, `Corrupt` if it
+        is damaged in another way.
         """
         ...
 
 
 @runtime_checkable
 class SupportsApprovalKey(Protocol):
-    """What a store may be as well: one that cannot come from elsewhere and has a key of its own."""
+    """Optional: a store that cannot have been copied from elsewhere and has a secret key."""
 
     @property
     def approval_key(self) -> bytes:
-        """Proves approvals in this store; never written anywhere."""
+        """Key that proves approvals in this store; never written anywhere."""
         ...

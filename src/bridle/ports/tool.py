@@ -1,11 +1,9 @@
-"""What a tool must be.
+"""Contract of a tool.
 
-`run` gets arguments that satisfy `spec.parameters` and returns parts for the model.
-It may raise anything: the caller turns an exception into an error result.  It must
-not block the event loop, and should stop when it is cancelled.
-
-When it is cancelled because its time is up (`time_is_up`), it may raise what it knows
-of how far it came: the result is a timeout, with these words.
+`run` gets arguments that satisfy `spec.parameters` and returns parts for the model. It may raise anything:
+the caller turns an exception into an error result. It must not block the event loop, and should stop when
+cancelled. When cancelled at its deadline (`is_deadline_cancel`), it may raise an exception that describes its
+progress: the result is then a timeout with that message.
 """
 
 import asyncio
@@ -20,21 +18,21 @@ Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
 
 
 DEADLINE_CANCEL = "the tool's time is up"
-"""What a tool is cancelled with at its deadline."""
+"""Cancellation message for a tool that reached its deadline."""
 
 
 def is_deadline_cancel(error: asyncio.CancelledError) -> bool:
-    """Whether a tool was cancelled because of its deadline, and not with its run."""
+    """True if a tool was cancelled at its deadline, not together with its run."""
     return error.args == (DEADLINE_CANCEL,)
 
 
 class CallContext(Value):
-    """What a running tool may know of the call it serves."""
+    """Information for a running tool about the call it executes."""
 
     session: str
     call_id: str
     key: str
-    """Equal for every attempt at this call: pass it on as an idempotency key."""
+    """Equal for all attempts at this call: pass it on as an idempotency key."""
     attempt: int = 1
 
 
@@ -47,10 +45,10 @@ class Tool(Protocol):
 
 @runtime_checkable
 class ClaimingTool(Tool, Protocol):
-    """A tool whose code has something to say about a call before it runs (`spec.keyed`, `spec.approve`)."""
+    """A tool whose code describes a call before it runs (`spec.claims_resource`, `spec.approve`)."""
 
     def claim_resource(self, arguments: Mapping[str, Json]) -> tuple[str | None, bool]:
-        """What the call works on, None for who knows what; and whether a person must be asked.
+        """The resource of the call (None if unknown), and whether a person must approve it.
 
         Must not block.
         """
@@ -59,29 +57,29 @@ class ClaimingTool(Tool, Protocol):
 
 @runtime_checkable
 class HidesDefaults(Tool, Protocol):
-    """A tool with fields whose defaults are made by code when a call runs, so that its schema lacks them."""
+    """A tool with fields whose defaults are computed when a call runs, and so are missing from its schema."""
 
     @property
     def unseen_defaults(self) -> frozenset[str]:
-        """Names of those fields, at any depth.  A rule that asks or denies by one of them is refused."""
+        """Names of those fields, at any depth. Rules that ask or deny by one of them are rejected."""
         ...
 
 
 @runtime_checkable
 class RevealingTool(Tool, Protocol):
-    """A tool whose results bring other tools to light."""
+    """A tool whose results reveal other tools."""
 
     def list_revealed_tools(self, parts: Sequence[Text | Media]) -> Sequence[str]:
-        """The names of the tools that the model may call after it has read these parts of a result."""
+        """Names of tools that the model may call after reading these parts of a result."""
         ...
 
 
 @runtime_checkable
 class ProbingTool(Tool, Protocol):
-    """A tool that can find out what became of a call that was started and never finished."""
+    """A tool that can determine the outcome of a call that started but has no result."""
 
     async def probe(
         self, arguments: Mapping[str, Json], context: CallContext
     ) -> Sequence[Text | Media] | None:
-        """What it brought; None only when it surely never took effect and never will."""
+        """Result of the call; None only if it certainly never took effect and never will."""
         ...

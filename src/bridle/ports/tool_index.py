@@ -1,8 +1,7 @@
-"""What finds tools by what they are for.
+"""Contract of a search index over tools.
 
-Asked with the first words of a session and with every `search_tools` of the model.  Whatever
-it answers is written into the log, so a resumed run shows what the first one showed even if
-the index has learned something since.
+Queried with the first prompt of a session and with every `search_tools` call of the model. Its answers are
+recorded in the log, so that a resumed run shows the same tools even if the index has changed.
 """
 
 from collections.abc import Sequence
@@ -13,10 +12,10 @@ from bridle.values.request import ToolSpec
 
 class ToolIndex(Protocol):
     async def find(self, query: str, tools: Sequence[ToolSpec], limit: int) -> Sequence[str]:
-        """Names of at most `limit` of these tools, the best first; none that has nothing to do with it.
+        """Names of at most `limit` relevant tools, best first.
 
-        `tools` is the same sequence throughout a process, so what is computed from it may be kept.
-        May ask a service.  Must not block, and should give the same answer to the same question:
-        what it finds becomes part of a prompt, and another order is another prompt.
+        `tools` is the same sequence throughout a process, so derived data may be cached. May call a service.
+        Must not block, and should be deterministic: the result becomes part of a prompt, and another order is
+        a cache miss.
         """
         ...

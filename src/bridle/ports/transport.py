@@ -1,8 +1,8 @@
-"""What carries bytes out and back.
+"""Contract of a transport, which sends a request and streams the response.
 
-A transport must raise `ProviderError` (kinds `unreachable`, `timeout`, `cut`) and
-nothing else for whatever goes wrong outside.  Leaving the context must close the
-exchange at once, also in the middle of an answer.  It never retries.
+A transport must raise `ProviderError` (kinds `unreachable`, `timeout`, `cut`) and nothing else for external
+failures. Leaving the context must close the exchange immediately, even in the middle of a response. It never
+retries.
 """
 
 from collections.abc import AsyncIterator, Mapping
@@ -13,7 +13,7 @@ from bridle.values.base import Value
 
 
 class OutgoingRequest(Value):
-    """A request with everything on it that the wire needs, secrets included: never recorded, never shown."""
+    """A complete request including secrets: never recorded, never shown."""
 
     method: str
     url: str
@@ -25,22 +25,22 @@ class OutgoingRequest(Value):
 
 
 class SilentPause(Value, tag="pause"):
-    """Nothing is sent for this long."""
+    """Silence of this length."""
 
     seconds: float
 
 
 class ConnectionCut(Value, tag="cut"):
-    """The connection is gone: what follows is never sent, and the answer has no end."""
+    """The connection breaks: nothing after it is sent, and the response has no end."""
 
     reset: bool = False
-    """Whether it is torn down instead of closed, which may take with it what was not read yet."""
+    """True if the connection is reset, which may discard bytes not yet read; False if it is closed."""
 
 
 class ResponseTimeline(Value):
-    """An answer as it happens: bytes, silence, and perhaps a broken connection, in this order.
+    """A response over time: bytes, silence, and possibly a broken connection, in this order.
 
-    A cut at the very beginning means that not even the status arrives.
+    If a cut comes first, not even the status arrives.
     """
 
     status: int
@@ -51,7 +51,7 @@ class ResponseTimeline(Value):
 
     @property
     def body(self) -> bytes:
-        """What arrives of the answer."""
+        """Bytes that arrive."""
         end = next(
             (at for at, beat in enumerate(self.steps) if isinstance(beat, ConnectionCut)), len(self.steps)
         )

@@ -1,7 +1,7 @@
-"""Whoever looks on: a console, a file, telemetry.
+"""Contract of an observer of runs, such as a console, a file or telemetry.
 
-A watcher must return quickly and never awaits.  It can never change a run: when it
-raises, it is warned about once and not called again.
+A watcher must return quickly and never await. It cannot affect a run: if it raises, a warning is issued once
+and it is not called again.
 """
 
 from typing import Protocol
