@@ -1,1 +1,1 @@
-"""What to do next: pure functions over values.  Decides, never does."""
+"""Decides what to do next: pure functions over values, without I/O."""

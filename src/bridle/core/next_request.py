@@ -116,10 +116,10 @@ def _decide_wait(state: State) -> RetryWait | GiveUp:
     return next_attempt(
         run.failure,
         run.model_attempts,
-        chance=run.random_draw,
+        random_draw=run.random_draw,
         answered=state.reply_count > 0 or run.endpoint_reached,
-        again=run.repair_failures.count(run.failure.kind) > 1,
-        rests=run.breaker_waits,
+        repair_failed=run.repair_failures.count(run.failure.kind) > 1,
+        breaker_waits=run.breaker_waits,
         left_seconds=None if until is None else until - state.now,
         attempts_max=state.settings.attempts_max,
     )

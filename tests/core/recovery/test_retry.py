@@ -50,7 +50,7 @@ def test_the_ceiling_doubles_up_to_a_limit():
 
 @given(st.sampled_from(list(FAILURE_POLICY)), st.integers(0, ATTEMPTS_DEFAULT), st.floats(0, 1))
 def test_a_wait_of_ours_is_drawn_from_nothing_to_the_ceiling(kind, tries, chance):
-    wait = next_attempt(failing(kind), tries, chance=chance)
+    wait = next_attempt(failing(kind), tries, random_draw=chance)
     if isinstance(wait, RetryWait) and wait.source == "backoff":
         ceiling = min(WAIT_SECONDS_MAX, WAIT_SECONDS_FIRST * 2 ** max(0, tries - 1))
         assert wait.seconds == ceiling * chance
@@ -82,8 +82,10 @@ def test_a_wait_that_is_too_long_is_an_end_that_says_so():
 
 def test_an_endpoint_at_rest_is_waited_for_a_few_times():
     resting = failing("unavailable", retry_after_seconds=10.0)
-    assert next_attempt(resting, 0, rests=BREAKER_WAITS_MAX) == RetryWait(seconds=10.0, source="breaker")
-    assert isinstance(next_attempt(resting, 0, rests=BREAKER_WAITS_MAX + 1), GiveUp)
+    assert next_attempt(resting, 0, breaker_waits=BREAKER_WAITS_MAX) == RetryWait(
+        seconds=10.0, source="breaker"
+    )
+    assert isinstance(next_attempt(resting, 0, breaker_waits=BREAKER_WAITS_MAX + 1), GiveUp)
 
 
 async def told(agent, prompt, **options):

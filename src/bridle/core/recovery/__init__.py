@@ -1,4 +1,4 @@
-"""Decides what follows a failure: retry policy and waits, fallback, circuit breaker, repair of damaged logs.
+"""Decides what follows a failure: retries and waits, fallback models, circuit breaker, log repair.
 
 Does not belong here: how a provider spells its errors (providers).
 """

@@ -1,14 +1,14 @@
-"""When to leave an endpoint alone: a circuit breaker as a value.
+"""Circuit breaker of an endpoint, as a value.
 
-    closed      it is asked; failures in a row are counted
-    open        it failed too often in a row: nobody asks before its rest is over
-    half-open   the rest is over: one request is let through, and its fate decides
+    closed      requests are sent; consecutive failures are counted
+    open        too many consecutive failures: no request is sent until the open time is over
+    half-open   the open time is over: one request (the probe) is sent, and its outcome decides
 
-Time is given, never looked up.  The rest doubles with every probe that fails.  A probe that is answered at
-all closes the breaker, on probation: a model may talk for minutes, and the others need not wait for the
-end of its sentence; the next failure opens it again.
+Time is a parameter, never read from a clock. The open time doubles with every failed probe. The breaker
+closes as soon as a probe is answered, because a reply may stream for minutes; the next failure opens it
+again.
 
-Whoever keeps breakers and shares them between runs is in run/; who is at fault is in verdicts.py.
+run/recovery shares breakers between runs; failure_policy.py decides which failures count.
 """
 
 from typing import Literal
@@ -18,25 +18,25 @@ from msgspec.structs import replace
 from bridle.values.base import Value
 
 FAILURES_MAX = 8
-"""More than one run makes at one reply: a breaker speaks for many, a single bad moment is for retry.py."""
+"""More than one run makes for one reply: a breaker concerns many runs, retries handle a single failure."""
 OPEN_SECONDS_FIRST = 10.0
 OPEN_SECONDS_MAX = 120.0
 DOUBLINGS_MAX = 10
 PROBE_SECONDS = 15.0
-"""How long the others wait before they look again whether a probe was answered."""
+"""Wait of other requests before they check again whether the probe was answered."""
 PROBE_SECONDS_MAX = 600.0
-"""A probe not heard of for this long is lost, and another may be sent."""
+"""A probe without an answer for this long is lost; another may be sent."""
 
 
 class BreakerState(Value):
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     opened_at: float | None = None
     openings: int = 0
-    """How often in a row it was opened."""
+    """Number of consecutive openings."""
     probed_at: float | None = None
     last_failure: str = ""
-    """The latest failure, in words."""
+    """Message of the latest failure."""
 
 
 CLOSED_BREAKER = BreakerState()
@@ -49,11 +49,11 @@ def breaker_phase(breaker: BreakerState, now: float) -> Literal["closed", "open"
 
 
 def admit_request(breaker: BreakerState, now: float) -> tuple[BreakerState, float]:
-    """The breaker after somebody wanted to ask, and how many seconds it is too early; 0 lets them."""
-    where = breaker_phase(breaker, now)
-    if where == "closed":
+    """The breaker after a request asks to be sent, and the seconds it has to wait; 0 admits it."""
+    phase = breaker_phase(breaker, now)
+    if phase == "closed":
         return breaker, 0.0
-    if where == "open":
+    if phase == "open":
         return breaker, _open_until(breaker) - now
     if breaker.probed_at is not None and now - breaker.probed_at < PROBE_SECONDS_MAX:
         return breaker, PROBE_SECONDS
@@ -64,19 +64,19 @@ def record_failure(breaker: BreakerState, now: float, why: str = "") -> BreakerS
     if breaker.opened_at is None:
         failures = breaker.failures + 1
         opens = failures >= FAILURES_MAX
-        rests = breaker.openings + 1 if opens else breaker.openings
+        openings = breaker.openings + 1 if opens else breaker.openings
         return BreakerState(
-            failures=failures, opened_at=now if opens else None, openings=rests, last_failure=why
+            failures=failures, opened_at=now if opens else None, openings=openings, last_failure=why
         )
     if breaker.probed_at is None:
-        return breaker  # asked before it opened: nothing new is known
+        return breaker  # sent before the breaker opened: no new information
     return BreakerState(
         failures=breaker.failures + 1, opened_at=now, openings=breaker.openings + 1, last_failure=why
     )
 
 
 def record_probe_answer(breaker: BreakerState) -> BreakerState:
-    """A probe is being answered."""
+    """Close the breaker because the probe is being answered; one more failure opens it again."""
     if breaker.probed_at is None:
         return breaker
     return BreakerState(
@@ -85,12 +85,12 @@ def record_probe_answer(breaker: BreakerState) -> BreakerState:
 
 
 def record_success(breaker: BreakerState) -> BreakerState:
-    # A success of before the rest proves less than the failures that led to it.
+    # A success from before the opening does not outweigh the failures that caused it.
     return breaker if breaker.opened_at is not None and breaker.probed_at is None else CLOSED_BREAKER
 
 
 def release_probe(breaker: BreakerState) -> BreakerState:
-    """A probe was given up for reasons of ours: the next one may try."""
+    """Abandon a probe for reasons unrelated to the endpoint; the next request may be the probe."""
     return replace(breaker, probed_at=None)
 
 

@@ -1,16 +1,28 @@
-"""What is done about everything that can go wrong: one row each, and exactly one verdict a row.
+"""Reaction to everything that can go wrong: one row, and one action, per case.
 
-    retry      the same is asked again after a wait (retry.py says how long)
-    repair     something else is sent once, at once: the view is changed by a recorded event
-    tell       the model is told and goes on from there
-    stop       the run ends as a value, with everything there is; it can be resumed
+    retry      send the same request again after a wait
+    repair     send a changed request once, immediately; the change is a recorded event
+    tell       report the problem to the model and continue
+    stop       end the run with everything it produced; it can be resumed
 
-The loop reads its decisions off these rows and so does the page about recovery; a test holds that no
-kind is missing and that the loop does what its row says.
+The loop takes its decisions from these rows, and docs/recovery.md is generated from them. A test ensures that
+no kind is missing and that the loop follows the rows.
 
-`scope` is whose health a failure speaks of: a whole endpoint is down, or one model of it is busy.
-`elsewhere` is whether another model of the run's chain may do better, once the verdict is used up.
-What is wrong with a request is wrong everywhere, and going round with it would hide a defect.
+`scope` is the extent of a failure: a whole endpoint, or one of its models. `can_switch_model` allows another
+model of the chain once the action is exhausted; a defect of the request itself would recur with every model.
+
+Retries are made here and at no other level:
+
+    should_retry    the provider's statement overrides the table, except for an exhausted quota
+    retry-after     honoured exactly, up to a limit and to the run's remaining time
+    backoff         random between 0 and a ceiling that doubles ("full jitter"), so that clients that
+                    failed together do not return together
+    breaker         wait until the circuit breaker lets a request through
+
+The random number was drawn when the failure was recorded and is part of the log.
+
+An optional parameter that the endpoint rejects is omitted for the rest of the run, if the rejected request
+carried it. If it is rejected again, the failure is handled like any other.
 """
 
 from typing import Literal
@@ -40,244 +52,231 @@ class RecoveryRow(Value):
     action: RecoveryAction
     description: str
     example: str
-    """As it is met in the wild."""
+    """An example of the case as providers report it."""
     scope: HealthScope = ""
     can_switch_model: bool = False
     needs_named_part: bool = False
-    """Repaired only where the provider's words name the part that is wrong; else it is the end."""
+    """Repair only if the provider names the faulty part; otherwise the run ends."""
 
     @property
     def can_repeat(self) -> bool:
-        """Whether asking once more may help when no part is named."""
+        """True if another request may help even if no part is named."""
         return self.action in ("retry", "repair") and not self.needs_named_part
 
 
 FAILURE_POLICY: dict[FailureKind, RecoveryRow] = {
     "unreachable": RecoveryRow(
         action="retry",
-        description="asked again; not when nobody ever answered there, because the address is wrong more often",
+        description="Retried, unless this endpoint has never answered (then the URL is probably wrong)",
         example="cannot reach 127.0.0.1:8080: connection refused",
         scope="endpoint",
         can_switch_model=True,
     ),
     "timeout": RecoveryRow(
         action="retry",
-        description="asked again; not when the whole reply took too long (`total_seconds`): it would again",
+        description="Retried, unless the whole reply took too long (`total_seconds`): it would again",
         example="408, 504; `sent nothing for 300 s (idle_seconds) and was given up`",
         scope="endpoint",
         can_switch_model=True,
     ),
     "cut": RecoveryRow(
         action="retry",
-        description="asked again from the beginning; what was shown is void and nothing is joined",
-        example="a stream that ends without the event that ends a reply",
+        description="Retried from the start; text already shown is discarded, never joined to the new attempt",
+        example="a stream that ends without its final event",
         scope="endpoint",
         can_switch_model=True,
     ),
     "garbled": RecoveryRow(
         action="retry",
-        description="asked again; not when a stranger lives at the address",
+        description="Retried, unless the URL belongs to something other than this API",
         example="HTTP 200 with half a JSON object in it",
         scope="endpoint",
         can_switch_model=True,
     ),
     "overloaded": RecoveryRow(
         action="retry",
-        description="asked again, also when it was said inside a stream that began well",
+        description="Retried, also if reported in the middle of a stream",
         example="529 `overloaded_error`; the same in a stream, after HTTP 200; 503 `UNAVAILABLE`",
         scope="model",
         can_switch_model=True,
     ),
     "rate_limited": RecoveryRow(
         action="retry",
-        description="asked again when the provider says",
+        description="Retried when the provider says",
         example="429 `rate_limit_error`, `retry-after: 20`; `Too many tokens, please wait`",
         scope="model",
         can_switch_model=True,
     ),
     "server": RecoveryRow(
         action="retry",
-        description="asked again",
+        description="Retried",
         example="500 `api_error: Internal server error`; 502",
         scope="endpoint",
         can_switch_model=True,
     ),
     "unavailable": RecoveryRow(
         action="retry",
-        description="nothing was sent; asked when the endpoint has had its rest",
+        description="Nothing was sent; retried when the circuit breaker lets a request through",
         example="ours: the endpoint failed 8 times in a row",
         can_switch_model=True,
     ),
     "quota": RecoveryRow(
         action="stop",
-        description="never asked again, whatever a header says: waiting brings no money",
+        description="Not retried, whatever a header says: the account is out of credit",
         example="429 `insufficient_quota: You exceeded your current quota`; 402",
         scope="model",
         can_switch_model=True,
     ),
     "unauthorized": RecoveryRow(
         action="stop",
-        description="the key is yours to mend",
+        description="Not retried: check the API key",
         example="401 `authentication_error: invalid x-api-key`; 403",
         scope="endpoint",
         can_switch_model=True,
     ),
     "not_found": RecoveryRow(
         action="stop",
-        description="the model's name or the base URL is yours to mend",
+        description="Not retried: check the model name and the base URL",
         example="404 `not_found_error: model: …`",
         scope="model",
         can_switch_model=True,
     ),
     "forgotten": RecoveryRow(
         action="repair",
-        description="everything is sent instead of what is new",
+        description="The whole conversation is sent instead of only the new messages",
         example="400 `previous_response_not_found`",
         can_switch_model=True,
     ),
     "reasoning_refused": RecoveryRow(
         action="repair",
-        description="earlier reasoning is left out",
+        description="Earlier reasoning is omitted",
         example="400 ``Invalid `signature` in `thinking` block``; `invalid_encrypted_content`",
         can_switch_model=True,
     ),
     "too_large": RecoveryRow(
         action="repair",
-        description="the part it names is left out; when it names none, the conversation is made shorter; when it"
-        " cannot be, the run ends as `context`",
+        description="The part that the provider names is omitted; if it names none, the conversation is compacted;"
+        " if that is not possible, the run ends as `context`",
         example="413 `request_too_large: Request exceeds the maximum size`; `image exceeds 5 MB maximum`",
         can_switch_model=True,
         needs_named_part=True,
     ),
     "context": RecoveryRow(
         action="repair",
-        description="the conversation is made shorter; when it cannot be, the run ends as `context`, or a model of"
-        " the chain with a larger window is asked",
+        description="The conversation is compacted; if that is not possible, a model of the chain with a larger window"
+        " takes over, or the run ends as `context`",
         example="400 `prompt is too long: 210000 tokens > 200000 maximum`",
         can_switch_model=True,
         needs_named_part=True,
     ),
     "invalid": RecoveryRow(
         action="repair",
-        description="the part it names is left out, or once the forced tool choice or the cache parameters it names;"
-        " when it names none, its own last reply goes back once in words and calls alone; after that the run"
-        " ends: it would be wrong again",
+        description="The part that the provider names is omitted, or (once) the forced tool choice or cache parameters"
+        " it names; if it names none, its last reply is sent once as plain text and calls; then the run ends,"
+        " because the request would be rejected again",
         example="400 `messages.3.content.1.image.source.base64: invalid base64 data`",
         needs_named_part=True,
     ),
 }
 
 OUTCOME_POLICY: dict[Outcome, RecoveryRow] = {
-    "ok": RecoveryRow(action="tell", description="the result", example="`24 °C, clear`"),
+    "ok": RecoveryRow(action="tell", description="The result", example="`24 °C, clear`"),
     "error": RecoveryRow(
-        action="tell", description="what the tool raised, as its result", example="`ZeroDivisionError: …`"
+        action="tell", description="The exception message as the result", example="`ZeroDivisionError: …`"
     ),
     "invalid": RecoveryRow(
         action="tell",
-        description="what is wrong with the call; it was not run",
-        example="an unknown name; arguments cut off or against the schema",
+        description="The problem with the call, which was not run",
+        example="an unknown name; truncated arguments, or arguments that violate the schema",
     ),
     "denied": RecoveryRow(
-        action="tell", description="that it was not allowed, and was not run", example="a rule of the policy"
+        action="tell", description="The call was denied and not run", example="a rule of the policy"
     ),
     "timeout": RecoveryRow(
-        action="tell", description="that the tool took longer than it may", example="`@tool(timeout=5)`"
+        action="tell", description="The tool exceeded its time limit", example="`@tool(timeout=5)`"
     ),
     "cancelled": RecoveryRow(
-        action="tell", description="that the run ended first, when it goes on", example="Ctrl-C during a call"
+        action="tell",
+        description="The run ended first (reported when it is resumed)",
+        example="Ctrl-C during a call",
     ),
     "unknown": RecoveryRow(
         action="tell",
-        description="that it may have taken effect; before that, the tool's `on_unknown` has its say",
-        example="the process died between the start of a call and its receipt",
+        description="The call may have taken effect; reported if the tool's `on_unknown` does not resolve it",
+        example="the process crashed between the start of a call and its receipt",
     ),
 }
 
 STOP_POLICY: dict[Stop, RecoveryRow] = {
     Stop.DONE: RecoveryRow(
         action="stop",
-        description="the answer; the model is told when it is empty or has another shape than asked for",
+        description="The answer; the model is asked again if it is empty or does not match the requested type",
         example="`end_turn`, `stop`, `STOP`",
     ),
     Stop.TOOLS: RecoveryRow(
         action="tell",
-        description="the results; words without a call are an answer, and without either it is asked to go on",
+        description="The results; text without a call is an answer, and a reply with neither is continued",
         example="`tool_use`, `tool_calls`",
     ),
     Stop.LENGTH: RecoveryRow(
         action="tell",
-        description="asked to continue, with all the room there is; the pieces are joined",
+        description="The model continues with the maximum output size; the pieces are joined",
         example="`max_tokens`, `length`, `MAX_TOKENS`",
     ),
     Stop.PAUSED: RecoveryRow(
         action="retry",
-        description="sent back as it is, so that the provider goes on",
+        description="The reply is sent back unchanged, so that the provider continues",
         example="`pause_turn`",
     ),
     Stop.REFUSED: RecoveryRow(
         action="stop",
-        description="the run ends as `refused`; calls of a refused reply are not run",
+        description="The run ends as `refused`; calls of a refused reply are not run",
         example="`refusal`",
     ),
     Stop.FILTERED: RecoveryRow(
-        action="stop", description="the run ends as `refused`", example="`content_filter`, `SAFETY`"
+        action="stop", description="The run ends as `refused`", example="`content_filter`, `SAFETY`"
     ),
     Stop.CONTEXT: RecoveryRow(
         action="tell",
-        description="the conversation is made shorter and the model continues; when it cannot be, the run ends as"
+        description="The conversation is compacted and the model continues; if that is not possible, the run ends as"
         " `context`",
         example="`model_context_window_exceeded`",
     ),
     Stop.MALFORMED: RecoveryRow(
-        action="tell", description="asked again", example="`MALFORMED_FUNCTION_CALL`"
+        action="tell", description="The model is asked again", example="`MALFORMED_FUNCTION_CALL`"
     ),
     Stop.OTHER: RecoveryRow(
         action="stop",
-        description="as `done`: what is not known is judged by what was said",
-        example="a word nobody knew yet",
+        description="Treated as `done`: an unknown stop reason is judged by the content of the reply",
+        example="a stop reason introduced after this version",
     ),
 }
 
 STORE_ERROR_POLICY: dict[type[StoreError], RecoveryRow] = {
     Conflict: RecoveryRow(
         action="stop",
-        description="raised; somebody else drives the session, and `resume` reads what they wrote",
+        description="Raised: another process drives the session; `resume` reads what it wrote",
         example="two processes on one session",
     ),
     Corrupt: RecoveryRow(
         action="stop",
-        description="raised; nothing is written behind what contradicts itself",
+        description="Raised: nothing is appended to an inconsistent log",
         example="a record whose hash does not follow from the one before",
     ),
     Unusable: RecoveryRow(
         action="stop",
-        description="raised; the write may have landed, and only reading the log again can tell",
+        description="Raised: the write may have succeeded; only reading the log again shows it",
         example="the disk is full; the file is read-only",
     ),
 }
-"""What the store did not keep has not happened, so these cannot be ends in a log: they are exceptions."""
-
-
-# After a failed model call: try again, and when?
-#
-# One layer: nothing below or above retries.  What a kind of failure comes to is in verdicts.py; here is how
-# long to wait, and when enough is enough.
-#
-#     the provider's word     `should_retry` beats the table, except that nobody waits for money
-#     retry-after             honoured to the second, up to a limit and to the run's own time: a run that
-#                             sleeps for an hour has failed without saying so
-#     backoff                 anything from nothing to a ceiling that doubles ("full jitter"), so that those
-#                             who failed together do not come back together
-#     breaker                 when the endpoint has had its rest; nothing is sent before
-#
-# Chance is data: it was drawn when the failure was recorded and stands in the log beside it.
+"""A write that the store did not accept has not happened, so it cannot be recorded: these are exceptions."""
 
 
 WAIT_SECONDS_FIRST = 0.5
 WAIT_SECONDS_MAX = 16.0
 RETRY_AFTER_SECONDS_MAX = 120.0
 BREAKER_WAITS_MAX = 4
-"""How often one reply waits for its endpoint to have had its rest."""
+"""Maximum number of waits for the circuit breaker per reply."""
 
 
 class RetryWait(Value):
@@ -293,33 +292,37 @@ def next_attempt(
     failure: Failure,
     tries: int,
     *,
-    chance: float = 1.0,
+    random_draw: float = 1.0,
     answered: bool = True,
-    again: bool = False,
-    rests: int = 0,
+    repair_failed: bool = False,
+    breaker_waits: int = 0,
     left_seconds: float | None = None,
     attempts_max: int = ATTEMPTS_DEFAULT,
 ) -> RetryWait | GiveUp:
-    """What follows a failure after so many `tries` at this model.
+    """Next step after a failure, given the number of `tries` with this model.
 
-    `again`: what was sent otherwise to mend this failure has met it too.  `rests`: how often its endpoint
-    was resting.  `left_seconds`: of the run's time.
+    `repair_failed`: the repaired request failed in the same way. `breaker_waits`: waits for the circuit
+    breaker so far. `left_seconds`: remaining time of the run.
     """
     row = FAILURE_POLICY[failure.kind]
     if row.action == "repair" and row.can_repeat:
-        return GiveUp(why=failure.message) if again else RetryWait(seconds=0.0, source="repair")
-    if not is_transient(failure, answered=answered) or tries >= attempts_max or rests > BREAKER_WAITS_MAX:
+        return GiveUp(why=failure.message) if repair_failed else RetryWait(seconds=0.0, source="repair")
+    if (
+        not is_transient(failure, answered=answered)
+        or tries >= attempts_max
+        or breaker_waits > BREAKER_WAITS_MAX
+    ):
         return GiveUp(why=failure.message)
-    wait = _choose_wait(failure, tries, chance)
+    wait = _choose_wait(failure, tries, random_draw)
     problem = _explain_too_long(wait, left_seconds)
     return GiveUp(why=f"{failure.message} ({problem})") if problem else wait
 
 
 def is_transient(failure: Failure, *, answered: bool = True) -> bool:
-    """Whether the same request may do better later.
+    """True if the same request may succeed later.
 
-    Who was never reached and never `answered` in this session has the wrong address more often than a
-    bad moment, and the person who typed it is waiting to be told.
+    An endpoint that was never reached and never `answered` in this session probably has a wrong URL, so the
+    failure is reported immediately.
     """
     if failure.kind == "quota" or (failure.kind == "unreachable" and not answered):
         return False
@@ -330,56 +333,50 @@ def is_transient(failure: Failure, *, answered: bool = True) -> bool:
     )
 
 
-def _choose_wait(failure: Failure, tries: int, chance: float) -> RetryWait:
-    asked = failure.retry_after_seconds
-    if asked is not None:
+def _choose_wait(failure: Failure, tries: int, random_draw: float) -> RetryWait:
+    requested = failure.retry_after_seconds
+    if requested is not None:
         source: WaitSource = "breaker" if failure.kind == "unavailable" else "retry-after"
-        return RetryWait(seconds=max(0.0, asked), source=source)
+        return RetryWait(seconds=max(0.0, requested), source=source)
     ceiling = min(WAIT_SECONDS_MAX, WAIT_SECONDS_FIRST * 2.0 ** max(0, tries - 1))
-    return RetryWait(seconds=ceiling * min(1.0, max(0.0, chance)), source="backoff")
+    return RetryWait(seconds=ceiling * min(1.0, max(0.0, random_draw)), source="backoff")
 
 
 WAIT_REASONS = {
     "retry-after": "the provider asks to wait {:g} s",
-    "breaker": "the endpoint rests for another {:g} s",
+    "breaker": "the circuit breaker stays open for another {:g} s",
     "backoff": "the next attempt is due in {:g} s",
 }
 
 
 def _explain_too_long(wait: RetryWait, left_seconds: float | None) -> str:
-    told = WAIT_REASONS[wait.source].format(wait.seconds)
+    reason = WAIT_REASONS[wait.source].format(wait.seconds)
     if left_seconds is not None and wait.seconds >= left_seconds:
         return (
-            f"{told}, and {max(0.0, left_seconds):g} s of the run's time are left; resume the session later"
+            f"{reason}, and {max(0.0, left_seconds):g} s of the run's time are left; resume the session later"
         )
     if wait.seconds > RETRY_AFTER_SECONDS_MAX:
-        return f"{told}, and a run waits {RETRY_AFTER_SECONDS_MAX:g} s at most; resume the session later"
+        return f"{reason}, and a run waits {RETRY_AFTER_SECONDS_MAX:g} s at most; resume the session later"
     return ""
-
-
-# Optional parameters that the endpoint refused in this run: they are left out from then on.
-#
-# A parameter is left out once, and only if the refused request carried it.  Refused again, the failure is
-# judged like any other.
 
 
 RefusedParameters = tuple[OptionalParameter, ...]
 
 
 def has_parameter(request: Request, parameter: OptionalParameter) -> bool:
-    """Whether a request carries the parameter."""
+    """True if the request carries the parameter."""
     if parameter == "tool_choice":
         return request.tool_choice.mode in ("any", "tool")
     return bool(request.breakpoints or request.cache_key or request.compare_reply_id)
 
 
 def record_refused_parameter(
-    left_out: RefusedParameters, failure: Failure
+    omitted: RefusedParameters, failure: Failure
 ) -> tuple[RefusedParameters, Failure]:
-    """What to leave out after a failure, and the failure, which names nothing that was left out before."""
+    """Parameters to omit after a failure, and the failure, without a parameter that was already omitted."""
     refused = failure.refused_parameter
     if refused is None:
-        return left_out, failure
-    if refused in left_out:
-        return left_out, replace(failure, refused_parameter=None)
-    return (*left_out, refused), failure
+        return omitted, failure
+    if refused in omitted:
+        return omitted, replace(failure, refused_parameter=None)
+    return (*omitted, refused), failure

@@ -1,14 +1,14 @@
-"""A chain of models: who goes on when one is of no more use.
+"""Model chain: selects the model that continues after a failure.
 
-Rule 1: a run stays with the model it is with, which holds its cache and its reasoning, until the verdict
-        on a failure of it is used up (retry.py).  It never goes back within a run.
-Rule 2: it goes on with the first model of the chain that it has not done with.  What the conversation must
-        lose on the way is decided as for any other change of models (handoff.py), in the log.
-Rule 3: the next prompt begins with the first model of the chain whose endpoint is well (`begun_with`).
-        A model without a key or an address is skipped, and the settings in the log say so.
-Rule 4: a failure that would follow the request anywhere is not carried round (`elsewhere` in verdicts.py).
+Rule 1: a run stays with its model, which has the cache and the reasoning, until the failure policy gives up
+        on it. It never returns to an abandoned model within a run.
+Rule 2: it continues with the first model of the chain that it has not tried. What the conversation loses
+        in the change is decided as for any other change of models (core/context), and recorded.
+Rule 3: the next prompt starts with the first healthy model in the chain (`choose_first_model`). A model
+        without a key or URL is skipped, and the recorded settings say so.
+Rule 4: a failure that would recur with every model does not switch models (`can_switch_model`).
 
-Prices, limits, room and the way to ask for a shape are facts of a model and change with it.
+Price, limits, window and output mode are facts of a model and change with it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from .failure_policy import FAILURE_POLICY
 
 
 def next_model(state: State) -> Model | None:
-    """Who goes on after the failure of the current model; None when nobody does."""
+    """Model that continues after the failure of the current one; None if there is none."""
     failure, current = state.run.failure, state.settings.model
     if failure is None or not FAILURE_POLICY[failure.kind].can_switch_model:
         return None
@@ -64,7 +64,7 @@ def set_model(settings: Settings, model: Model) -> Settings:
 
 
 def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> Settings:
-    """The settings a prompt begins with; where nobody is well, the one that is wanted most is tried."""
+    """Settings for a new prompt; if no model is healthy, the preferred one is tried."""
     without_key = {seat for seat, _ in settings.skipped_models}
     askable = [model for model in settings.models if model.model_key not in without_key] or [settings.model]
     model = next((model for model in askable if healthy(model)), askable[0])
@@ -72,7 +72,7 @@ def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> 
 
 
 def explain_failure(state: State, why: str) -> str:
-    """Why the run failed, with those it tried before the last."""
+    """Reason of a failed run, including the models tried before the last one."""
     before = [
         f"{seat}: {reason}" for seat, reason in (*state.settings.skipped_models, *state.run.abandoned_models)
     ]

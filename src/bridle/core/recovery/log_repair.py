@@ -1,17 +1,15 @@
-"""Read a log that nobody promised to be whole: what can be understood counts, and the rest is named.
+"""Fold a log that may be damaged: apply what can be understood and report the rest.
 
-A log is written by one driver under one set of rules, and then folding it never meets a surprise.
-But logs live long: a newer version writes kinds of events we do not know, a tool for editing removes a
-line, an older bug wrote a result twice.  None of that may make a session unusable.
+A log written by one driver folds without surprises. But logs live long: a newer version writes unknown
+events, an editing tool removes a line, an old bug recorded a result twice. None of this may make a session
+unusable.
 
-    fold(records)    the state they add up to, and one sentence for each thing that was put right
+Rule 1: the records stay unchanged; only their interpretation is repaired, in the same way every time. Rule 2:
+an intact log is read exactly as written, and nothing is reported. Rule 3: an event that does not fit is
+bridged if it is clear what is missing (`BRIDGES`), else skipped. Rule 4: a repair recorded in a `LogRepaired`
+is not reported again.
 
-Rule 1: the records stay as they are; only their reading is mended, by these rules, every time alike.
-Rule 2: a whole log is read exactly as it was written, and nothing is said about it.
-Rule 3: what does not fit is bridged where it is plain what is missing (`BRIDGES`), else passed over.
-Rule 4: what was named once in a `Repaired` is not named again.
-
-Whether records are those that were written is not asked here: that is proved by their hashes.
+Tampering is not detected here: record hashes do that.
 """
 
 import re
@@ -66,52 +64,52 @@ BRIDGES: dict[tuple[Phase, type], Bridge] = {
     **{(Phase.IDLE, kind): "go on" for kind in MODEL_EVENTS},
     (Phase.EVALUATING_REPLY, e.ModelReplied): "ask",
 }
-"""What must have happened before an event that has no place where it stands."""
+"""Event to insert before one that is not allowed in the current phase."""
 BRIDGE_NOTES: dict[Bridge, str] = {
-    "begin": "the settings before record {seq} are missing; it goes on with none",
-    "end": "the run before record {seq} has no end; it counts as cancelled{calls}",
+    "begin": "the settings before record {seq} are missing; the session continues without settings",
+    "end": "the run before record {seq} has no end; it is treated as cancelled{calls}",
     "fill": "results before record {seq} are missing{calls}",
-    "go on": "what began the run before record {seq} is missing",
-    "ask": "the question that record {seq} answers is missing",
+    "go on": "the start of the run before record {seq} is missing",
+    "ask": "the request that record {seq} answers is missing",
 }
 CALL_ID_PATTERN = re.compile(r"\bc(\d{1,9})_\d")
-"""The number of the reply that a call's id is made of."""
+"""Matches call ids and captures the number of the reply."""
 BRIDGE_ROUNDS = range(2)
-"""A beginning, and then what the beginning was for."""
-RUN_WITHOUT_END = "the log has no end of this run"
+"""At most two events are inserted: a start, and then the event that it was needed for."""
+RUN_WITHOUT_END = "the log does not contain the end of this run"
 
 
 class FoldedLog(NamedTuple):
     state: State
     repairs: tuple[str, ...]
-    """What was put right since that was written down last, one sentence each."""
+    """Repairs since the last recorded `LogRepaired`, one sentence each."""
 
 
 def fold_log(records: Iterable[Record]) -> FoldedLog:
-    reading = LogReader()
+    reader = LogReader()
     for record in records:
-        reading.apply_record(record)
-    reading.continue_numbering()
-    return FoldedLog(reading.state, tuple(reading.repairs))
+        reader.apply_record(record)
+    reader.continue_numbering()
+    return FoldedLog(reader.state, tuple(reader.repairs))
 
 
 def iterate_states(records: Iterable[Record]) -> Iterator[tuple[Record, State]]:
-    """Each record and what everything up to it adds up to."""
-    reading = LogReader()
+    """Each record with the state after it."""
+    reader = LogReader()
     for record in records:
-        reading.apply_record(record)
-        yield record, reading.state
+        reader.apply_record(record)
+        yield record, reader.state
 
 
 class LogReader:
-    """A log as it is read, record by record."""
+    """Folds a log record by record."""
 
     def __init__(self) -> None:
         self.state = State()
         self.repairs: list[str] = []
         self._call_ids: set[str] = set()
         self._aliases: dict[str, list[str]] = {}
-        """Ids of the calls that are open now, by the id the log calls them by."""
+        """Ids of the pending calls, by the id that the log uses for them."""
         self._reply_number = 0
 
     def apply_record(self, record: Record) -> None:
@@ -124,7 +122,7 @@ class LogReader:
                 self._reply_number = max(self._reply_number, int(turn))
             self._add_repair(
                 f"record {record.seq} ({event.kind or 'of no kind'}) cannot be read by this version;"
-                " it is kept and passed over"
+                " it is kept and skipped"
             )
         elif isinstance(event, e.ModelReplied):
             event = self._rename_calls(record.seq, event)
@@ -134,16 +132,18 @@ class LogReader:
             self._bridge_and_apply(record, event)
 
     def copy(self) -> "LogReader":
-        """The same reading, to go on with apart from this one."""
+        """An independent copy, to continue separately."""
         other = LogReader()
         other.state, other.repairs, other._reply_number = self.state, list(self.repairs), self._reply_number
         other._call_ids = set(self._call_ids)
-        other._aliases = {name: list(own) for name, own in self._aliases.items()}
+        other._aliases = {name: list(call_ids) for name, call_ids in self._aliases.items()}
         return other
 
     def continue_numbering(self) -> None:
-        """Go on numbering behind every number that was ever given, also in what was passed over: stores
-        keep a receipt once, and a call by a number that is taken could never be answered."""
+        """Continue after every reply number ever used, including those in skipped records.
+
+        Stores accept a receipt once per call id, so a call with a reused id could never be answered.
+        """
         if self._reply_number > self.state.reply_count:
             self.state = replace(self.state, reply_count=self._reply_number)
 
@@ -160,16 +160,16 @@ class LogReader:
                     break
                 calls = [item.call.id for item in self.state.pending_calls if item.result is None]
                 self.state = _apply_bridge(self.state, bridge, record.at)
-                told = f"; no result of {', '.join(calls)} is known" if calls else ""
-                self._add_repair(BRIDGE_NOTES[bridge].format(seq=record.seq, calls=told))
+                detail = f"; no result of {', '.join(calls)} is recorded" if calls else ""
+                self._add_repair(BRIDGE_NOTES[bridge].format(seq=record.seq, calls=detail))
             self.state = apply_event(self.state, event, record.at, record.hash)
         except (MisuseError, LookupError) as error:
             self._add_repair(
-                f"record {record.seq} ({_event_tag(event)}) makes no sense there and is passed over: {error}"
+                f"record {record.seq} ({_event_tag(event)}) does not fit there and is skipped: {error}"
             )
 
     def _rename_calls(self, seq: int, event: e.ModelReplied) -> e.ModelReplied:
-        """The reply with ids that no call before has, and none of its own twice."""
+        """The reply with call ids that are unique in the session."""
         self._aliases = {}
         if not event.reply.calls:
             return event
@@ -179,40 +179,46 @@ class LogReader:
                 parts.append(part)
                 continue
             self._note_reply_number(part.id)
-            own = _make_unused_id(part.id, self._call_ids)
-            self._call_ids.add(own)
-            self._aliases.setdefault(part.id, []).append(own)
-            if own != part.id:
-                self._aliases.setdefault(own, []).append(own)
-                self._add_repair(f"record {seq} uses the id {part.id} again; that call is {own} from here on")
-            parts.append(replace(part, id=own))
+            unique_id = _make_unused_id(part.id, self._call_ids)
+            self._call_ids.add(unique_id)
+            self._aliases.setdefault(part.id, []).append(unique_id)
+            if unique_id != part.id:
+                self._aliases.setdefault(unique_id, []).append(unique_id)
+                self._add_repair(
+                    f"record {seq} uses the id {part.id} again; that call is {unique_id} from here on"
+                )
+            parts.append(replace(part, id=unique_id))
         return replace(event, reply=replace(event.reply, parts=tuple(parts)))
 
     def _resolve_call(self, seq: int, event: CallEvent) -> e.Event | None:
-        """The event about the very call it means; None when it is about none, or too late."""
-        named = event.result.call_id if isinstance(event, e.ToolFinished) else event.call_id
-        self._note_reply_number(named)
+        """The event with the id of the call it refers to; None if that call is unknown or already answered."""
+        call_id = event.result.call_id if isinstance(event, e.ToolFinished) else event.call_id
+        self._note_reply_number(call_id)
         if self.state.phase not in (Phase.RUNNING_TOOLS, Phase.AWAITING_APPROVAL):
             return event
-        places = (find_call(self.state.pending_calls, own) for own in self._aliases.get(named, ()))
-        meant = [self.state.pending_calls[place] for place in sorted({at for at in places if at is not None})]
-        if not meant:
+        places = (
+            find_call(self.state.pending_calls, resolved_id) for resolved_id in self._aliases.get(call_id, ())
+        )
+        matches = [
+            self.state.pending_calls[place] for place in sorted({at for at in places if at is not None})
+        ]
+        if not matches:
             self._add_repair(
-                f"record {seq} ({_event_tag(event)}) is about {named}, which nobody called; it is passed over"
+                f"record {seq} ({_event_tag(event)}) is about {call_id}, which is not a pending call; it is skipped"
             )
             return None
-        unanswered = [item for item in meant if item.result is None]
+        unanswered = [item for item in matches if item.result is None]
         if not unanswered:
             self._add_repair(
-                f"record {seq} ({_event_tag(event)}) comes after the result of {named}; the first one counts"
+                f"record {seq} ({_event_tag(event)}) comes after the result of {call_id}; the first one counts"
             )
             return None
-        own = _choose_call(event, unanswered).call.id
-        if own == named:
+        resolved_id = _choose_call(event, unanswered).call.id
+        if resolved_id == call_id:
             return event
         if isinstance(event, e.ToolFinished):
-            return replace(event, result=replace(event.result, call_id=own))
-        return replace(event, call_id=own)
+            return replace(event, result=replace(event.result, call_id=resolved_id))
+        return replace(event, call_id=resolved_id)
 
     def _add_repair(self, words: str) -> None:
         self.repairs.append(words)
@@ -246,7 +252,7 @@ def _make_missing_result(item: PendingCall) -> ToolResult:
 
 
 def _choose_call(event: CallEvent, items: list[PendingCall]) -> PendingCall:
-    """Of several calls by one id, the one an event can be about: started first, finished first."""
+    """The call that an event refers to, among several with one id: started first, finished first."""
     started = [item for item in items if item.running]
     waiting = [item for item in items if not item.running]
     first, second = (waiting, started) if isinstance(event, e.ToolStarted) else (started, waiting)
@@ -254,11 +260,11 @@ def _choose_call(event: CallEvent, items: list[PendingCall]) -> PendingCall:
 
 
 def _make_unused_id(wanted: str, known: set[str]) -> str:
-    own, count = wanted, 1
-    while own in known:
+    candidate, count = wanted, 1
+    while candidate in known:
         count += 1
-        own = f"{wanted}_{count}"
-    return own
+        candidate = f"{wanted}_{count}"
+    return candidate
 
 
 def _event_tag(event: e.Event) -> str:
