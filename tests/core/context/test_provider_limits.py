@@ -333,7 +333,7 @@ def test_the_policy_governs_hosted_tools(rule, offered):
 
 def test_a_hosted_tool_that_wants_a_person_is_not_offered():
     seen = ask(GPT, tools=[Hosted(SEARCHES[GPT], approve="always")])
-    assert "a person is to be asked" in adjusted(seen)[0]
+    assert "but approval is required" in adjusted(seen)[0]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-"""Takes a tool call from the reply to its result: validation, permission, dispatch, receipts, compensation,
-and which tools are offered.
+"""Takes a tool call from the reply to its result, and selects the tools to offer.
 
-Does not belong here: running tools (run.calls).
+Covers validation, permission, dispatch, receipts and compensation. Does not belong here: running tools
+(run.calls).
 """

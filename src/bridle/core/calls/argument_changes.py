@@ -1,4 +1,4 @@
-"""Arguments of a call for a person: what it runs with, defaults included, and what an edit changed."""
+"""Arguments of a call for display to a person: with defaults filled in, and compared after an edit."""
 
 import json
 from collections.abc import Iterator
@@ -10,22 +10,22 @@ from .argument_matching import fill_defaults, read_schema
 
 
 def complete_arguments(spec: ToolSpec | None, arguments: str) -> str:
-    """The arguments with every default that was left out, as JSON text; as they are when they are no JSON."""
+    """The arguments with all omitted defaults, as JSON text; unchanged if they are not JSON."""
     try:
-        given = parse_json(arguments.strip() or "{}")
+        parsed = parse_json(arguments.strip() or "{}")
     except ValueError:
         return arguments
-    filled = given if spec is None else fill_defaults(read_schema(spec.parameters), given)
+    filled = parsed if spec is None else fill_defaults(read_schema(spec.parameters), parsed)
     return json.dumps(filled, ensure_ascii=False)
 
 
 def show_arguments(arguments: str) -> str:
-    """JSON text on one line; every character that is not seen is escaped, so that it is the same JSON."""
+    """JSON text on one line, with invisible characters escaped; still equivalent JSON."""
     return escape_text(complete_arguments(None, arguments), exact=True)
 
 
 def list_changes(before: str, after: str) -> list[str]:
-    """One line for every value that differs, by its path."""
+    """One line per value that differs, by path."""
     try:
         first, second = (parse_json(text.strip() or "{}") for text in (before, after))
     except ValueError:
@@ -40,7 +40,7 @@ def _iterate_changes(path: str, before: object, after: object) -> Iterator[str]:
             yield from _compare_member(inner, before.get(name, _ABSENT), after.get(name, _ABSENT))
     elif isinstance(before, list) and isinstance(after, list):
         for at in range(max(len(before), len(after))):
-            old, new = (held[at] if at < len(held) else _ABSENT for held in (before, after))
+            old, new = (items[at] if at < len(items) else _ABSENT for items in (before, after))
             yield from _compare_member(f"{path}[{at}]", old, new)
     elif type(before) is not type(after) or before != after:
         yield f"{_show_path(path)}: {_show_json(before)} → {_show_json(after)}"

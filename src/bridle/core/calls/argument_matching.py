@@ -1,11 +1,16 @@
-"""Patterns of permission rules: globs, comparisons with a number, and the folding of text.
+r"""Matching of call arguments: glob patterns, comparisons, folded text, and values by path.
 
-In a glob `*` stands for any run of characters (none, and line ends, included) and `?` for exactly one.
-Every other character stands for itself, `[` and `\\` included; there is no escape.
+In a glob, `*` matches any run of characters (including none, and line ends) and `?` exactly one. Every other
+character matches itself, `[` and `\` included; there is no escape.
 
-A rule that allows compares text exactly.  A rule that asks or denies also compares folded text, in which
-spellings that mean the same to a reader are one: case, Unicode compatibility forms (NFKC), characters that
-are not shown, runs of white space, and `//`, `/./` and `/../` in paths.
+A rule that allows compares text exactly. A rule that asks or denies also compares folded text, which removes
+differences in case, Unicode compatibility forms (NFKC), invisible characters, runs of white space, and `//`,
+`/./` and `/../` in paths.
+
+Values are found by path: names joined by dots. A name may contain dots, so every reading of a path counts.
+Omitted arguments have the defaults of the tool's schema, wherever they are: on a field, on the target of its
+`$ref`, in a union member, in list items, or inside another default. A union member that the value contradicts
+(other type, other constant, missing field) contributes none.
 """
 
 import math
@@ -30,7 +35,7 @@ Number = int | float
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def _compile_glob(pattern: str) -> re.Pattern[str]:
-    # Atomic groups: what a star has taken is never given back, so matching takes linear time per star.
+    # Atomic groups prevent backtracking into a star, so that matching takes linear time per star.
     first, *rest = ("".join("." if c == "?" else re.escape(c) for c in piece) for piece in pattern.split("*"))
     if not rest:
         return re.compile(first, re.DOTALL)
@@ -43,13 +48,13 @@ def matches_glob(pattern: str, text: str) -> bool:
 
 
 def matches_any(patterns: tuple[str, ...], word: str, *, exact: bool) -> bool:
-    """One of the patterns matches; no patterns match everything."""
+    """True if one of the patterns matches; an empty tuple matches everything."""
     return not patterns or any(matches_text(pattern, word, exact=exact) for pattern in patterns)
 
 
 def matches_text(pattern: str, text: str, *, exact: bool) -> bool:
     if exact:
-        # `/safe/*` is meant to end where it says.
+        # `/safe/*` must not match a path that climbs out of it.
         climbs = ".." in text.replace("\\", "/").split("/") and ".." not in pattern
         return matches_glob(pattern, text) and not climbs
     if matches_glob(pattern, text):
@@ -61,7 +66,7 @@ def matches_text(pattern: str, text: str, *, exact: bool) -> bool:
 
 
 def fold_text(text: str) -> str:
-    """The text without the differences that a reader does not see or does not mean."""
+    """The text without differences that a reader does not see or intend."""
     if not text.isascii():
         text = unicodedata.normalize("NFKC", IGNORABLE.sub("", text))
         text = IGNORABLE.sub("", unicodedata.normalize("NFKC", text.casefold()))
@@ -84,13 +89,13 @@ def _direct_path(text: str) -> str:
 
 
 def is_wildcard(pattern: str) -> bool:
-    """The pattern is made of stars only: it matches every value that is there."""
+    """True if the pattern consists of stars only and so matches every value."""
     return bool(pattern) and not pattern.strip("*")
 
 
 @lru_cache(maxsize=PATTERNS_MAX)
 def parse_comparison(pattern: str) -> tuple[str, Number] | None:
-    """The sign and the number of a pattern such as `<= 50`; None for a glob."""
+    """Operator and number of a pattern such as `<= 50`; None for a glob."""
     sign = next((sign for sign in COMPARISONS if pattern.startswith(sign)), "")
     limit = parse_number(pattern.removeprefix(sign).strip()) if sign else None
     return None if limit is None else (sign, limit)
@@ -106,7 +111,7 @@ def parse_number(text: str) -> Number | None:
 
 
 def matches_scalar(pattern: str, value: object, *, exact: bool) -> bool:
-    """A text, number, truth value or null fits the pattern."""
+    """True if a string, number, boolean or null matches the pattern."""
     comparison = parse_comparison(pattern)
     if comparison is not None:
         return _satisfies_comparison(*comparison, value, exact=exact)
@@ -116,14 +121,14 @@ def matches_scalar(pattern: str, value: object, *, exact: bool) -> bool:
         return matches_text(pattern, value, exact=exact)
     if matches_text(pattern, msgspec.json.encode(value).decode(), exact=exact):
         return True
-    # 17 and 17.0 are one number, however a model writes it.
+    # 17 and 17.0 are the same number.
     wanted = None if exact or isinstance(value, bool) else parse_number(pattern.strip())
     return wanted is not None and wanted == value
 
 
 def _satisfies_comparison(sign: str, limit: Number, value: object, *, exact: bool) -> bool:
     amount = parse_number(fold_text(value).strip()) if isinstance(value, str) and not exact else value
-    # True is 1 for Python; for somebody who wrote `<= 50` it is no amount.
+    # In Python True equals 1; for a rule such as `<= 50` it is not a number.
     if isinstance(amount, bool) or not isinstance(amount, int | float):
         return False
     if isinstance(amount, float) and math.isnan(amount):
@@ -131,19 +136,10 @@ def _satisfies_comparison(sign: str, limit: Number, value: object, *, exact: boo
     return bool(COMPARISONS[sign](amount, limit))
 
 
-# Values of a call's arguments by path, with the defaults that the tool's schema gives to what was left out.
-#
-# Defaults are read wherever they stand: on a field, on the target of its `$ref`, in a member of a union, in
-# the items of a list, in an object that is itself a default.  A member of a union that the value contradicts
-# (another type, another constant, a missing field) gives none.
-#
-# A path is names joined by dots.  A name may have dots of its own, so every reading of a path counts.
-
-
 Schema = dict[str, Any]
 SCHEMAS_MAX = 256
 DEFAULTS_DEPTH_MAX = 16
-"""How many defaults may stand inside one another; a schema that refers to itself has no end."""
+"""Maximum nesting of defaults; a recursive schema has no end."""
 UNION_KEYWORDS = ("anyOf", "oneOf")
 JSON_TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,),
@@ -162,11 +158,11 @@ class SchemaValue(NamedTuple):
     value: object
     schemas: tuple[Any, ...] = ()
     defaults_depth: int = 0
-    """How many defaults stand around it."""
+    """Number of defaults around it."""
 
 
 class BehindList:
-    """Stands for the values behind a list, for a reader who does not look into lists."""
+    """Placeholder for the values inside a list, for exact matching, which does not look into lists."""
 
 
 BEHIND_LIST = BehindList()
@@ -174,7 +170,7 @@ BEHIND_LIST = BehindList()
 
 @lru_cache(maxsize=SCHEMAS_MAX)
 def read_schema(text: str) -> Schema:
-    """The schema as data; an empty one for text that is no object."""
+    """The schema as data; empty if the text is not a JSON object."""
     try:
         found = msgspec.json.decode(text)
     except msgspec.DecodeError:
@@ -193,7 +189,7 @@ def resolve_reference(root: Schema, reference: str) -> Schema | None:
 
 
 def applied_schemas(root: Schema, place: SchemaValue) -> list[Schema]:
-    """Every schema that says something about the value: its own, referred to, combined."""
+    """All schemas that apply to the value: its own, referenced, combined."""
     found: list[Schema] = []
     waiting, followed = list(place.schemas), set[str]()
     while waiting:
@@ -216,7 +212,7 @@ def applied_schemas(root: Schema, place: SchemaValue) -> list[Schema]:
 
 
 def find_values(root: Schema, arguments: object, path: str, *, exact: bool) -> Iterator[SchemaValue]:
-    """The values that the path means.  Unless `exact`, names are folded and lists are looked into."""
+    """Values that the path may refer to. Unless `exact`, names are folded and lists are searched."""
     waiting = [(SchemaValue(arguments, (root,)), path if exact else fold_text(path))]
     while waiting:
         place, rest = waiting.pop()
@@ -228,15 +224,15 @@ def find_values(root: Schema, arguments: object, path: str, *, exact: bool) -> I
             waiting.extend((item, rest) for _, item in list_members(root, place))
         else:
             for name, member in list_members(root, place):
-                called = name if exact else fold_text(name)
-                if called == rest:
+                label = name if exact else fold_text(name)
+                if label == rest:
                     waiting.append((member, ""))
-                elif rest.startswith(f"{called}."):
-                    waiting.append((member, rest[len(called) + 1 :]))
+                elif rest.startswith(f"{label}."):
+                    waiting.append((member, rest[len(label) + 1 :]))
 
 
 def list_leaves(root: Schema, place: SchemaValue) -> Iterator[object]:
-    """Every text, number, truth value and null inside a value, defaults included."""
+    """All strings, numbers, booleans and nulls inside a value, defaults included."""
     waiting = [place]
     while waiting:
         each = waiting.pop()
@@ -247,7 +243,7 @@ def list_leaves(root: Schema, place: SchemaValue) -> Iterator[object]:
 
 
 def list_members(root: Schema, place: SchemaValue) -> Iterator[tuple[str, SchemaValue]]:
-    """What is in an object, by name, or in a list; of what was left out, every default."""
+    """Members of an object by name, or items of a list; for omitted members, every default."""
     value = place.value
     if isinstance(value, list):
         schemas = tuple(_item_schemas(applied_schemas(root, place)))
@@ -255,8 +251,8 @@ def list_members(root: Schema, place: SchemaValue) -> Iterator[tuple[str, Schema
     if not isinstance(value, dict):
         return
     applied = applied_schemas(root, place)
-    for name, held in value.items():
-        yield name, SchemaValue(held, tuple(_child_schemas(applied, name)), place.defaults_depth)
+    for name, member in value.items():
+        yield name, SchemaValue(member, tuple(_child_schemas(applied, name)), place.defaults_depth)
     if place.defaults_depth >= DEFAULTS_DEPTH_MAX:
         return
     listed = (each["properties"] for each in applied if isinstance(each.get("properties"), dict))
@@ -267,7 +263,7 @@ def list_members(root: Schema, place: SchemaValue) -> Iterator[tuple[str, Schema
 
 
 def fill_defaults(root: Schema, arguments: object) -> object:
-    """The arguments with every default that was left out, for a reader: of several defaults, the first."""
+    """The arguments with omitted defaults filled in, for display; the first of several defaults."""
     return _fill_value(root, SchemaValue(arguments, (root,)))
 
 
@@ -284,7 +280,7 @@ def _fill_value(root: Schema, place: SchemaValue) -> object:
 
 
 def _find_defaults(root: Schema, schemas: tuple[Any, ...]) -> list[object]:
-    """A default beside a reference hides that of its target."""
+    """Defaults of the schemas; a default beside a reference overrides that of its target."""
     own = [each["default"] for each in schemas if isinstance(each, dict) and "default" in each]
     if own:
         return own
@@ -296,7 +292,7 @@ def _find_defaults(root: Schema, schemas: tuple[Any, ...]) -> list[object]:
 
 
 ANY_VALUE = object()
-"""A value nobody knows yet: no member of a union contradicts it."""
+"""An unknown value: no union member contradicts it."""
 
 
 def _child_schemas(applied: Iterable[Schema], name: str) -> Iterator[Any]:
@@ -321,7 +317,7 @@ def _item_schemas(applied: Iterable[Schema]) -> Iterator[Any]:
 
 
 def _is_contradicted(root: Schema, schema: Any, value: object) -> bool:
-    """This member of a union cannot be the one that is meant."""
+    """True if the value rules out this union member."""
     for _ in range(DEFAULTS_DEPTH_MAX):
         if not (isinstance(schema, dict) and isinstance(schema.get("$ref"), str)):
             break
@@ -356,7 +352,7 @@ def _matches_property_pattern(pattern: object, name: str) -> bool:
     try:
         return re.search(str(pattern), name) is not None
     except re.error:
-        return True  # an expression of another dialect may match anything
+        return True  # a pattern of another regex dialect may match anything
 
 
 def _as_tuple(several: Any) -> tuple[Any, ...]:

@@ -1,12 +1,13 @@
-"""Close a JSON Schema: a field that the schema does not declare is refused.
+"""Close a JSON Schema for validation, so that undeclared fields are rejected.
 
-JSON Schema lets an object have fields beside those it lists, so a misspelled argument of a tool would
-pass the check and be lost.  Here an object that lists `properties` takes no others, unless its author
-says otherwise: `additionalProperties`, `unevaluatedProperties` or `patternProperties` on it, or on a
-schema that applies to the same object (`allOf`, `anyOf`, `$ref`, …), leave it as it is.  An object that
-lists nothing is free-form and stays open.
+JSON Schema allows objects to have undeclared fields, so a misspelled argument would pass validation and be
+lost. Here an object that lists `properties` accepts no others, unless its author says otherwise:
+`additionalProperties`, `unevaluatedProperties` or `patternProperties` on it, or on a schema that applies to
+the same object (`allOf`, `anyOf`, `$ref`, …), leave it as it is. An object without `properties` is free-form
+and stays open.
 
-The schema is closed for the check only; what is sent to a model is the author's text.
+Only validation uses the closed schema; the model receives the author's text. `ProblemWording` holds the
+sentences that report a violation to the model.
 """
 
 from collections import Counter
@@ -18,7 +19,7 @@ from bridle.values.base import Value
 Schema = dict[str, Any]
 
 _OPENING_KEYWORDS = ("additionalProperties", "unevaluatedProperties", "patternProperties")
-"""Keywords by which an author has already said what becomes of other fields."""
+"""Keywords with which an author has already decided about other fields."""
 _SAME_OBJECT_LISTS = ("allOf", "anyOf", "oneOf")
 _SAME_OBJECT = ("if", "then", "else")
 _SAME_OBJECT_MAPS = ("dependentSchemas",)
@@ -35,7 +36,7 @@ _DEFINITIONS = ("$defs", "definitions")
 
 
 def close_schema(schema: Schema) -> Schema:
-    """The same schema, with every object that lists its fields closed."""
+    """The schema with every object that lists its fields closed."""
     closed: Schema = _SchemaCloser(schema).close(schema)
     return closed
 
@@ -46,11 +47,10 @@ class _SchemaCloser:
         self._shared_fields = frozenset(
             name for schema in _list_objects(root) for name in self._fields_declared_twice(schema)
         )
-        """Fields that several schemas describe together: they are left as they are inside, because none of
-        these schemas lists all there is."""
+        """Fields that several schemas describe together; their inner objects stay open."""
 
     def close(self, schema: Any) -> Any:
-        """A schema that stands for a value of its own: the arguments, a field, an item."""
+        """Close a schema that describes a separate value: the arguments, a field, an item."""
         if not isinstance(schema, dict):
             return schema
         applied = list(self._applied_schemas(schema, ()))
@@ -61,7 +61,7 @@ class _SchemaCloser:
             return closed
         reference = closed.pop("$ref", None)
         if reference is not None:
-            # Older drafts ignore whatever stands beside a reference.
+            # Older drafts ignore keywords beside a reference.
             closed["allOf"] = [*closed.get("allOf", ()), {"$ref": reference}]
         own = closed.get("properties", {})
         closed["properties"] = {**own, **{name: {} for name in names if name not in own}}
@@ -69,34 +69,34 @@ class _SchemaCloser:
         return closed
 
     def _descend(self, schema: Any) -> Any:
-        """A schema that applies to an object together with others: only what is inside it is closed."""
+        """Close only the inner values of a schema that applies to an object together with others."""
         if not isinstance(schema, dict):
             return schema
-        done = dict(schema)
+        closed = dict(schema)
         for name in _INNER_KEYWORDS:
-            if isinstance(inner := done.get(name), list):
-                done[name] = [self.close(each) for each in inner]
+            if isinstance(inner := closed.get(name), list):
+                closed[name] = [self.close(each) for each in inner]
             elif isinstance(inner, dict):
-                done[name] = self.close(inner)
+                closed[name] = self.close(inner)
         for name in _INNER_LISTS:
-            if isinstance(inner := done.get(name), list):
-                done[name] = [self.close(each) for each in inner]
+            if isinstance(inner := closed.get(name), list):
+                closed[name] = [self.close(each) for each in inner]
         for name in _INNER_MAPS:
-            if isinstance(inner := done.get(name), dict):
-                done[name] = {
+            if isinstance(inner := closed.get(name), dict):
+                closed[name] = {
                     key: value if key in self._shared_fields else self.close(value)
                     for key, value in inner.items()
                 }
         for name in _SAME_OBJECT_LISTS:
-            if isinstance(inner := done.get(name), list):
-                done[name] = [self._descend(each) for each in inner]
+            if isinstance(inner := closed.get(name), list):
+                closed[name] = [self._descend(each) for each in inner]
         for name in _SAME_OBJECT:
-            if isinstance(inner := done.get(name), dict):
-                done[name] = self._descend(inner)
+            if isinstance(inner := closed.get(name), dict):
+                closed[name] = self._descend(inner)
         for name in (*_SAME_OBJECT_MAPS, *_DEFINITIONS):
-            if isinstance(inner := done.get(name), dict):
-                done[name] = {key: self._descend(value) for key, value in inner.items()}
-        return done
+            if isinstance(inner := closed.get(name), dict):
+                closed[name] = {key: self._descend(value) for key, value in inner.items()}
+        return closed
 
     def _fields_declared_twice(self, schema: Schema) -> Iterator[str]:
         counted = Counter(
@@ -121,7 +121,7 @@ class _SchemaCloser:
             reference = schema.get(name)
             if isinstance(reference, str) and reference not in followed:
                 found = self._resolve_reference(reference)
-                # Nobody knows what an unknown reference allows.
+                # An unresolvable reference may allow anything.
                 yield from self._applied_schemas(
                     {"additionalProperties": True} if found is None else found, (*followed, reference)
                 )
@@ -149,18 +149,15 @@ def _declared_fields(schema: Schema) -> tuple[str, ...]:
 
 
 def _as_schemas(several: Any) -> tuple[Any, ...]:
-    """The schemas of a list or of a table; none of anything else."""
+    """The schemas of a list or mapping; none otherwise."""
     if isinstance(several, dict):
         return tuple(several.values())
     return tuple(several) if isinstance(several, list) else ()
 
 
-# Sentences that report to a model what is wrong with the JSON it wrote, as arguments or as an answer.
-
-
 class ProblemWording(Value):
     subject: str
-    """Plural: verbs follow it."""
+    """Plural, followed by verbs."""
     mismatch: str
     mismatch_end: str
     malformed_end: str

@@ -1,13 +1,21 @@
-"""More tools than can be shown: which of them the model sees, and since when.
+"""Selection of the tools that a request offers.
 
-A session begins with the tools that are always shown and those its first words are about; the
-model looks for more (`search_tools`), or calls one it remembers.  Whatever it found or called it
-has from the next request on, for good.  Each step is a recorded event that says what it costs.
+With more tools than can be shown, a session starts with those that are always visible and those relevant to
+its first prompt. The model searches for more (`search_tools`), or calls one that it remembers. Tools it found
+or called are part of every later request. Each step is a recorded event with its cost.
 
-Where a new definition stands decides about the cost.  Tools come first in every prompt, so one
-more of them moves all that follows, and the provider reads it anew.  Some endpoints know better:
-there all tools are declared from the beginning, outside the prompt, and the result that brought
-a tool names it.  Then nothing moves at all.
+The cost depends on the position of a new definition. Tools come first in every prompt, so an additional one
+is a cache miss for everything after it. Some endpoints avoid that: all tools are declared from the start,
+outside the prompt, and the result that revealed a tool names it.
+
+Some options belong to one provider: a request field (`Extra`), a hosted tool (`ToolSpec.native`). They are
+not sent to other providers. A hosted tool that runs without asking is not offered if the policy denies it or
+requires approval. Omitted options are recorded (`RequestAdjusted`); with `on_adjusted="error"` the run ends
+before anything is sent.
+
+If a provider requires every called tool to be declared (`Abilities.called_tools_declared`) and none is
+offered, the codec declares each called tool with a stand-in. Stand-ins precede the prompt, so the first call
+of a tool that was not offered is a cache miss.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,15 +35,15 @@ from bridle.values.settings import Settings
 
 from .permission import decide_hosted_permission
 
-INITIAL_REASON = "what the session's first words are about"
+INITIAL_REASON = "relevant to the session's first prompt"
 WANTED_REASON = "the model found or called it"
-FORCED_REASON = "the call of it is to be forced"
+FORCED_REASON = "tool_choice forces it"
 INITIAL_SEARCHES = 2
-"""How many searches' worth of tools a session begins with: a good guess saves a turn, a bad one tokens."""
+"""Size of the initial selection in searches: a good guess saves a turn, a bad one costs tokens."""
 
 
 def plan_tool_reveal(state: State, deadline: float | None) -> FindTools | RevealTools | None:
-    """What has to be found or shown before the model is asked."""
+    """Effect that finds or reveals tools before the next model call; None if none is needed."""
     reader = reveal_reader_tool(state)
     if reader is not None:
         return _make_reveal(state, reader.names, reader.why)
@@ -50,64 +58,64 @@ def plan_tool_reveal(state: State, deadline: float | None) -> FindTools | Reveal
     return _make_reveal(state, wanted, WANTED_REASON) if wanted else None
 
 
-def choose_initial_tools(state: State, found: tuple[str, ...], trouble: str = "") -> RevealTools:
-    """What was called in a history, and what was found, as far as there is room."""
+def choose_initial_tools(state: State, found: tuple[str, ...], search_error: str = "") -> RevealTools:
+    """Tools called in an imported history, and tools found, as far as they fit."""
     settings = state.settings
     assert settings.catalogue is not None
     names = _hidden_names(state, (*_called_names(state), *found))
     hidden = {spec.name: spec for spec in settings.hidden_tools}
     room = settings.catalogue.shown_max - len(settings.tools) - len(state.revealed_tools)
-    left = settings.catalogue.tokens_max - estimate_tool_tokens(settings.tools)
+    tokens_left = settings.catalogue.tokens_max - estimate_tool_tokens(settings.tools)
     chosen: list[str] = []
     for name in names:
         cost = estimate_tool_tokens((hidden[name],))
-        # A large one that does not fit makes place for the smaller ones behind it.
-        if len(chosen) < room and cost <= left:
+        # Skip a large tool that does not fit; smaller ones after it may.
+        if len(chosen) < room and cost <= tokens_left:
             chosen.append(name)
-            left -= cost
-    why = f"{INITIAL_REASON}; {trouble}" if trouble else INITIAL_REASON
+            tokens_left -= cost
+    why = f"{INITIAL_REASON}; {search_error}" if search_error else INITIAL_REASON
     return replace(_make_reveal(state, tuple(chosen), why), initial=True)
 
 
 def reveal_forced_tool(state: State, choice: ToolChoice) -> RevealTools | None:
-    """A call of a tool that was never shown cannot be forced."""
+    """Reveal a hidden tool that `tool_choice` forces: the model must see it first."""
     wanted = _hidden_names(state, (choice.name,)) if choice.mode == "tool" else ()
     return _make_reveal(state, wanted, FORCED_REASON) if wanted else None
 
 
 def name_revealed_tools(state: State, message: Message) -> tuple[Message, tuple[str, ...]]:
-    """The results as they are sent, and the tools that the model is to have from then on.
+    """The results as sent, and the tools that they reveal to the model.
 
-    A result names the tools that it brings and that were never shown, each once.  An error names
-    none, because providers take nothing but words in one; what was called in vain is shown all the same.
+    A result names each tool that it reveals, once. An error result names none, because providers accept only
+    text there; a tool called without success is revealed nevertheless.
     """
     if state.settings.catalogue is None:
         return message, ()
     called = {item.call.id: item.call.name for item in state.pending_calls}
     reader = reveal_reader_tool(state)
-    more = reader.names if reader is not None else ()
-    owed: list[str] = []
+    reader_names = reader.names if reader is not None else ()
+    revealed: list[str] = []
     parts: list[Part] = []
     for part in message.parts:
         if not isinstance(part, ToolResult):
             parts.append(part)
             continue
-        beside = () if part.is_error else more
-        names = _hidden_names(state, (*part.reveals_tools, called.get(part.call_id, ""), *beside))
-        new = tuple(name for name in names if name not in owed)
-        owed += new
+        extra_names = () if part.is_error else reader_names
+        names = _hidden_names(state, (*part.reveals_tools, called.get(part.call_id, ""), *extra_names))
+        new = tuple(name for name in names if name not in revealed)
+        revealed += new
         parts.append(replace(part, reveals_tools=() if part.is_error else new))
-    return replace(message, parts=tuple(parts)), tuple(owed)
+    return replace(message, parts=tuple(parts)), tuple(revealed)
 
 
 def split_deferred_tools(
     state: State, shown: tuple[ToolSpec, ...]
 ) -> tuple[tuple[ToolSpec, ...], tuple[ToolSpec, ...]]:
-    """The tools in front of the prompt, and those outside of it."""
+    """Tools inside the prompt, and deferred tools outside it."""
     settings = state.settings
     if not _can_defer_tools(settings):
         return shown, ()
-    # A tool that was found earlier may be one of those that this agent always shows.
+    # A tool found earlier may now be one that the agent always shows.
     named = _tools_named_in_results(state) & {spec.name for spec in settings.hidden_tools}
     inside = tuple(spec for spec in shown if spec.name not in named)
     names = frozenset(spec.name for spec in inside)
@@ -131,13 +139,13 @@ def _make_reveal(state: State, names: tuple[str, ...], why: str) -> RevealTools:
 
 
 def _hidden_names(state: State, names: tuple[str, ...]) -> tuple[str, ...]:
-    """Those of the hidden tools among the names that were never shown, each once."""
+    """Hidden tools among the names that were not revealed yet, each once."""
     hidden = frozenset(spec.name for spec in state.settings.hidden_tools)
     return tuple(name for name in dict.fromkeys(names) if name in hidden and name not in state.revealed_tools)
 
 
 def _tools_named_in_results(state: State) -> frozenset[str]:
-    """What results name in what is sent: there, and only there, a tool outside the prompt is let in."""
+    """Tools named in the results that are sent; only these activate a deferred tool."""
     return frozenset(
         name
         for message in state.view
@@ -153,48 +161,37 @@ def _called_names(state: State) -> tuple[str, ...]:
 
 
 def _initial_query(state: State) -> str:
-    """What a person said, and not what was looked up for it."""
+    """The user's text, without retrieved context."""
     return state.run.prompt.text
 
 
-# What is stopped before it reaches a provider that cannot take it, and what is said about it.
-#
-# Some of what an agent is given belongs to one provider: a field of its request (`Extra`), a tool that it
-# runs itself (`ToolSpec.native`).  To any other provider these are an error, or worse, mean something else,
-# so they are not sent there.  Nor is a tool offered that a provider would run without asking, where the
-# policy wants it denied or a person asked.
-#
-# What was asked for and is not done is recorded (`RequestAdjusted`); with `on_adjusted="error"` the run ends
-# before anything is sent.
-
-
-ADJUSTED_REASON = '{what}. Change what is asked for, or allow the difference with Agent(on_adjusted="event")'
+ADJUSTED_REASON = '{what}. Change the request, or allow the difference with Agent(on_adjusted="event")'
 
 
 def filter_offered_tools(state: State, specs: Iterable[ToolSpec]) -> tuple[ToolSpec, ...]:
-    """Those of the tools that may be sent to the current model."""
+    """Tools that may be sent to the current model."""
     return tuple([spec for spec in specs if spec.native is None or not _explain_withheld(state, spec)])
 
 
 def list_withheld_reasons(state: State, specs: Iterable[ToolSpec]) -> tuple[str, ...]:
-    """Why tools that the provider runs itself are not offered, one sentence each."""
+    """Reasons why hosted tools are not offered, one sentence each."""
     return tuple(filter(None, [_explain_withheld(state, spec) for spec in specs if spec.native is not None]))
 
 
 def _explain_withheld(state: State, spec: ToolSpec) -> str:
-    model, called = state.settings.model, f"the hosted tool {spec.name!r} is not offered"
+    model, prefix = state.settings.model, f"the hosted tool {spec.name!r} is not offered"
     if not is_sent_to(spec.native_to, model):
-        return f"{called}: it belongs to {', '.join(spec.native_to)}, and {model.name} is asked"
+        return f"{prefix}: it belongs to {', '.join(spec.native_to)}, and {model.name} is in use"
     decision = decide_hosted_permission(state, spec)
     if decision.permission == "deny":
-        return f"{called}: it is not allowed ({decision.rule})"
+        return f"{prefix}: it is not allowed ({decision.rule})"
     if decision.permission == "ask":
-        return f"{called}: its provider runs it without asking, and a person is to be asked ({decision.rule})"
+        return f"{prefix}: its provider runs it without approval, but approval is required ({decision.rule})"
     return ""
 
 
 def apply_request_adjusted(state: State, event: RequestAdjusted, at: float, proof: str) -> State:
-    """Recorded once a run; whoever wants an error gets it until the cause is gone."""
+    """Record adjustments once per run; with `on_adjusted="error"`, until the cause is gone."""
     run = state.run
     if state.settings.on_adjusted == "error":
         return replace(state, run=replace(run, refused_adjustments=event.adjustments))
@@ -208,20 +205,13 @@ def end_if_adjusted(state: State) -> EndRun | None:
     )
 
 
-# Tools that a request declares only because they were called before.
-#
-# Where the provider wants every called tool declared (`Abilities.called_tools_declared`) and none is
-# offered, the codec declares each called tool by a stand-in.  Stand-ins are in front of the prompt, so the
-# first call of a tool that was not offered moves everything behind them.
-
-
 def stand_in_names(messages: Sequence[Message], model: Model, *, offered: bool) -> tuple[str, ...]:
-    """The tools that stand-ins declare, in the order of their first calls."""
+    """Names of tools declared by stand-ins, in the order of their first calls."""
     return tuple(first_call_positions(messages, model, offered=offered))
 
 
 def first_call_positions(messages: Sequence[Message], model: Model, *, offered: bool) -> dict[str, int]:
-    """The same, each with the place of the message that called it first."""
+    """The same, with the index of the message that called each first."""
     if offered or not model.abilities.called_tools_declared:
         return {}
     places: dict[str, int] = {}

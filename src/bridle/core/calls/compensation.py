@@ -1,8 +1,8 @@
-"""What can be undone after a run that did not end well, and what has been.
+"""Compensation: which completed actions can be undone after a failed run, and which were.
 
-A call that completed and whose tool names a compensation is remembered until the next prompt.
-Undoing goes backwards: what was built last is taken down first.  An undoing is a call like any
-other: intent before action, a receipt after it, one key for all attempts.
+A completed call whose tool names a compensation is recorded until the next prompt. Compensations run in
+reverse order. Each is a call like any other: intent before the action, receipt after it, one idempotency key
+for all attempts.
 """
 
 from hashlib import sha256
@@ -17,7 +17,7 @@ from bridle.values.message import Text
 from .pending import PendingCall, drop_doubt, drop_receipt
 
 UNCERTAIN_OUTCOMES = ("unknown", "timeout")
-"""Outcomes after which nobody knows whether the call took effect."""
+"""Outcomes that leave it unknown whether the call took effect."""
 UNDONE_NOTICE = "Since then these completed actions of yours were undone: {names}. They no longer hold."
 NOT_UNDONE_NOTICE = "Undoing these actions of yours was tried and failed, so they may still hold: {names}."
 UNCERTAIN_NOTICE = (
@@ -27,7 +27,7 @@ UNCERTAIN_NOTICE = (
 
 
 def record_compensation(state: State, item: PendingCall, whole: StoredResult | None) -> State:
-    """The state after a call has its result: what can be undone is written down."""
+    """State after a call has its result, with its compensation added if it has one."""
     result = item.result
     spec = next((spec for spec in state.settings.all_tools if spec.name == item.call.name), None)
     if (
@@ -38,8 +38,8 @@ def record_compensation(state: State, item: PendingCall, whole: StoredResult | N
     ):
         return state
     if item.attempt == 0:
-        return state  # answered without having been run, as a call that came twice is
-    done = Compensation(
+        return state  # answered without having run, for example a duplicate call
+    compensation = Compensation(
         call_id=item.call.id,
         tool=spec.name,
         arguments=item.arguments,
@@ -49,14 +49,16 @@ def record_compensation(state: State, item: PendingCall, whole: StoredResult | N
         key=sha256(f"{item.key}:undo".encode()).hexdigest()[:32],
         state="in_doubt" if result.outcome in UNCERTAIN_OUTCOMES else "open",
     )
-    # An action in doubt that was done again, under the same key, is undone once.
-    same = (done.key, done.tool, done.arguments)
-    others = [other for other in state.run.compensations if (other.key, other.tool, other.arguments) != same]
-    return replace(state, run=replace(state.run, compensations=(*others, done)))
+    # An action in doubt that was repeated under the same key is undone once.
+    identity = (compensation.key, compensation.tool, compensation.arguments)
+    others = [
+        other for other in state.run.compensations if (other.key, other.tool, other.arguments) != identity
+    ]
+    return replace(state, run=replace(state.run, compensations=(*others, compensation)))
 
 
 def list_compensations(state: State) -> tuple[Compensation, ...]:
-    """What can be undone, in the order to do it."""
+    """Compensations in the order to run them."""
     return tuple(reversed(state.run.compensations))
 
 
@@ -67,19 +69,19 @@ def apply_compensation_started(state: State, event: e.CompensationStarted, at: f
 
 def apply_compensation_finished(state: State, event: e.CompensationFinished, at: float, proof: str) -> State:
     result = event.result
-    ended = (
+    outcome_state = (
         "done" if not result.is_error else "in_doubt" if result.outcome in UNCERTAIN_OUTCOMES else "failed"
     )
     after = (
         replace(state, calls_in_doubt=drop_doubt(state.calls_in_doubt, event.call_id))
-        if ended == "done"
+        if outcome_state == "done"
         else state
     )
-    return _update_compensation(after, event.call_id, state=ended, result=result.text, reported=False)
+    return _update_compensation(after, event.call_id, state=outcome_state, result=result.text, reported=False)
 
 
 def compensation_notices(state: State) -> tuple[Text, ...]:
-    """Notice that names every call that was undone, or was to be, since the model spoke last."""
+    """Notices about compensations that the model has not been informed of."""
     new = [item for item in state.run.compensations if item.attempt or item.state == "done"]
     groups = (("done", UNDONE_NOTICE), ("failed", NOT_UNDONE_NOTICE), ("in_doubt", UNCERTAIN_NOTICE))
     return tuple(
@@ -90,12 +92,12 @@ def compensation_notices(state: State) -> tuple[Text, ...]:
 
 
 def mark_compensations_reported(state: State) -> State:
-    """The state after the model was told: the same is not said twice."""
-    done = tuple(
+    """Mark all attempted compensations as reported to the model."""
+    compensations = tuple(
         replace(item, reported=True) if item.attempt or item.state == "done" else item
         for item in state.run.compensations
     )
-    return replace(state, run=replace(state.run, compensations=done))
+    return replace(state, run=replace(state.run, compensations=compensations))
 
 
 def _describe_compensation(item: Compensation) -> str:
@@ -104,7 +106,7 @@ def _describe_compensation(item: Compensation) -> str:
 
 
 def _update_compensation(whole: State, call_id: str, **changes: object) -> State:
-    done = tuple(
+    compensations = tuple(
         replace(item, **changes) if item.call_id == call_id else item for item in whole.run.compensations
     )
-    return replace(whole, run=replace(whole.run, compensations=done))
+    return replace(whole, run=replace(whole.run, compensations=compensations))

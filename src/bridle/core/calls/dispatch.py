@@ -1,17 +1,16 @@
-"""From a reply's calls to what is done about each.
+"""Chooses the next effects for the pending calls of a reply.
 
-A call is numbered and checked once, when its reply comes in.  From then on it is in one of
-these conditions: answered; wrong (it gets an excuse, at no risk); in doubt (started by a
-driver that is gone: its tool's policy decides); denied; waiting for a person; runnable.
+A call gets its id and is validated once, when its reply arrives. From then on it is answered, invalid (gets
+an error result), in doubt (started by an earlier driver: its tool's policy decides), denied, waiting for a
+person, or runnable.
 
-A batch must come out as if it had been run in the order the model wrote it.  A call may
-therefore start only when no earlier unfinished call could disturb it (conflicts.py).  A call
-that waits for a person holds back only what is known to touch the same thing: nobody knows
-how long a person takes.
+The result of a batch must be as if its calls ran in the order the model wrote them. A call therefore starts
+only if no earlier unfinished call conflicts with it (`CallConflicts`). A call that waits for a person only
+delays calls that are known to use the same resource, because the wait has no bound.
 
-A driver records all that needs no tool before it starts one.  So once a tool was started (`State.sifted`), a
-call that cannot start is passed over at once, and the look ends where no later call could start either, or
-after `LOOK_AHEAD_MAX` calls.  The work for a reply grows with the number of its calls, not with its square.
+The driver records everything that needs no tool before it starts one. So once a tool has started
+(`State.tools_started`), calls that cannot start are skipped quickly, and the scan ends where no later call
+could start either, or after `LOOK_AHEAD_MAX` calls. The work per reply is linear in its number of calls.
 """
 
 from collections import Counter
@@ -52,13 +51,13 @@ CALL_IN_DOUBT = (
 )
 CALL_DENIED = "This call is not allowed here ({rule}). It was not run."
 CALL_REJECTED = "A person declined this call. It was not run."
-IN_DOUBT_RULE = "nobody knows whether it took effect"
-APPROVAL_NOT_COUNTED = "the log has an approval that was not given here; it does not count"
+IN_DOUBT_RULE = "it is unknown whether the call took effect"
+APPROVAL_NOT_COUNTED = "the approval in the log has no valid proof and is ignored"
 DUPLICATE_NOTICE = "This call came twice in one reply and was run once. Its result:"
 APPROVAL_EXPIRED = "Nobody answered in time whether this call may run. It was not run."
 NOT_RUN_AGAIN = "A person decided that it is not run again."
 TOO_MANY_CALLS = (
-    "the reply asks for {count:,} tool calls and at most {limit:,} may be in one (reply_calls_max);"
+    "the reply asks for {count:,} tool calls and at most {limit:,} are allowed (reply_calls_max);"
     " none of them was run"
 )
 LOOK_AHEAD_MAX = 256
@@ -66,7 +65,7 @@ NO_ANSWER_IN_TIME = "Nobody answered in time what is to become of it."
 
 
 def number_calls(reply: Reply, turn: int) -> Reply:
-    """The reply with ids of ours on its calls: unique in the session, legal on every wire."""
+    """The reply with our ids on its calls: unique in the session, valid on every wire."""
     index = 0
     parts: list[Part] = []
     for part in reply.parts:
@@ -85,19 +84,22 @@ def make_call_id(turn: int, index: int) -> str:
 def open_calls(
     reply: Reply,
     state: State,
-    objection: str = "",
+    output_error: str = "",
     claims: tuple[ResourceClaim, ...] = (),
     *,
     forbidden: bool = False,
 ) -> tuple[PendingCall, ...]:
-    """The calls of a reply, each with what is wrong with it.  `forbidden`: none was to be made."""
+    """Pending calls of a reply, each with its problem if it is invalid. `forbidden`: no call is allowed."""
     settings = state.settings
     calls, known = reply.calls, callable_tools(state)
-    claimed = {claim.call_id: claim for claim in claims}
-    answer = settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
-    first: dict[tuple[str, str, str], int] = {}
+    claims_by_id = {claim.call_id: claim for claim in claims}
+    output_name = (
+        settings.output.name if settings.output is not None and settings.output.mode == "tool" else None
+    )
+    first_places: dict[tuple[str, str, str], int] = {}
     places = [
-        first.setdefault((call.wire_id, call.name, call.arguments), place) for place, call in enumerate(calls)
+        first_places.setdefault((call.wire_id, call.name, call.arguments), place)
+        for place, call in enumerate(calls)
     ]
     return tuple(
         PendingCall(
@@ -108,17 +110,17 @@ def open_calls(
                 if place == len(calls) - 1 and _is_cut_off(reply, call)
                 else find_call_problem(call, known)
             )
-            or (objection if call.name == answer else CALLS_FORBIDDEN if forbidden else ""),
-            resource_claim=claimed.get(call.id),
+            or (output_error if call.name == output_name else CALLS_FORBIDDEN if forbidden else ""),
+            resource_claim=claims_by_id.get(call.id),
         )
         for place, call in enumerate(calls)
     )
 
 
 def callable_tools(state: State) -> dict[str, ToolSpec]:
-    """What the model may call, the output tool included; what the provider runs itself is not called.
+    """Tools that the model may call, the output tool included, hosted tools excluded.
 
-    Of a catalogue it may call anything: models remember names, and a name that is right is no mistake.
+    Every tool of a catalogue is callable, even if not revealed: models remember names.
     """
     shown = visible_tools(state.settings, state.revealed_tools)
     if state.settings.catalogue is not None:
@@ -135,55 +137,55 @@ def find_call_problem(call: ToolCall, known: Mapping[str, ToolSpec]) -> str:
 
 
 def choose_call_effects(state: State) -> tuple[Effect, ...]:
-    """What to do now about the calls that have no result yet."""
+    """Next effects for calls without a result."""
     count, limit = len(state.pending_calls), state.settings.reply_calls_max
     if limit is not None and count > limit:
         return (EndRun(stop="failed", reason=TOO_MANY_CALLS.format(count=count, limit=limit)),)
     batch = _BatchDispatch(state, sifted=state.tools_started)
-    found = batch.effects()
+    effects = batch.effects()
     if (
         state.tools_started
         and not batch.is_running
-        and not any(isinstance(effect, RunTool) for effect in found)
+        and not any(isinstance(effect, RunTool) for effect in effects)
     ):
-        return _BatchDispatch(state, sifted=False).effects()  # what is left may need no tool after all
-    return found
+        return _BatchDispatch(state, sifted=False).effects()  # the remaining calls may need no tool
+    return effects
 
 
 class _BatchDispatch:
-    """One look at the open calls, in their order."""
+    """One pass over the pending calls, in order."""
 
     def __init__(self, state: State, *, sifted: bool) -> None:
-        """`sifted`: pass over every call that cannot start now."""
+        """Prepare a pass; `sifted` skips every call that cannot start now."""
         self._state, self._tools_started = state, sifted
         self._by_name = {spec.name: spec for spec in state.settings.all_tools}
         self._effects: list[Effect] = []
         self._conflicts = CallConflicts()
         self._waiting: list[PendingCall] = []
         self._actions: set[tuple[str, bytes]] = set()
-        """Calls that are under way or wait, where equal arguments are the same action."""
+        """Running or waiting calls of tools with `once_per`, by tool and canonical arguments."""
         self._running: Counter[str] = Counter(
             item.call.name for item in state.pending_calls if item.running and item.result is None
         )
         self._running_count = self._running.total()
         self._calls_left = tool_calls_left(state)
         self._calls_taken = 0
-        """How many of the calls that are left belong to calls earlier in the reply."""
+        """Calls of the remaining allowance taken by earlier calls of the reply."""
 
     @property
     def is_running(self) -> bool:
         return bool(self._running)
 
     def effects(self) -> tuple[Effect, ...]:
-        looked = 0
+        scanned = 0
         for item in self._state.pending_calls:
             if item.result is None:
-                if self._tools_started and (self._is_blocked() or looked >= LOOK_AHEAD_MAX):
+                if self._tools_started and (self._is_blocked() or scanned >= LOOK_AHEAD_MAX):
                     break
-                looked += 1
-                excuse = self._skip_without_tool(item)
-                if excuse is not None:
-                    self._effects.append(excuse)
+                scanned += 1
+                skip = self._skip_without_tool(item)
+                if skip is not None:
+                    self._effects.append(skip)
                 else:
                     self._consider_call(item, self._by_name[item.call.name])
         if not self._effects and not self._running and self._waiting:
@@ -191,14 +193,14 @@ class _BatchDispatch:
         return tuple(self._effects)
 
     def _skip_without_tool(self, item: PendingCall) -> SkipCall | None:
-        """An answer for a call that needs no tool."""
+        """Result for a call that needs no tool; None if it needs one."""
         call, output = item.call, self._state.settings.output
         if item.problem:
             return SkipCall(call=call, outcome="invalid", why=item.problem)
         if output is not None and output.mode == "tool" and call.name == output.name:
             return SkipCall(call=call, outcome="ok", why=OUTPUT_ACCEPTED)
         if call.name not in self._by_name:
-            # Known when the reply came, gone now: the session was resumed with other tools.
+            # Valid when the reply arrived, but the session was resumed with other tools.
             if item.in_doubt:
                 return SkipCall(call=call, outcome="unknown", why=CALL_IN_DOUBT)
             return SkipCall(
@@ -213,19 +215,21 @@ class _BatchDispatch:
         if self._tools_started and self._must_wait(item, spec):
             self._conflicts.add_unfinished(item, spec)
             return
-        twin = self._find_duplicate(item, spec)
-        if twin is not None:
-            if twin.result is not None:
-                told = twin.result.text or twin.result.outcome
+        duplicate = self._find_duplicate(item, spec)
+        if duplicate is not None:
+            if duplicate.result is not None:
+                text = duplicate.result.text or duplicate.result.outcome
                 self._effects.append(
-                    SkipCall(call=item.call, outcome=twin.result.outcome, why=f"{DUPLICATE_NOTICE} {told}")
+                    SkipCall(
+                        call=item.call, outcome=duplicate.result.outcome, why=f"{DUPLICATE_NOTICE} {text}"
+                    )
                 )
             return
         decision = decide_permission(self._state, item, spec)
         if item.in_doubt and spec.on_unknown != "retry":
             self._resolve_in_doubt(item, spec, decision)
         elif decision.is_default and decision.permission == "deny" and self._has_been_asked(item, spec):
-            # A person was asked about this very call: the answer counts, and until there is one it waits.
+            # A person was already asked about this call: the answer counts, and the call waits for it.
             self._ask_person(item, spec, decision.rule)
         elif decision.permission == "deny":
             why = CALL_DENIED.format(rule=decision.rule)
@@ -235,7 +239,7 @@ class _BatchDispatch:
         elif decision.permission == "ask":
             self._ask_person(item, spec, decision.rule)
         elif item.answer is not None and item.answer.answer == "reject":
-            # Rules that would let it through by now have not heard the person who said no.
+            # A rejection stands even if the rules would allow the call by now.
             self._follow_answer(item, spec, item.answer)
         else:
             self._start_call(item, spec, decision.rule)
@@ -243,21 +247,21 @@ class _BatchDispatch:
     def _has_been_asked(self, item: PendingCall, spec: ToolSpec) -> bool:
         if item.approvals_discarded:
             return True
-        bound = approval_binding(self._state.settings.policy, item, spec, "run")
-        return item.question is not None and item.question.binding == bound
+        binding = approval_binding(self._state.settings.policy, item, spec, "run")
+        return item.question is not None and item.question.binding == binding
 
     def _find_duplicate(self, item: PendingCall, spec: ToolSpec) -> PendingCall | None:
-        """The same call earlier in the reply, id and all: said twice, not wanted twice."""
+        """The same call, including its id, earlier in the reply: a repetition, not a second request."""
         if spec.effect == "read" or item.duplicate_of is None:
             return None
         return self._state.pending_calls[item.duplicate_of]
 
     def _is_blocked(self) -> bool:
-        """No later call can start, whatever it is."""
+        """True if no later call can start."""
         return self._conflicts.blocks_all or self._running_count >= self._state.settings.tools_at_once_max
 
     def _must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
-        """A call that nothing but the calls before it holds back."""
+        """True if only earlier calls prevent this one from starting."""
         if item.in_doubt or item.question is not None or self._calls_left is not None:
             return False
         return self._is_at_capacity(spec) or self._conflicts.must_wait(item, spec)
@@ -276,8 +280,11 @@ class _BatchDispatch:
             self._actions.add((spec.name, canonical_arguments(item.arguments, spec)))
 
     def _answer_from_receipt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> bool:
-        """Answer a call that equals one that is done, let it wait for one that is under way, and resolve it
-        as one in doubt if the earlier one is."""
+        """Handle a call that repeats an earlier action (`once_per`); return False if there is none.
+
+        Answers it from the receipt, lets it wait for one that is running, or resolves it as in doubt like the
+        earlier one.
+        """
         if spec.once_per is None or item.attempt:
             return False
         state = self._state
@@ -297,7 +304,7 @@ class _BatchDispatch:
         return True
 
     def _resolve_in_doubt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> None:
-        """What to do about a call that was started by a driver that is gone."""
+        """Handle a call that was started by an earlier driver and has no result."""
         if spec.on_unknown == "probe":
             self._effects.append(
                 ProbeTool(
@@ -325,10 +332,10 @@ class _BatchDispatch:
         question: ApprovalQuestion = "run",
         forbidden: str | None = None,
     ) -> None:
-        """`forbidden` names the rule against which no person can let it run."""
-        bound = approval_binding(self._state.settings.policy, item, spec, question)
-        asked = item.question if item.question is not None and item.question.binding == bound else None
-        if item.answer is not None and item.answer.binding == bound:
+        """Ask a person, or act on the answer. `forbidden` names a rule that no approval overrides."""
+        binding = approval_binding(self._state.settings.policy, item, spec, question)
+        asked = item.question if item.question is not None and item.question.binding == binding else None
+        if item.answer is not None and item.answer.binding == binding:
             self._follow_answer(item, spec, item.answer, forbidden)
         elif asked is not None and asked.expires_at is not None and self._state.now >= asked.expires_at:
             self._effects.append(skip_expired(item))
@@ -336,14 +343,14 @@ class _BatchDispatch:
             self._waiting.append(item)
             self._conflicts.add_waiting(item, spec)
             self._add_action(item, spec)
-            self._calls_taken += item.attempt == 0  # a person's yes must be worth something
+            self._calls_taken += item.attempt == 0  # reserve allowance for a possible approval
             if asked is None:
-                told = f"{rule}; {APPROVAL_NOT_COUNTED}" if item.approvals_discarded else rule
+                reason = f"{rule}; {APPROVAL_NOT_COUNTED}" if item.approvals_discarded else rule
                 self._effects.append(
                     RequestApproval(
                         call=item.call,
-                        binding=bound,
-                        rule=told,
+                        binding=binding,
+                        rule=reason,
                         question=question,
                         expires_at=self._approval_expiry(),
                     )
@@ -352,7 +359,7 @@ class _BatchDispatch:
     def _follow_answer(
         self, item: PendingCall, spec: ToolSpec, answer: ApprovalAnswered, forbidden: str | None = None
     ) -> None:
-        """A person has spoken."""
+        """Act on a person's answer."""
         by = f" by {answer.by}" if answer.by else ""
         if answer.answer == "approve" and forbidden is not None:
             why = f"{_doubt_notice(item)} Running it again is not allowed here ({forbidden})."
@@ -367,14 +374,14 @@ class _BatchDispatch:
             )
 
     def _start_call(self, item: PendingCall, spec: ToolSpec, rule: str) -> None:
-        disturbed = self._conflicts.must_wait(item, spec)
+        conflicts = self._conflicts.must_wait(item, spec)
         self._add_unfinished(item, spec)
         if item.attempt == 0 and self._calls_left is not None:
             if self._calls_taken >= self._calls_left[0]:
                 self._refuse_over_limit(item, self._calls_left[1])
                 return
             self._calls_taken += 1
-        if disturbed or self._is_at_capacity(spec):
+        if conflicts or self._is_at_capacity(spec):
             return
         self._running[spec.name] += 1
         self._running_count += 1
@@ -390,13 +397,13 @@ class _BatchDispatch:
         )
 
     def _refuse_over_limit(self, item: PendingCall, used: str) -> None:
-        """One call too many; but where a person may yet say no to an earlier one, it waits."""
+        """Refuse a call over the limit; wait instead if an earlier call may still be rejected."""
         if not self._waiting:
             why = TOOL_CALLS_NOTICE.format(used=used)
             self._effects.append(SkipCall(call=item.call, outcome="cancelled", why=why, rule=TOOL_CALLS_RULE))
 
     def _call_key(self, item: PendingCall) -> str:
-        """What the call runs under: the key it was started with, or that of the action it repeats."""
+        """Idempotency key of the call: the one it was started with, or that of the action it repeats."""
         state, spec = self._state, self._by_name[item.call.name]
         shared = share_doubt(state.calls_in_doubt, item, spec, run=len(state.prompt_ids), now=state.now)
         return shared.key or make_call_key(state.request_hash, item.call.id)
@@ -407,23 +414,23 @@ class _BatchDispatch:
 
 
 def skip_expired(item: PendingCall) -> SkipCall:
-    """The answer to a call about which nobody said anything in time."""
+    """Result of a call that was not approved in time."""
     return _skip_unwanted(item, APPROVAL_EXPIRED, NO_ANSWER_IN_TIME, "", "expired")
 
 
 def make_call_key(proof: str, call_id: str) -> str:
-    """The same for every attempt at a call, in every fork that inherited it; of no other call ever."""
+    """Key that is equal for all attempts at a call, also in forks, and unique to that call."""
     return sha256(f"{proof}:{call_id}".encode()).hexdigest()[:32]
 
 
 def pair_results(calls: tuple[PendingCall, ...]) -> tuple[tuple[ToolCall, ToolResult], ...]:
-    """Calls with their results, in the order the model asked, whatever order they finished in."""
+    """Calls with their results, in the order of the reply."""
     return tuple((item.call, item.result) for item in calls if item.result is not None)
 
 
-def _skip_unwanted(item: PendingCall, never: str, again: str, reason: str, rule: str) -> SkipCall:
-    """A call that is not run; of one in doubt nobody may say that it was not."""
-    why = f"{_doubt_notice(item)} {again}" if item.in_doubt else never
+def _skip_unwanted(item: PendingCall, notice: str, doubt_suffix: str, reason: str, rule: str) -> SkipCall:
+    """Result of a call that is not run; a call in doubt stays unknown."""
+    why = f"{_doubt_notice(item)} {doubt_suffix}" if item.in_doubt else notice
     why = f"{why} Reason: {reason}" if reason else why
     return SkipCall(call=item.call, outcome="unknown" if item.in_doubt else "denied", why=why, rule=rule)
 
@@ -439,8 +446,8 @@ def _is_call_running(item: PendingCall) -> bool:
 
 
 def _is_cut_off(reply: Reply, last: ToolCall) -> bool:
-    """Whether the last call may be missing its arguments: with none at all, nobody can tell."""
-    given = last.arguments.strip()
+    """True if the last call may have lost its arguments (an empty object cannot be distinguished)."""
+    arguments = last.arguments.strip()
     if reply.stop in (Stop.LENGTH, Stop.CONTEXT):
-        return given in ("", "{}")
-    return not given and reply.stop not in (Stop.DONE, Stop.TOOLS)
+        return arguments in ("", "{}")
+    return not arguments and reply.stop not in (Stop.DONE, Stop.TOOLS)

@@ -1,12 +1,11 @@
-"""Which call may start while the reply that makes it is still coming.
+"""Starts read-only calls while their reply is still streaming.
 
-Only one that reads, that nobody has to allow, that no receipt may answer, that is valid as it
-stands, and before which the reply has asked for nothing that could change what it reads.
-Everything else waits for the end of the reply: a reply that breaks off is thrown away, and what
-was done for it with it.
+A call may start early only if its tool reads, needs no approval and has no receipts (`once_per`), the call is
+valid, and the reply has no earlier call that could change what it reads. All others wait for the end of the
+reply, because a reply that breaks off is discarded together with its results.
 
-Nothing is recorded of it before the reply is complete and its call is a fact.  So a run that
-was streamed leaves the same log as one that was not, and a crash leaves nothing in doubt.
+Nothing is recorded before the reply is complete. So a streamed run leaves the same log as one that was not
+streamed, and a crash leaves nothing in doubt.
 """
 
 from collections.abc import Mapping
@@ -22,9 +21,9 @@ from .permission import decide_permission
 
 
 def count_reads(state: State, ready: Mapping[int, ToolCall], known: int) -> int:
-    """How many calls at the beginning of the reply only read, where `known` of them are known to.
+    """Number of leading calls of the reply that only read, given that the first `known` do.
 
-    One that is not complete yet may turn out to be anything.
+    An incomplete call may turn out to be anything.
     """
     reading = {spec.name for spec in state.settings.all_tools if spec.effect == "read"}
     while known in ready and ready[known].name in reading:
@@ -35,10 +34,10 @@ def count_reads(state: State, ready: Mapping[int, ToolCall], known: int) -> int:
 def start_early(
     state: State, ready: Mapping[int, ToolCall], index: int, running: int, reads: int
 ) -> RunTool | None:
-    """The effect of starting one of the calls that are complete so far, or None to let it wait.
+    """Effect that starts a completed call early; None if it has to wait.
 
-    `running` is how many were started already, `reads` how many calls at the beginning only read.
-    A limit per tool makes it wait: it is the batch's to keep.
+    `running` calls were started already; `reads` leading calls only read. A tool with `at_once_max` waits:
+    the batch enforces that limit.
     """
     known = {spec.name: spec for spec in state.settings.all_tools}
     call = ToolCall(

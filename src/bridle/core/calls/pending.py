@@ -1,7 +1,17 @@
-"""A call that the model asked for, from the reply it came with to its result.
+"""Pending calls: their state, receipts, doubts, and conflicts between them.
 
-A state holds the calls of the latest batch; whatever is known about one of them is here, and nothing
-about when it may run (dispatch.py) or whether (permission.py).
+The state holds the calls of the latest batch. dispatch.py decides when a call runs, permission.py whether.
+
+Receipts: if equal arguments are the same action for a tool (`ToolSpec.once_per`), a repeated call gets the
+earlier result and does not run: within the run, the session, or a stated time. Only completed calls count; a
+failed, timed-out or cancelled one may be tried again, and an undone one no longer counts.
+
+Doubts: a call that was started and interrupted is in doubt, and so is an equal call within the same span. The
+tool's `on_unknown` decides about it; if it runs, then under the key of the first one. Receipts and doubts are
+folded from the log, so resumed sessions and forks have them too.
+
+Conflicts: `CallConflicts` summarizes the earlier calls of a batch, so that checking a later one takes
+constant time.
 """
 
 import msgspec
@@ -18,27 +28,27 @@ from .argument_matching import fill_defaults, read_schema
 
 INDEX_DIGITS_MAX = 10
 SEARCHED_MAX = 8
-"""So few calls are searched faster than an id is read."""
+"""For so few calls, a search is faster than parsing the id."""
 
 
 class PendingCall(Value):
-    """One call of the batch the model asked for last."""
+    """One call of the latest batch."""
 
     call: ToolCall
     problem: str = ""
-    """Why it must not run, found when the reply came in; empty when it may."""
+    """Reason why it must not run, found when the reply arrived; empty if it may."""
     duplicate_of: int | None = None
-    """Place in the reply of an earlier call with the same provider's id, name and arguments."""
+    """Index in the reply of an earlier call with the same provider id, name and arguments."""
     attempt: int = 0
-    """How often it was started; 0 is never."""
+    """Number of starts; 0 if never started."""
     key: str = ""
-    """What every attempt at it was started under."""
+    """Idempotency key of all its attempts."""
     repeated_call_id: str = ""
-    """Id of an earlier call in doubt that is the same action (receipts.py); set while effects are decided."""
+    """Earlier call in doubt that is the same action; set while effects are chosen."""
     running: bool = False
-    """Started by the driver that writes this log now."""
+    """Started by the driver that currently writes this log."""
     in_doubt: bool = False
-    """Started by a driver that is gone."""
+    """Started by an earlier driver, without a result."""
     result: ToolResult | None = None
     resource_claim: ResourceClaim | None = None
     question: ApprovalAsked | None = None
@@ -46,11 +56,11 @@ class PendingCall(Value):
     asked_at: float = 0.0
     answer: ApprovalAnswered | None = None
     approvals_discarded: int = 0
-    """Approvals of it in the log that did not count, because they were given elsewhere."""
+    """Number of its approvals in the log that were ignored for lack of a valid proof."""
 
     @property
     def unanswered_question(self) -> ApprovalAsked | None:
-        """The question that nobody has answered yet."""
+        """The question that has not been answered yet."""
         asked, answer = self.question, self.answer
         if (
             asked is None
@@ -62,35 +72,23 @@ class PendingCall(Value):
 
     @property
     def arguments(self) -> str:
-        """What it runs with: the model's, unless a person wrote others."""
+        """Arguments that it runs with: the model's, unless a person replaced them."""
         edited = self.answer.arguments if self.answer is not None else None
         return self.call.arguments if edited is None else edited
 
 
 def find_call(calls: tuple[PendingCall, ...], call_id: str) -> int | None:
-    """The place of a call in its batch.  An id that we gave ends in it: a long batch is not searched."""
+    """Index of a call in its batch. Our ids end in it, so that a long batch need not be searched."""
     if len(calls) > SEARCHED_MAX:
         digits = call_id.rpartition("_")[2]
-        given = digits.isascii() and digits.isdigit() and len(digits) < INDEX_DIGITS_MAX
-        place = int(digits) if given else -1
+        is_index = digits.isascii() and digits.isdigit() and len(digits) < INDEX_DIGITS_MAX
+        place = int(digits) if is_index else -1
         if 0 <= place < len(calls) and calls[place].call.id == call_id:
             return place
     for at, item in enumerate(calls):
         if item.call.id == call_id:
             return at
     return None
-
-
-# Receipts of calls whose tool says that equal arguments are the same action (`ToolSpec.once_per`).
-#
-# A model that repeats such a call gets the earlier result, and the tool does not run again: within the run,
-# within the session, or for a stated time after the first call was done.  Only a call that was done counts.
-# One that failed, timed out or was cancelled may be tried again, and one that was undone is no longer done.
-#
-# A call that was started and interrupted leaves a doubt.  An equal call of the same span is then in doubt as
-# well: the tool's `on_unknown` decides about it, and it runs, if at all, under the key of the first one.
-#
-# Receipts and doubts are folded from the log, so a resumed session and a fork know them too.
 
 
 SAME_ACTION_NOTICE = (
@@ -101,31 +99,31 @@ SAME_IN_DOUBT_NOTICE = (
     " effect is unknown, so this one was not run. Find out in another way."
 )
 LOOKED_UP_SOURCES = ("probe", "person")
-"""How the result of a call in doubt is known without running it."""
+"""Sources of a result for a call in doubt that was not run again."""
 
 
 class Receipt(Value):
-    """A call that was done, and what it brought."""
+    """A completed call and its result."""
 
     tool: str
     arguments: bytes
-    """In canonical form, defaults filled in."""
+    """In canonical form, with defaults filled in."""
     result: ToolResult
     stored_result: StoredResult | None = None
     at: float = 0.0
     run_number: int = 0
-    """Which run of the session it was done in."""
+    """Number of the run within the session."""
 
 
 class CallInDoubt(Value):
-    """A call that was started and interrupted, so that nobody knows whether it took effect."""
+    """A call that was started and interrupted: it is unknown whether it took effect."""
 
     call_id: str
     tool: str
     arguments: str
-    """As the call was started with them."""
+    """Arguments that it was started with."""
     key: str
-    """What it was started under."""
+    """Idempotency key that it was started with."""
     at: float = 0.0
     run_number: int = 0
 
@@ -133,7 +131,7 @@ class CallInDoubt(Value):
 def find_receipt(
     receipts: tuple[Receipt, ...], item: PendingCall, spec: ToolSpec, *, run: int, now: float
 ) -> Receipt | None:
-    """The newest receipt that answers this call; None when it has to run."""
+    """The newest receipt that answers this call; None if it has to run."""
     if spec.once_per is None or not receipts:
         return None
     wanted = canonical_arguments(item.arguments, spec)
@@ -146,7 +144,7 @@ def find_receipt(
 def share_doubt(
     doubts: tuple[CallInDoubt, ...], item: PendingCall, spec: ToolSpec, *, run: int, now: float
 ) -> PendingCall:
-    """The call as one in doubt, under the earlier key, if it was never started and equals one that was."""
+    """The call marked as in doubt, with the earlier key, if it equals an interrupted one."""
     if not doubts or item.attempt or item.key:
         return item
     same = _same_doubts(doubts, item, spec)
@@ -158,9 +156,9 @@ def share_doubt(
 def add_doubt(
     doubts: tuple[CallInDoubt, ...], item: PendingCall, *, run: int, at: float
 ) -> tuple[CallInDoubt, ...]:
-    """The doubts with this call's, if it was started.
+    """The doubts plus this call's, if it was started.
 
-    Its tool may be missing now, so whether equal arguments are the same action is decided later.
+    Its tool may be missing now, so `once_per` is evaluated later.
     """
     if item.attempt == 0:
         return doubts
@@ -179,22 +177,22 @@ def add_doubt(
 def settle_doubts(
     doubts: tuple[CallInDoubt, ...], item: PendingCall, spec: ToolSpec
 ) -> tuple[CallInDoubt, ...]:
-    """The doubts without those of the action of this call, of which it is known now what became."""
+    """The doubts without those of this call's action, whose outcome is now known."""
     same = _same_doubts(doubts, item, spec)
     return tuple(doubt for doubt in doubts if doubt not in same) if same else doubts
 
 
 def drop_doubt(doubts: tuple[CallInDoubt, ...], call_id: str) -> tuple[CallInDoubt, ...]:
-    """The doubts without that of a call which was undone."""
+    """The doubts without that of a call that was undone."""
     return tuple(doubt for doubt in doubts if doubt.call_id != call_id)
 
 
-def is_still_unknown(item: PendingCall, how: ResultSource) -> bool:
-    """Whether a call has a result that does not say what became of it."""
+def is_still_unknown(item: PendingCall, source: ResultSource) -> bool:
+    """True if the call's result does not say whether it took effect."""
     result = item.result
-    # A call in doubt that was neither run again nor looked up was refused: that answers nothing.
+    # A call in doubt that was neither run again nor probed was skipped, which answers nothing.
     return result is not None and (
-        result.outcome == "unknown" or (item.in_doubt and how not in LOOKED_UP_SOURCES)
+        result.outcome == "unknown" or (item.in_doubt and source not in LOOKED_UP_SOURCES)
     )
 
 
@@ -207,7 +205,7 @@ def add_receipt(
     run: int,
     at: float,
 ) -> tuple[Receipt, ...]:
-    """The receipts with that of a call that was run or looked up, if it is done; expired ones are dropped."""
+    """The receipts plus that of a completed call; expired ones are dropped."""
     result = item.result
     if spec.once_per is None or result is None or result.outcome != "ok":
         return receipts
@@ -220,22 +218,22 @@ def add_receipt(
 
 
 def drop_receipt(receipts: tuple[Receipt, ...], call_id: str) -> tuple[Receipt, ...]:
-    """The receipts without that of a call which is being undone."""
+    """The receipts without that of a call that is being undone."""
     return tuple(receipt for receipt in receipts if receipt.result.call_id != call_id)
 
 
 def canonical_arguments(arguments: str, spec: ToolSpec) -> bytes:
-    """Equal for equal arguments: in any order, with defaults written or left out, 5 written as 5.0."""
+    """Canonical JSON: independent of order, of written or omitted defaults, and of 5 or 5.0."""
     try:
-        given = parse_json(arguments.strip() or "{}")
+        parsed = parse_json(arguments.strip() or "{}")
     except ValueError:
         return arguments.encode()
-    filled = fill_defaults(read_schema(spec.parameters), given)
+    filled = fill_defaults(read_schema(spec.parameters), parsed)
     return msgspec.json.encode(_unify_numbers(filled), order="sorted")
 
 
 def _unify_numbers(value: object) -> object:
-    """The value with every whole number as an integer, as JSON Schema compares them."""
+    """The value with all whole numbers as integers, as JSON Schema compares them."""
     match value:
         case dict():
             return {name: _unify_numbers(member) for name, member in value.items()}
@@ -265,26 +263,20 @@ def _is_in_span(receipt: Receipt | CallInDoubt, spec: ToolSpec, run: int, now: f
     return False
 
 
-# Which calls of one reply may run beside each other.
-#
-# A batch must come out as if it had been run in the order the model wrote it.  `Conflicts` holds what is known
-# of the earlier calls in sums, so that a look at a later call costs the same however many there are.
-
-
 RESOURCE_EFFECTS = ("read", "write")
-"""Effects that only conflict on one resource; every other effect conflicts with everything."""
+"""Effects that conflict only on the same resource; every other effect conflicts with everything."""
 
 
 class CallConflicts:
-    """The calls before the one that is looked at: unfinished ones, and those that wait for a person."""
+    """The earlier calls of a batch: unfinished ones, and those that wait for a person."""
 
     def __init__(self) -> None:
         self._unfinished = self._waiting = False
         self.blocks_all = False
-        """An unfinished call conflicts with every later one, whatever it is."""
+        """True if an unfinished call conflicts with every later one."""
         self._exclusive_waits = False
         self._touched: dict[str, set[str | None]] = {"read": set(), "write": set()}
-        """Resources of the unfinished calls; None for a call that names none."""
+        """Resources of the unfinished calls; None for a call without a known resource."""
         self._awaited: set[tuple[str | None, bool]] = set()
         """Resources of the waiting calls, and whether the call only reads."""
 
@@ -302,11 +294,11 @@ class CallConflicts:
         self._awaited.add((call_resource(item), spec.effect == "read"))
 
     def must_wait(self, item: PendingCall, spec: ToolSpec) -> bool:
-        """Whether a call must not start yet."""
+        """True if the call must not start yet."""
         return self._conflicts_with_unfinished(item, spec) or self._conflicts_with_waiting(item, spec)
 
     def _conflicts_with_unfinished(self, item: PendingCall, spec: ToolSpec) -> bool:
-        """Whether running it beside an unfinished call could come out otherwise than in order."""
+        """True if running it beside an unfinished call could change the result."""
         if self.blocks_all or not self._unfinished:
             return self.blocks_all
         if spec.effect not in RESOURCE_EFFECTS:
@@ -318,7 +310,7 @@ class CallConflicts:
         return resource is None or resource in writes or resource in reads or None in reads
 
     def _conflicts_with_waiting(self, item: PendingCall, spec: ToolSpec) -> bool:
-        """Whether it is *known* to conflict with a waiting call: exclusive, or on one resource."""
+        """True if it is *known* to conflict with a waiting call: exclusive, or on the same resource."""
         if not self._waiting:
             return False
         if self._exclusive_waits or spec.effect == "exclusive":
@@ -332,7 +324,7 @@ class CallConflicts:
 
 
 def call_resource(item: PendingCall) -> str | None:
-    """The resource a call works on.  Arguments that a person changed have a claim of their own."""
+    """Resource that a call works on. Arguments replaced by a person have a claim of their own."""
     if item.answer is not None and item.answer.arguments is not None:
         return item.answer.resource_claim.resource if item.answer.resource_claim else None
     return item.resource_claim.resource if item.resource_claim else None

@@ -1,14 +1,19 @@
-"""May this call run?  Decided here, in code, before anything runs.
+"""Decides whether a call may run, before anything runs.
 
-The policy's first matching rule decides, then the tool itself, and a tool that says
-nothing may run.  What a person was asked is bound to everything the answer depends on:
-the tool, its arguments, the call, the rules of the policy.  When any of it changes, the answer
-is no answer any more and the question is put again.
+The first matching rule of the policy decides, then the tool's own setting; by default a tool may run. An
+approval is bound to everything it depends on: tool, arguments, call, and policy rules. If any of it changes,
+the question is asked again.
 
-A rule sees what the tool will get: an argument that was left out has its default, at any depth
-(schema_values.py).  A rule that allows matches only what is plainly so: exact text, no list, no object, no
-number written as text.  One that asks or denies looks into all of them and folds the text (patterns.py), or
-`paths=["/etc/passwd"]`, a Decimal and a capital letter would slip past it.
+A rule sees the arguments that the tool gets, with omitted defaults filled in at any depth
+(argument_matching.py). A rule that allows matches only unambiguous values: exact text, no list, no object, no
+number written as text. A rule that asks or denies searches all of them and folds the text; otherwise
+`paths=["/etc/passwd"]`, a Decimal or a capital letter would evade it.
+
+Rules that can never match are rejected when an agent is built, because they protect nothing. A rule with
+arguments is checked against the schemas of the tools it names: it is rejected if no call of any of them could
+match. A rule about tools that the agent does not have is ignored; one policy may serve many agents. A rule
+that asks or denies by a field whose default is computed by code is rejected too, because it cannot see the
+value.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,16 +50,16 @@ from .argument_matching import (
 )
 from .pending import PendingCall
 
-ASKED_BY_TOOL = "the tool asks"
+ASKED_BY_TOOL = "the tool requires approval"
 NO_POLICY = Policy()
 
 
 class PermissionDecision(Value):
     permission: Permission
     rule: str = ""
-    """What decided, in words; empty when nobody had anything to say."""
+    """What decided; empty if nothing applied."""
     is_default: bool = False
-    """`Policy.otherwise` decided: an answer that a person gave to this very call overrides it."""
+    """True if `Policy.otherwise` decided: a person's answer to this call overrides it."""
 
 
 def decide_permission(state: State, item: PendingCall, spec: ToolSpec) -> PermissionDecision:
@@ -87,15 +92,15 @@ def _by_policy(state: State, item: PendingCall, spec: ToolSpec) -> PermissionDec
 
 
 def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision:
-    """Whether a provider may run a tool of its own, of whose arguments nobody hears before it does.
+    """Permission of a hosted tool, whose arguments are unknown before the provider runs it.
 
-    A rule about arguments therefore denies or asks about every call, and allows none.
+    A rule with arguments therefore denies or asks about every call, and allows none.
     """
     policy = state.settings.policy
-    named = _active_rules(policy)
+    named_rules = _active_rules(policy)
     if policy.otherwise is not None:
-        named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
-    for rule, name in named:
+        named_rules.append((policy.otherwise, policy.otherwise.name or "otherwise"))
+    for rule, name in named_rules:
         if rule.arguments and rule.decision == "allow":
             continue
         if _rule_matches(replace(rule, arguments={}), spec, None, state.run.caller, state.run.tenant):
@@ -104,17 +109,17 @@ def decide_hosted_permission(state: State, spec: ToolSpec) -> PermissionDecision
 
 
 def approval_binding(policy: Policy, item: PendingCall, spec: ToolSpec, question: ApprovalQuestion) -> str:
-    """What an answer is good for.  A second doubt about the same call is another question."""
+    """Hash of everything that an approval applies to. A second doubt about a call is another question."""
     attempt = item.attempt if question == "in_doubt" else 0
     rules = replace(policy, otherwise=None, allow_rules_hold=True)
-    said = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
-    # After an approval that did not count this is another question: a log takes one answer to each.
-    again = (item.approvals_discarded,) if item.approvals_discarded else ()
-    return sha256(msgspec.json.encode((*said, *again), order="sorted")).hexdigest()
+    bound_values = (question, attempt, item.call.id, spec, _encode_arguments(item.call.arguments), rules)
+    # After an ignored approval the binding changes: a log accepts one answer per binding.
+    discarded = (item.approvals_discarded,) if item.approvals_discarded else ()
+    return sha256(msgspec.json.encode((*bound_values, *discarded), order="sorted")).hexdigest()
 
 
 def _active_rules(policy: Policy) -> list[tuple[PermissionRule, str]]:
-    """The rules that count, each with what it is called."""
+    """Rules in force, each with its name."""
     return [
         (rule, rule.name or f"rule {number}")
         for number, rule in enumerate(policy.rules, start=1)
@@ -137,7 +142,7 @@ def _rule_matches(rule: PermissionRule, spec: ToolSpec, arguments: object, calle
 
 
 def _argument_matches(schema: Schema, arguments: object, path: str, pattern: str, *, exact: bool) -> bool:
-    """One of the values that a path means is enough to ask or deny; to allow, all of them must fit."""
+    """True if the rule's pattern matches: for ask or deny any value at the path, for allow all of them."""
     found = find_values(schema, arguments, path, exact=exact)
     if not exact:
         return any(_value_matches(schema, place, pattern) for place in found)
@@ -149,7 +154,7 @@ def _argument_matches(schema: Schema, arguments: object, path: str, pattern: str
 
 
 def _value_matches(schema: Schema, place: SchemaValue, pattern: str) -> bool:
-    """The value fits, or anything inside it, or its JSON text."""
+    """True if the value, anything inside it, or its JSON text matches."""
     value = place.value
     if not isinstance(value, dict | list):
         return matches_scalar(pattern, value, exact=False)
@@ -173,41 +178,32 @@ def _encode_arguments(arguments: str) -> bytes:
     return msgspec.json.encode(_parse_arguments(arguments), order="sorted")
 
 
-# Permission rules that can never match: found when an agent is built, because such a rule protects nobody.
-#
-# A rule that names arguments is held against the schemas of the tools it names.  It is refused when no call
-# of any of them could match: the argument does not exist, or no value it may have fits the pattern.  A rule
-# whose tools the agent does not have is left alone; one policy may serve many agents.
-#
-# Refused as well is a rule that asks or denies by a field whose default only code knows: it sees nothing.
-
-
 NAMES_MAX = 8
 NUMBER_LETTERS = frozenset("0123456789+-.eE*?")
 REFERENCES_MAX = 16
 LISTS_MAX = 8
-"""Lists inside lists that are looked into; a schema that refers to itself has no end."""
+"""Maximum nesting of lists to search; a recursive schema has no end."""
 
 
 def find_dead_rule(policy: Policy, specs: Iterable[ToolSpec]) -> str:
-    """One sentence about the first rule that can never match; empty when every rule can."""
+    """Description of the first rule that can never match; empty if every rule can."""
     tools = [spec for spec in specs if spec.native is None]
     for rule, name in _named_rules(policy):
-        faults = [_find_fault(rule, spec) for spec in _meant(rule, tools)] if rule.arguments else []
+        faults = [_find_fault(rule, spec) for spec in _select_tools(rule, tools)] if rule.arguments else []
         if faults and all(faults):
             return f"the policy's {name!r} can never match: {faults[0]}"
     return ""
 
 
 def find_blind_rule(policy: Policy, specs: Iterable[ToolSpec], unseen: Mapping[str, frozenset[str]]) -> str:
-    """One sentence about the first rule that asks or denies by a value it cannot see; empty when none does.
+    """Description of the first rule that asks or denies by a value it cannot see; empty if none does.
 
-    `unseen` are, by tool, the fields whose defaults are made by code when the call runs.  A rule that allows
-    does not match what it cannot see, so it needs no check.
+    `unseen` maps tools to fields whose defaults are computed when the call runs. A rule that allows never
+    matches an unseen value, so it needs no check.
     """
     tools = [spec for spec in specs if unseen.get(spec.name)]
     for rule, name in _named_rules(policy):
-        for spec in _meant(rule, tools) if rule.decision != "allow" else ():
+        for spec in _select_tools(rule, tools) if rule.decision != "allow" else ():
             field = _find_unseen(rule, read_schema(spec.parameters), unseen[spec.name])
             if field:
                 return (
@@ -232,7 +228,7 @@ def _find_unseen(rule: PermissionRule, root: Schema, unseen: frozenset[str]) -> 
 
 
 def _names_inside(root: Schema, schemas: list[Any]) -> set[str]:
-    """The names of all fields inside values of these schemas, at any depth."""
+    """Names of all fields inside values of these schemas, at any depth."""
     found: set[str] = set()
     waiting, seen = list(schemas), set[bytes]()
     while waiting:
@@ -251,13 +247,13 @@ def _names_inside(root: Schema, schemas: list[Any]) -> set[str]:
 
 
 def _named_rules(policy: Policy) -> list[tuple[PermissionRule, str]]:
-    named = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
+    named_rules = [(rule, rule.name or f"rule {number}") for number, rule in enumerate(policy.rules, start=1)]
     if policy.otherwise is not None:
-        named.append((policy.otherwise, policy.otherwise.name or "otherwise"))
-    return named
+        named_rules.append((policy.otherwise, policy.otherwise.name or "otherwise"))
+    return named_rules
 
 
-def _meant(rule: PermissionRule, tools: Iterable[ToolSpec]) -> list[ToolSpec]:
+def _select_tools(rule: PermissionRule, tools: Iterable[ToolSpec]) -> list[ToolSpec]:
     exact = rule.decision == "allow"
     return [
         spec
@@ -285,7 +281,7 @@ def _argument_names(root: Schema) -> list[str]:
 
 
 def _find_schemas(root: Schema, path: str, *, exact: bool) -> Iterator[Any]:
-    """The schemas of what a path may mean; True stands for anything."""
+    """Schemas of the values that a path may refer to; True stands for anything."""
     waiting: list[tuple[Any, str, int]] = [(root, path if exact else fold_text(path), 0)]
     while waiting:
         schema, rest, lists = waiting.pop()
@@ -300,11 +296,11 @@ def _find_schemas(root: Schema, path: str, *, exact: bool) -> Iterator[Any]:
             continue
         for each in applied:
             for name, inner in (each.get("properties") or {}).items():
-                called = name if exact else fold_text(name)
-                if called == rest:
+                label = name if exact else fold_text(name)
+                if label == rest:
                     waiting.append((inner, "", 0))
-                elif rest.startswith(f"{called}."):
-                    waiting.append((inner, rest[len(called) + 1 :], 0))
+                elif rest.startswith(f"{label}."):
+                    waiting.append((inner, rest[len(label) + 1 :], 0))
             others = each.get("additionalProperties")
             if isinstance(others, dict):
                 cuts = [at for at, letter in enumerate(rest) if letter == "."]
@@ -317,19 +313,19 @@ def _find_schemas(root: Schema, path: str, *, exact: bool) -> Iterator[Any]:
 
 
 def _is_open_schema(root: Schema, applied: list[Schema]) -> bool:
-    """Nobody can say which names or items such a value has."""
+    """True if the names or items of such a value cannot be known."""
     kinds = {kind for each in applied for kind in _schema_types(each)}
-    says = any("properties" in each or "additionalProperties" in each for each in applied)
-    free_object = not says and (not kinds or "object" in kinds)
+    declares_fields = any("properties" in each or "additionalProperties" in each for each in applied)
+    free_object = not declares_fields and (not kinds or "object" in kinds)
     free_list = "array" in kinds and not any("items" in each or "prefixItems" in each for each in applied)
-    strange = any(
+    has_unknown_reference = any(
         isinstance(each.get("$ref"), str) and resolve_reference(root, each["$ref"]) is None
         for each in applied
     )
     return (
         free_object
         or free_list
-        or strange
+        or has_unknown_reference
         or any(
             each.get("additionalProperties") is True
             or "patternProperties" in each
@@ -340,7 +336,7 @@ def _is_open_schema(root: Schema, applied: list[Schema]) -> bool:
 
 
 def _can_match(root: Schema, schema: Any, pattern: str, *, exact: bool, references: int = 0) -> bool:
-    """Some value that the schema takes fits; in doubt, yes."""
+    """True if some value of the schema may match; True in case of doubt."""
     if not isinstance(schema, dict) or references > REFERENCES_MAX:
         return schema is not False
     if "default" in schema and _can_value_match(schema["default"], pattern, exact=exact):

@@ -1,8 +1,16 @@
-"""What happens to the calls of a reply, from opened to answered.
+"""State transitions for tool calls, from opening a batch to its results.
 
-The tools' half of the loop: each function is the state after one event.  A batch is closed
-when its last call has a result; only then does the model hear of any of them, in its own
-order.
+Each function returns the state after one event. A batch is closed when its last call has a result; only then
+does the model receive the results, in the order of its calls.
+
+Forks: a call pending at the fork point belongs to the parent, which may be running it right now. The fork
+answers it without running it; the model can call again, under another key. With `once_per`, a call that was
+running is in doubt in the fork, and so is an equal one. Calls that only read, or that may be repeated under
+their key, stay open and run in both. Actions done before the fork are undone, if at all, in the parent.
+
+Lost records: it is unknown what they did. A run in progress ends, its pending calls are in doubt whatever the
+log says, and the model is informed that it may have done more than it can read, so that it does not repeat an
+action.
 """
 
 from msgspec.structs import replace
@@ -54,7 +62,7 @@ def _count_tool_call(state: State) -> State:
 
 
 def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) -> State:
-    """It surely never took effect: it may be run, under the key it always had."""
+    """The probe found that the call never took effect: it may run, under its original key."""
     place = find_call(state.pending_calls, event.call_id)
     if place is None:
         return state
@@ -65,12 +73,12 @@ def apply_tool_probed(state: State, event: e.ToolProbed, at: float, proof: str) 
 
 
 def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: str) -> State:
-    wholes = (
+    new_results = (
         (event.stored_result,)
         if event.stored_result is not None and event.stored_result not in state.stored_results
         else ()
     )
-    before = replace(state, stored_results=(*state.stored_results, *wholes)) if wholes else state
+    before = replace(state, stored_results=(*state.stored_results, *new_results)) if new_results else state
     if event.rule in TOOL_CALL_LIMITS:
         before = replace(before, run=replace(before.run, tool_call_limit=TOOL_CALL_LIMITS[event.rule]))
     place = find_call(state.pending_calls, event.result.call_id)
@@ -82,10 +90,10 @@ def apply_tool_finished(state: State, event: e.ToolFinished, at: float, proof: s
 
 
 def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinished, at: float) -> State:
-    """What is remembered of a call beyond its batch: how to undo it, and that it need not be done again."""
+    """Record the compensation and the receipt of a finished call, which outlive its batch."""
     found = _share_call_doubt(state, item) if event.source in LOOKED_UP_SOURCES else item
     if found.repeated_call_id and not is_still_unknown(found, event.source):
-        found = replace(found, attempt=1)  # the earlier call's: this result is of that attempt
+        found = replace(found, attempt=1)  # this result is of the earlier call's attempt
     after = record_compensation(state, found, event.stored_result)
     if found.attempt == 0:
         return after
@@ -99,14 +107,14 @@ def _remember_finished_call(state: State, item: PendingCall, event: e.ToolFinish
 
 
 def record_call_in_doubt(state: State, item: PendingCall, at: float) -> State:
-    """The state after a call was answered that was started and of which nobody knows the effect."""
+    """State after a call was answered whose effect is unknown."""
     return replace(
         state, calls_in_doubt=add_doubt(state.calls_in_doubt, item, run=len(state.prompt_ids), at=at)
     )
 
 
 def _share_call_doubt(state: State, item: PendingCall) -> PendingCall:
-    """The call, with the doubt and the key of an interrupted one where both are the same action."""
+    """The call, with the doubt and key of an interrupted one if both are the same action."""
     spec = _find_spec(state, item)
     if spec is None:
         return item
@@ -121,19 +129,19 @@ def _find_spec(state: State, item: PendingCall) -> ToolSpec | None:
 
 
 def apply_tools_revealed(state: State, event: e.ToolsRevealed, at: float, proof: str) -> State:
-    """Behind all others, once and for good; naming again what is shown already changes nothing."""
+    """Append tools to the visible ones; names that are already visible change nothing."""
     hidden = {spec.name: spec for spec in state.settings.hidden_tools}
-    strange = [name for name in event.names if name not in hidden]
-    if strange:
-        raise MisuseError(f"{', '.join(strange)} cannot be shown: no hidden tool is called that")
+    unknown_names = [name for name in event.names if name not in hidden]
+    if unknown_names:
+        raise MisuseError(f"{', '.join(unknown_names)} cannot be revealed: no hidden tool has that name")
     new = tuple(name for name in dict.fromkeys(event.names) if name not in state.revealed_tools)
-    # With no estimate yet there is nothing to add to: the first one counts what is shown by then.
-    more = estimate_tool_tokens(tuple(hidden[name] for name in new)) if state.prompt_tokens else 0
+    # Without an estimate there is nothing to add to; the first estimate counts all visible tools.
+    added_tokens = estimate_tool_tokens(tuple(hidden[name] for name in new)) if state.prompt_tokens else 0
     return replace(
         state,
         revealed_tools=(*state.revealed_tools, *new),
         revealed_at=(*state.revealed_at, *[len(state.transcript.messages)] * len(new)),
-        prompt_tokens=state.prompt_tokens + more,
+        prompt_tokens=state.prompt_tokens + added_tokens,
         tools_searched=state.tools_searched or event.initial,
         tools_to_reveal=tuple(name for name in state.tools_to_reveal if name not in new),
     )
@@ -146,16 +154,14 @@ def apply_approval_asked(state: State, event: e.ApprovalAsked, at: float, proof:
 def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, proof: str) -> State:
     place = find_call(state.pending_calls, event.call_id)
     item = state.pending_calls[place] if place is not None else None
-    asked = item.unanswered_question if item is not None else None
-    if item is None or asked is None or asked.binding != event.binding:
-        raise MisuseError(
-            f"nobody asks about {event.call_id} any more; `bridle approvals` lists what is open"
-        )
-    if asked.expires_at is not None and at >= asked.expires_at:
-        raise MisuseError(f"the time to answer about {event.call_id} is over; resume the run to go on")
-    if event.answer == "done" and asked.question != "in_doubt":
+    question = item.unanswered_question if item is not None else None
+    if item is None or question is None or question.binding != event.binding:
+        raise MisuseError(f"no pending approval for {event.call_id}; run `bridle approvals` to list them")
+    if question.expires_at is not None and at >= question.expires_at:
+        raise MisuseError(f"the approval of {event.call_id} has expired; resume the run to continue")
+    if event.answer == "done" and question.question != "in_doubt":
         raise MisuseError(f"{event.call_id} was never started, so it cannot be done; approve or reject it")
-    is_doubted = bool(item.attempt) or asked.question == "in_doubt"
+    is_doubted = bool(item.attempt) or question.question == "in_doubt"
     if event.arguments is not None and is_doubted:
         raise MisuseError(
             f"{event.call_id} was started already, so its arguments cannot change; answer without them"
@@ -167,7 +173,7 @@ def apply_approval_answered(state: State, event: e.ApprovalAnswered, at: float, 
             raise MisuseError(f"{item.call.name} cannot be run with these arguments: {problem}")
     waited = _exclude_person_time(state, at)
     if is_doubted and item.answer is not None:
-        # It was started with what an earlier answer made of it; the key stands for these arguments.
+        # It was started with arguments from an earlier answer; its key stands for them.
         event = replace(event, arguments=item.answer.arguments, resource_claim=item.answer.resource_claim)
     return _update_call(replace(waited, tools_started=False), event.call_id, answer=event)
 
@@ -180,22 +186,27 @@ def apply_call_reviewed(state: State, event: e.CallReviewed, at: float, proof: s
     claim = event.resource_claim or item.resource_claim
     if not event.discards_approval or item.answer is None:
         return _update_call(state, event.call_id, resource_claim=claim)
-    # A call that was started keeps the arguments it was started with: its key stands for them.
-    kept = replace(item.answer, binding="") if item.attempt else None
+    # A started call keeps its arguments: its key stands for them.
+    kept_answer = replace(item.answer, binding="") if item.attempt else None
     discarded = item.approvals_discarded + 1
     return _update_call(
-        state, event.call_id, resource_claim=claim, answer=kept, question=None, approvals_discarded=discarded
+        state,
+        event.call_id,
+        resource_claim=claim,
+        answer=kept_answer,
+        question=None,
+        approvals_discarded=discarded,
     )
 
 
 def exclude_waiting_time(state: State, at: float) -> State:
-    """Since the last event nothing went on but waiting for a person or for a driver: not the run's time."""
+    """State with the time since the last event, spent waiting, excluded from the run's time."""
     started_at = state.run.started_at + max(0.0, at - state.now)
     return replace(state, run=replace(state.run, started_at=started_at))
 
 
 def _exclude_person_time(state: State, at: float) -> State:
-    """A person's time is the run's only while some tool went on beside it."""
+    """Exclude the time a person took, unless a tool was running at the same time."""
     return (
         state
         if any(item.running and item.result is None for item in state.pending_calls)
@@ -204,9 +215,9 @@ def _exclude_person_time(state: State, at: float) -> State:
 
 
 def close_batch(state: State, at: float) -> State:
-    """The state after a batch whose last result has come in; the state as it is before that."""
+    """State after the last result of a batch; unchanged if results are missing."""
     calls = state.pending_calls
-    # From the end: the last calls are answered last, so that this looks at few of many.
+    # From the end, because the last calls are usually answered last.
     if not calls or any(item.result is None for item in reversed(calls)):
         return state
     remembered = CYCLE_LENGTH_MAX * (state.settings.repeats_max or 0)
@@ -225,7 +236,7 @@ def close_batch(state: State, at: float) -> State:
 
 
 def recheck_calls(state: State) -> tuple[PendingCall, ...]:
-    """The open calls under new settings: what has not been started yet must suit the tools there are now."""
+    """Pending calls under new settings: calls not yet started must be valid for the current tools."""
     known = callable_tools(state)
     return tuple(
         replace(item, problem=find_call_problem(item.call, known))
@@ -236,23 +247,23 @@ def recheck_calls(state: State) -> tuple[PendingCall, ...]:
 
 
 def abandon_calls(calls: tuple[PendingCall, ...]) -> tuple[PendingCall, ...]:
-    """Every call with a result, whatever was going on."""
+    """The calls, each with a result: calls still pending are abandoned."""
     return tuple(_abandon_call(item) for item in calls)
 
 
 def append_results(state: State, calls: tuple[PendingCall, ...], at: float) -> State:
-    """The state in which the model is told what came of its calls."""
-    message, owed = name_revealed_tools(state, _make_results_message(calls, at))
+    """State with the results appended as a message to the model."""
+    message, revealed = name_revealed_tools(state, _make_results_message(calls, at))
     return append_message(
         replace(
-            state, pending_calls=(), tools_started=False, tools_to_reveal=(*state.tools_to_reveal, *owed)
+            state, pending_calls=(), tools_started=False, tools_to_reveal=(*state.tools_to_reveal, *revealed)
         ),
         message,
     )
 
 
 def _make_results_message(calls: tuple[PendingCall, ...], at: float) -> Message:
-    """What the model is told; of a call a person changed, also that it was changed."""
+    """Message with the results; for a call whose arguments a person changed, with a note about it."""
     results = tuple(_result_for_model(item) for item in calls if item.result is not None)
     return Message(role="tool", parts=results, at=at, provenance="tool")
 
@@ -302,16 +313,6 @@ def _is_output_rejected(settings: Settings, calls: tuple[PendingCall, ...]) -> b
     return bool(_output_calls(settings, calls)) and _accepted_output(settings, calls) is None
 
 
-# What a session begins with that left another one.
-#
-# Rule 1: a call that is open where the line was left is the old session's to finish.  It may be running this
-#         very moment, so the new session answers it and never runs it; a model that wants it there too asks
-#         again, and then it is another call with another key.  Where equal arguments are the same action
-#         (`once_per`), the call that was under way is in doubt in the new session, and an equal one as well.
-# Rule 2: what only reads, or may be repeated under its key, stays open and runs in both.
-# Rule 3: what was done before the fork is undone, if at all, where it was done.
-
-
 RUNNING_IN_PARENT = (
     "This call was under way in the session that this one was forked from. Whether it took effect is not"
     " known here; find out before you repeat it."
@@ -323,7 +324,7 @@ LEFT_TO_PARENT = (
 
 
 def apply_forked(state: State, event: Forked, at: float, proof: str) -> State:
-    # The provider's conversation object goes on growing with the session that this one has left.
+    # The provider's conversation object continues with the parent session.
     state = replace(state, server_conversation=None)
     run = replace(
         state.run, compensations=tuple(item for item in state.run.compensations if item.state == "done")
@@ -341,7 +342,7 @@ def apply_forked(state: State, event: Forked, at: float, proof: str) -> State:
 
 
 def has_calls_to_keep(state: State) -> bool:
-    """Whether leaving here leaves calls behind that may change something."""
+    """True if a fork here would leave pending calls with effects to the parent."""
     return any(_is_owned_by_parent(item, find_tool_spec(state, item)) for item in state.pending_calls)
 
 
@@ -350,14 +351,14 @@ def find_tool_spec(state: State, item: PendingCall) -> ToolSpec | None:
 
 
 def _is_owned_by_parent(item: PendingCall, spec: ToolSpec | None) -> bool:
-    """Whether running it in two sessions would be doing it twice.  What was wrong with it never runs."""
+    """True if running the call in both sessions would perform its action twice."""
     if item.result is not None or item.problem or spec is None:
         return False
     return spec.effect != "read" and spec.on_unknown != "retry"
 
 
 def _inherit_call(item: PendingCall, spec: ToolSpec | None) -> PendingCall:
-    """An open call as it is for the session that has left: nobody here is running it."""
+    """A pending call as the fork inherits it: not running here."""
     if item.result is not None:
         return item
     started = item.running or item.in_doubt
@@ -371,18 +372,11 @@ def _inherit_call(item: PendingCall, spec: ToolSpec | None) -> PendingCall:
     return replace(item, running=False, in_doubt=False, result=result)
 
 
-# When a piece of a session's past is gone: what is left of the present.
-#
-# Nobody knows what was done in the part that was lost.  So a run that was under way is over, its
-# open calls are in doubt whatever the log says of them, and the model hears that it may have done
-# more than it can read: the one thing that must not happen is that it pays twice.
-
-
 RECORDS_LOST = (
     "A part of the record of this conversation was lost at this point. Things may have been said and done"
     " that are not in it; find out before you repeat anything."
 )
-ENDED_BY_LOSS = "what came after was lost"
+ENDED_BY_LOSS = "the rest of the log was lost"
 
 
 def apply_log_repaired(state: State, event: e.LogRepaired, at: float, proof: str) -> State:

@@ -1,15 +1,13 @@
-"""Whether a call makes sense, decided before anything runs, and what to tell the model when it does not.
+"""Validates a call before it runs, and explains problems to the model.
 
-Strict where a mistake would pass for an order: arguments must be one complete JSON object
-that satisfies the tool's own schema, formats included; a field that the schema does not declare
-(closed_schema.py), a name given twice, a number no computer can hold, or text after the end is refused.
-Half an object is never completed by guessing: half a command can be a valid command.
+Strict where a mistake could pass for a valid command: arguments must be one complete JSON object that
+satisfies the tool's schema, formats included. Undeclared fields (argument_schema.py), duplicate names,
+numbers out of range and text after the end are rejected. A truncated object is never completed by guessing:
+half a command can be a valid command. The only exception: empty text is an empty object, because several
+models call tools without parameters that way.
 
-Generous in one case only: no text at all is an empty object, because that is how several
-models call a tool that takes nothing.
-
-A `Problem` is written for the model.  It names each field by its path, says what was
-expected there, and offers the nearest name that exists, so that the next try succeeds.
+An `ArgumentProblem` is written for the model. It names each field by its path, states what was expected, and
+suggests the nearest existing name, so that the next attempt succeeds.
 """
 
 import difflib
@@ -42,7 +40,7 @@ PathStep = str | int
 
 
 class ArgumentProblem(Value):
-    """Why a call was not run, in words for the model."""
+    """Reason why a call was not run, as text for the model."""
 
     text: str
     kind: Literal["truncated", "malformed", "mismatch", "broken_tool"]
@@ -51,16 +49,16 @@ class ArgumentProblem(Value):
 def check_arguments(
     spec: ToolSpec, arguments: str, wording: ProblemWording | None = None
 ) -> Mapping[str, Json] | ArgumentProblem:
-    """The arguments as data, or what is wrong with them, in the words of `wording`."""
-    words = wording or argument_wording(spec.name)
+    """The arguments as data, or the problem with them, phrased with `wording`."""
+    phrases = wording or argument_wording(spec.name)
     try:
-        given = parse_json(arguments or "{}")
+        parsed = parse_json(arguments or "{}")
     except ValueError as error:
         if not arguments.strip():
-            return check_arguments(spec, "{}", words)
-        return _explain_unreadable(words, arguments, error)
-    if not isinstance(given, dict):
-        return _explain_malformed(words, f"must be a JSON object, not {_name_json_kind(given)}")
+            return check_arguments(spec, "{}", phrases)
+        return _explain_unreadable(phrases, arguments, error)
+    if not isinstance(parsed, dict):
+        return _explain_malformed(phrases, f"must be a JSON object, not {_name_json_kind(parsed)}")
     try:
         validator = _load_validator(spec.parameters)
     except ValueError as error:
@@ -70,24 +68,24 @@ def check_arguments(
             kind="broken_tool",
         )
     try:
-        # Every key has a colon: with as many colons as keys, none of them can be there twice.
-        twice = None if arguments.count(":") == len(given) else _find_duplicate_field(arguments)
-        if twice is not None:
-            return _explain_malformed(words, f"give the field `{_shorten_name(twice)}` twice")
-        return given if validator.is_valid(given) else _explain_mismatch(spec, validator, given, words)
+        # Every key has a colon: with as many colons as keys, no key is duplicated.
+        duplicate = None if arguments.count(":") == len(parsed) else _find_duplicate_field(arguments)
+        if duplicate is not None:
+            return _explain_malformed(phrases, f"give the field `{_shorten_name(duplicate)}` twice")
+        return parsed if validator.is_valid(parsed) else _explain_mismatch(spec, validator, parsed, phrases)
     except (ValueError, RecursionError):
-        return _explain_malformed(words, "are nested too deeply to be checked")
+        return _explain_malformed(phrases, "are nested too deeply to be checked")
 
 
 def explain_unknown_tool(name: str, names: Iterable[str]) -> str:
-    """What to tell a model that called a tool nobody has."""
+    """Notice for a model that called an unknown tool."""
     known = list(names)
-    called = _shorten_name(name)
+    label = _shorten_name(name)
     if not known:
-        return f"There is no tool named `{called}`; there are no tools at all. Answer in words."
+        return f"There is no tool named `{label}`; there are no tools at all. Answer in words."
     near = _find_nearest(name, known)
     offer = f"Did you mean `{near}`?" if near else f"The tools are {_list_names(known)}."
-    return f"There is no tool named `{called}`. {offer}"
+    return f"There is no tool named `{label}`. {offer}"
 
 
 @functools.lru_cache(maxsize=VALIDATORS_MAX)
@@ -98,8 +96,8 @@ def _load_closed_schema(schema: str) -> dict[str, Json]:
 
 @functools.lru_cache(maxsize=VALIDATORS_MAX)
 def _load_validator(schema: str) -> "Validator":
-    # Imported when first needed: it takes longer to load than all of values and core, and a run
-    # without tools never needs it.  Offline, so that a schema can never make the core fetch anything.
+    # Imported lazily: it loads slower than all of values and core, and a run without tools never needs it.
+    # Offline, so that a schema can never make the core fetch anything.
     module = importlib.import_module("jsonschema_rs")
     try:
         validator: Validator = module.validator_for(
@@ -110,7 +108,7 @@ def _load_validator(schema: str) -> "Validator":
     return validator
 
 
-# ── not even JSON ───────────────────────────────────────────────────────────
+# Text that is not JSON
 
 
 def _explain_unreadable(words: ProblemWording, arguments: str, error: Exception) -> ArgumentProblem:
@@ -126,7 +124,7 @@ def _explain_unreadable(words: ProblemWording, arguments: str, error: Exception)
 
 
 def _is_complete_json(arguments: str) -> bool:
-    """The decoder calls a broken surrogate a truncation; a reader that lets it pass tells them apart."""
+    """True if the JSON is complete; the decoder reports an unpaired surrogate as truncation, too."""
     try:
         json.loads(arguments)
     except (ValueError, RecursionError):
@@ -150,14 +148,14 @@ def _find_duplicate_field(arguments: str) -> str | None:
     return found[0] if found else None
 
 
-# ── JSON, but not what was asked for ────────────────────────────────────────
+# JSON that violates the schema
 
 
 def _explain_mismatch(
-    spec: ToolSpec, validator: "Validator", given: object, words: ProblemWording
+    spec: ToolSpec, validator: "Validator", value: object, words: ProblemWording
 ) -> ArgumentProblem:
     schema = _load_closed_schema(spec.parameters)
-    errors = itertools.islice(validator.iter_errors(given), _ERRORS_READ_MAX)
+    errors = itertools.islice(validator.iter_errors(value), _ERRORS_READ_MAX)
     lines = sorted(
         {(_error_order(error), line) for error in errors for line in _describe_error(error, schema)}
     )
@@ -173,24 +171,24 @@ def _error_order(error: "ValidationError") -> tuple[int, str]:
 
 
 def _describe_error(error: "ValidationError", schema: Json) -> list[str]:
-    """One line, unless the error is that no option of a union fits: then those of the closest option."""
+    """One line per error; if no option of a union fits, the lines of the closest option."""
     keyword = error.kind.name
     if keyword in ("anyOf", "oneOf") and hasattr(error.kind, "context"):
         return _describe_closest_option(error, schema)
-    say = _DESCRIBERS.get(keyword)
-    if say is None:
+    describe = _DESCRIBERS.get(keyword)
+    if describe is None:
         return [_locate_problem(error.instance_path, error.message)]
-    return say(error, schema)
+    return describe(error, schema)
 
 
 def _describe_closest_option(error: "ValidationError", schema: Json) -> list[str]:
     options = cast("list[list[ValidationError]]", getattr(error.kind, "context", []))
     here = list(error.instance_path)
-    meant = [
+    candidates = [
         option for option in options if option and not any(_is_other_option(one, here) for one in option)
     ]
-    if meant:
-        best = min(meant, key=len)
+    if candidates:
+        best = min(candidates, key=len)
         return [line for one in best for line in _describe_error(one, schema)]
     tags = [one for option in options for one in option if _is_tag(one, here)]
     if tags:
@@ -213,13 +211,13 @@ def _describe_closest_option(error: "ValidationError", schema: Json) -> list[str
 
 
 def _is_other_option(error: "ValidationError", here: list[PathStep]) -> bool:
-    """Whether this error means that another option was meant: its very type or its tag does not fit."""
+    """True if the error shows that another option was intended: its type or tag does not fit."""
     is_here = list(error.instance_path) == here
     return (is_here and error.kind.name in ("type", "const", "enum")) or _is_tag(error, here)
 
 
 def _is_tag(error: "ValidationError", here: list[PathStep]) -> bool:
-    """A field right below with one legal value: what tells one option of a union from the others."""
+    """True for a direct member with one legal value, which distinguishes the options of a union."""
     options = getattr(error.kind, "options", [])
     fixed = error.kind.name == "const" or (error.kind.name == "enum" and len(options) == 1)
     return fixed and len(error.instance_path) == len(here) + 1
@@ -240,8 +238,8 @@ def _list_expected(error: "ValidationError", where: list[PathStep]) -> list[str]
 
 def _describe_missing(error: "ValidationError", schema: Json) -> list[str]:
     name = str(getattr(error.kind, "property", ""))
-    held = _find_properties(error, schema).get(name)
-    kind = held.get("type") if isinstance(held, dict) else None
+    field_schema = _find_properties(error, schema).get(name)
+    kind = field_schema.get("type") if isinstance(field_schema, dict) else None
     hint = f" ({kind})" if isinstance(kind, str) else ""
     return [f"missing field `{_format_path([*error.instance_path, name])}`{hint}"]
 
@@ -250,7 +248,7 @@ def _describe_unknown(error: "ValidationError", schema: Json) -> list[str]:
     known = list(_find_properties(error, schema))
     lines: list[str] = []
     for name in cast("list[str]", getattr(error.kind, "unexpected", []))[:_ERRORS_READ_MAX]:
-        # Comparing names is slow, and only the first few lines will be read.
+        # Comparing names is slow, and only the first few lines are shown.
         near = _find_nearest(name, known) if len(lines) < PROBLEMS_MAX else None
         hint = (
             f"did you mean `{near}`?"
@@ -356,11 +354,11 @@ _FORMAT_EXAMPLES = {
 }
 
 
-# ── wording ─────────────────────────────────────────────────────────────────
+# Wording
 
 
 def _find_properties(error: "ValidationError", schema: Json) -> dict[str, Json]:
-    """The fields of the object whose rule was broken."""
+    """Fields of the object that violates the rule."""
     place = schema
     for step in error.schema_path[:-1]:
         if isinstance(place, list) and isinstance(step, int):
@@ -374,16 +372,16 @@ def _find_properties(error: "ValidationError", schema: Json) -> dict[str, Json]:
 def _find_nearest(name: object, known: Sequence[str]) -> str | None:
     if not isinstance(name, str):
         return None
-    alike = {_normalize_name(other): other for other in reversed(known)}
+    by_normalized_name = {_normalize_name(other): other for other in reversed(known)}
     wanted = _normalize_name(name[:SHOWN_CHARS_MAX])
-    if wanted in alike:
-        return alike[wanted]
-    close = difflib.get_close_matches(wanted, alike, n=1, cutoff=0.6)
-    return alike[close[0]] if close else None
+    if wanted in by_normalized_name:
+        return by_normalized_name[wanted]
+    close = difflib.get_close_matches(wanted, by_normalized_name, n=1, cutoff=0.6)
+    return by_normalized_name[close[0]] if close else None
 
 
 def _normalize_name(name: str) -> str:
-    """Names that differ only in case or in how words are joined are one name."""
+    """Normalized name: names that differ only in case or word separators become equal."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
@@ -406,7 +404,7 @@ def _show_value(value: object) -> str:
 
 
 def _escape_line_breaks(text: str) -> str:
-    """What a model wrote may hold any kind of line break; one problem is one line all the same."""
+    """Escape line breaks in text from a model, so that one problem stays one line."""
     return text if text.isprintable() else "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
