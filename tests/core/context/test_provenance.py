@@ -63,7 +63,7 @@ def test_a_resumed_model_is_told_what_was_undone():
     assert (notice.role, notice.provenance) == ("user", "harness")
     assert notice.text == (
         'Since then these completed actions of yours were undone: book({"room":1}); book({"room":2}).'
-        " They are no longer in effect."
+        " They no longer hold."
     )
     later = agent.run_sync("and now?", session="s")
     assert sum("were undone" in message.text for message in later.messages) == 1
