@@ -280,11 +280,7 @@ class _BatchDispatch:
             self._actions.add((spec.name, canonical_arguments(item.arguments, spec)))
 
     def _answer_from_receipt(self, item: PendingCall, spec: ToolSpec, decision: PermissionDecision) -> bool:
-        """Handle a call that repeats an earlier action (`once_per`); return False if there is none.
-
-        Answers it from the receipt, lets it wait for one that is running, or resolves it as in doubt like the
-        earlier one.
-        """
+        """Handle a call that repeats an earlier action (`once_per`); return False if there is none."""
         if spec.once_per is None or item.attempt:
             return False
         state = self._state
