@@ -73,7 +73,7 @@ def test_calls_beyond_the_limit_are_answered_as_not_run_and_end_the_run(name, st
 
     result = asyncio.run(run())
     assert (result.stop, sorted(ran)) == ("budget", ["a", "b", "c"])
-    assert result.reason == "3 of 3 tool calls made, and more were wanted"
+    assert result.reason == "3 of 3 tool calls made, and the model asked for more"
     assert outcomes(result) == ["ok", "ok", "ok", "cancelled"]
     assert "not run" in result.messages[-1].parts[-1].text
     assert [event.rule for event in log(store, "s") if isinstance(event, e.ToolFinished)].count(

@@ -205,7 +205,7 @@ def test_calls_of_tools_are_counted_across_runs_too(kind, stream):
     assert first.stop == "done"
     assert (second.stop, second.reason) == (
         "budget",
-        "no more tool calls may be made of a shared budget, and more were wanted",
+        "the shared limit of tool calls is reached, and the model asked for more",
     )
     ran, refused = second.messages[-1].parts
     assert (ran.outcome, refused.outcome) == ("ok", "cancelled")

@@ -1,5 +1,4 @@
-"""Computes what was spent, what may still be spent, the worst case of the next call, shared budgets, and the
-ledger.
+"""Computes spending, remaining limits, worst cases, shared budgets, and the cost ledger.
 
 Does not belong here: storing reservations (run.budget).
 """

@@ -1,17 +1,16 @@
-"""Who cost what: one session's log as a list of the calls that were made for it.
+"""Cost ledger: one entry per model call of a session, and its cost per tool.
 
-Every attempt is an entry: answered, failed, cancelled, or lost when nobody was left to say how it
-ended.  The dollars are those recorded when they were spent, so the entries of a session add up to
-exactly its totals (`State.total`), whatever the price list says today.
+Every attempt is an entry: answered, failed, cancelled, or lost if the process ended before its outcome was
+recorded. Dollars are those recorded at the time of the call, so that the entries of a session add up to
+exactly its totals (`State.total_spent`), whatever the price list says today.
 
-What a *tool* costs is an estimate, because providers count prompts and not what is in them.  A
-prompt's tokens and price are shared out by the size of what was in it: each tool pays for its schema and
-for its results in every later prompt, and for the words of its calls in the reply.  A cached prompt is
-cheaper for everybody in it alike.  What is nobody's (instructions, what people and the model said)
-is the conversation's.
+The cost of a *tool* is an estimate, because providers count whole prompts. Tokens and price of a prompt are
+divided by the size of its parts: a tool pays for its schema and its results in every later prompt, and for
+the text of its calls in the reply. Cache discounts are shared equally. The rest (instructions, text of users
+and model) belongs to the conversation.
 
-Runs inside tools have logs and entries of their own.  What the log around them says they drew (`charges`)
-is the same money: it counts where their own log is out of reach, and nowhere else.
+Runs inside tools have logs and entries of their own. The charges recorded in the parent's log
+(`list_nested_charges`) are the same money; they count only if the subrun's own log is not available.
 """
 
 from collections import Counter
@@ -43,20 +42,20 @@ from bridle.values.usage import Usage
 
 from .limits import add_spending, billable_usage, price_partial_reply
 
-# Estimated sizes of what is in a prompt, by tool.
-#
-# A conversation grows at its end, so each message is measured once and the sums are carried on from reply to
-# reply.  After an event that may have changed an earlier message, the sums are made again.
-
-
 NO_TOOL_NAME = "(conversation)"
 """Name for results of calls that are not in the view."""
 
 
 class PromptSizes:
+    """Estimated sizes of the parts of a prompt, by tool.
+
+    A conversation grows at its end, so each message is measured once and the sums are carried from reply to
+    reply. An event that may have changed an earlier message resets them.
+    """
+
     def __init__(self) -> None:
         self.schemas: dict[str, int] = {}
-        """Tokens of the tools' definitions, by tool."""
+        """Tokens of the tool definitions, by tool."""
         self.results: dict[str, int] = {}
         """Tokens of calls and their results, by tool."""
         self.rest = 0
@@ -68,12 +67,12 @@ class PromptSizes:
         self._instructions: tuple[str, int] = ("", estimate_text_tokens(""))
 
     def forget_messages(self) -> None:
-        """Measure every message again at the next look."""
+        """Measure every message again next time."""
         self._measured = self._messages_rest = 0
         self._last, self._names, self.results = None, {}, {}
 
     def measure(self, state: State) -> "PromptSizes":
-        """The sizes of the prompt that this state would send."""
+        """Sizes of the prompt that this state would send."""
         specs = offered_tools(state)
         if specs != self._specs:
             self._specs, self.schemas = specs, {spec.name: estimate_tool_tokens((spec,)) for spec in specs}
@@ -110,38 +109,40 @@ class PromptSizes:
 
 
 LedgerOutcome = Literal["answered", "failed", "cancelled", "lost", "stored"]
-"""`stored` is no call: tools and instructions that a provider keeps by name, for money."""
+"""`stored` is not a call: tools and instructions that a provider stores under a name, for a fee."""
 CONVERSATION_SHARE = NO_TOOL_NAME
 OTHER_STORE = "(elsewhere)"
-"""Of a call whose log is in another store."""
+"""Placeholder for calls whose log is in another store."""
 USD_QUANTUM = Decimal("0.000000000001")
-"""Dollars are shared out to this; what is left over is the conversation's."""
+"""Precision of divided dollars; the remainder belongs to the conversation."""
 
 
 APPENDING_EVENTS = (
     e.Prompted, e.ModelAsked, e.ModelReplied, e.ModelFailed, e.ToolStarted, e.ToolFinished, e.RunEnded
 )  # fmt: skip
-"""Events after which the view is what it was before, with more at its end."""
+"""Events that only append to the view."""
 
 
 class ToolShare(Value):
-    """What one tool had in one call: of the tokens that were counted and paid for, by estimate."""
+    """Estimated share of one tool in the tokens and cost of one call."""
 
     tool: str
     schema_tokens: int = 0
     result_tokens: int = 0
-    """Its results, and the calls they belong to, as they stand in the prompt."""
+    """Its calls and results, as part of the prompt."""
     call_tokens: int = 0
     usd: Decimal | None = None
     calls: int = 0
-    """Runs of the tool that this reply asked for."""
+    """Number of times this reply ran the tool."""
 
 
 class LedgerEntry(Value):
+    """One model call and its cost."""
+
     session: str
     at: float
     run: int
-    """Which prompt of the session it was for, from 1."""
+    """Number of the prompt within the session, from 1."""
     step: int
     attempt: int
     model: str
@@ -149,14 +150,14 @@ class LedgerEntry(Value):
     caller: str = ""
     agent: str = ""
     seq: int = 0
-    """The record that says so."""
+    """Number of the record."""
     id: str = ""
-    """Of the call, where something was set aside for it."""
+    """Id of the call, if a reservation was made for it."""
     tool_calls: int = 0
-    """How many of the calls it asked for were run."""
+    """Number of its calls that ran."""
     outcome: LedgerOutcome = "answered"
     summary: bool = False
-    """Asked for a summary of old turns, which is no step of the run."""
+    """True for a request for a summary, which is not a step of the run."""
     usage: Usage = Usage()
     usd: Decimal | None = None
     shares: tuple[ToolShare, ...] = ()
@@ -170,11 +171,11 @@ def list_entries(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, 
 
 
 def list_nested_charges(session: str, records: Sequence[Record]) -> tuple[LedgerEntry, ...]:
-    """What runs inside the tools of this session drew, as its own log tells, one entry a call."""
-    reading, found, counts = LogReader(), [], Counter[str]()
+    """Charges of runs inside this session's tools according to its own log, one entry per call."""
+    reader, found, counts = LogReader(), [], Counter[str]()
     for record in records:
-        reading.apply_record(record)
-        event, state = record.event, reading.state
+        reader.apply_record(record)
+        event, state = record.event, reader.state
         if isinstance(event, SubrunCharged):
             counts[event.session] += 1
             tool = next((each.tool for each in state.run.subruns if each.session == event.session), "")
@@ -237,8 +238,8 @@ class _LedgerReader:
             case e.ToolStarted(attempt=1, name=name) if self._entries:
                 self._entries[-1] = _add_tool_call(self._entries[-1], name)
             case e.ModelReplied(reply=reply, usd=usd):
-                paid = billable_usage(self._state, reply)
-                self._book("answered", paid, usd, self._split_by_tool(paid, usd, reply.calls))
+                billable = billable_usage(self._state, reply)
+                self._book("answered", billable, usd, self._split_by_tool(billable, usd, reply.calls))
             case e.ModelFailed(usage=usage, usd=usd):
                 self._book_partial("failed", usage, usd)
             case e.RunEnded(usage=usage, usd=usd) if usage is not None or self._open is not None:
@@ -289,9 +290,9 @@ class _LedgerReader:
         if outcome == "lost":
             self._close_as_lost()
         elif usage is None and self._open is None:
-            return  # nobody was asked: a breaker was open
+            return  # nothing was sent: the circuit breaker was open
         elif usage is None:
-            self._book(outcome, Usage(), Decimal(0), ())  # refused at the door: nothing to pay
+            self._book(outcome, Usage(), Decimal(0), ())  # rejected without a reply: nothing to pay
         else:
             usage, usd = price_partial_reply(
                 state_for_summarizer(self._state, self._state.run.compaction.summarizer_key), usage, usd
@@ -301,8 +302,8 @@ class _LedgerReader:
     def _book(
         self, outcome: LedgerOutcome, usage: Usage, usd: Decimal | None, shares: tuple[ToolShare, ...]
     ) -> None:
-        now = self._state
-        opened = self._open or self._new_entry(now.now, now.run.spent.steps + 1, now.run.attempt + 1)
+        state = self._state
+        opened = self._open or self._new_entry(state.now, state.run.spent.steps + 1, state.run.attempt + 1)
         self._open = None
         self._entries.append(replace(opened, outcome=outcome, usage=usage, usd=usd, shares=shares))
 
@@ -312,34 +313,34 @@ class _LedgerReader:
         state = self._state
         sizes = self._sizes.measure(state)
         schemas, results, rest = sizes.schemas, sizes.results, sizes.rest
-        said: dict[str, int] = {}
+        call_sizes: dict[str, int] = {}
         for call in calls:
-            said[call.name] = said.get(call.name, 0) + estimate_text_tokens(call.arguments)
-        tools = schemas.keys() | results.keys() | said.keys()
+            call_sizes[call.name] = call_sizes.get(call.name, 0) + estimate_text_tokens(call.arguments)
+        tools = schemas.keys() | results.keys() | call_sizes.keys()
         prompt_size = max(sum(schemas.values()) + sum(results.values()) + rest, 1)
-        output_size = max(usage.output, sum(said.values()), 1)
+        output_size = max(usage.output, sum(call_sizes.values()), 1)
         prompt_usd, output_usd = _split_usd(usage, usd, state)
         shares = []
         for tool in sorted(tools - {CONVERSATION_SHARE}):
-            schema, result, words = schemas.get(tool, 0), results.get(tool, 0), said.get(tool, 0)
-            part = None
+            schema, result, call_size = schemas.get(tool, 0), results.get(tool, 0), call_sizes.get(tool, 0)
+            tool_usd = None
             if prompt_usd is not None and output_usd is not None:
-                part = prompt_usd * (schema + result) / prompt_size + output_usd * words / output_size
-                part = part.quantize(USD_QUANTUM)
+                tool_usd = prompt_usd * (schema + result) / prompt_size + output_usd * call_size / output_size
+                tool_usd = tool_usd.quantize(USD_QUANTUM)
             shares.append(
                 ToolShare(
                     tool=tool,
                     schema_tokens=usage.prompt * schema // prompt_size,
                     result_tokens=usage.prompt * result // prompt_size,
-                    call_tokens=usage.output * words // output_size,
-                    usd=part,
+                    call_tokens=usage.output * call_size // output_size,
+                    usd=tool_usd,
                 )
             )
         return tuple(shares)
 
 
 def _add_tool_call(entry: LedgerEntry, tool: str) -> LedgerEntry:
-    """The entry of a reply after one more run of a tool it asked for."""
+    """Entry of a reply after one more run of a tool that it called."""
     known = any(share.tool == tool for share in entry.shares)
     shares = entry.shares if known else (*entry.shares, ToolShare(tool=tool, usd=Decimal(0)))
     counted = tuple(replace(each, calls=each.calls + (each.tool == tool)) for each in shares)
@@ -347,11 +348,11 @@ def _add_tool_call(entry: LedgerEntry, tool: str) -> LedgerEntry:
 
 
 def _split_usd(usage: Usage, usd: Decimal | None, state: State) -> tuple[Decimal | None, Decimal | None]:
-    """What of the dollars was for reading and what for writing, in the proportion of the rates."""
+    """Split the dollars into prompt and output, in proportion to the rates."""
     price = state.settings.model.price
     rates = price.rates(usage.prompt, state.now) if price else None
     if usd is None or rates is None:
         return None, None
-    whole, written = rates.cost(usage), rates.output * usage.output / 1_000_000
-    output = usd * written / whole if whole else Decimal(0)
+    total, output_cost = rates.cost(usage), rates.output * usage.output / 1_000_000
+    output = usd * output_cost / total if total else Decimal(0)
     return usd - output, output

@@ -1,14 +1,18 @@
-"""Which limits a run stands under, and how much of each is used.
+"""Limits of a run: what is used, what the next call may cost, and the charges of nested runs.
 
-A run has limits of its own and, where they are set, those of its session: all that was ever spent in
-this log.  What others spend at the same time (a tenant, a pool) is not known here; it is asked for
-before every call, by whoever drives (run/budget/sources.py).
+A run has its own limits and, if set, those of its session, which cover everything spent in this log. The
+spending of others (a tenant, a pool) is not known here; the driver requests it before every call
+(run/budget/sources.py).
 
-Runs inside a run's tools (`Run.inner`) count against its limits as if they were its own, except for
-the calls of tools: those are limited where they are made.
+Before every request, the worst case of the call (estimated prompt plus maximum output) must fit into what is
+left. The output is limited to what can be paid for, and a call without room for a useful reply is not made.
 
-`wrap_up` is the soft limit: from that share of any other on, the model is told once to finish, behind
-the results it is about to read, where nothing before it moves.  What it answers is the result.
+Runs inside a run's tools (`Run.subruns`) count against its limits like its own spending, except for tool
+calls, which are limited where they are made. Each subrun has its own log; the parent's log records its start
+and the cost of each call, so that limits cover all of it and a crash loses no more than the call in progress.
+
+`wrap_up` is a soft limit: at that share of any other limit, the model is asked once to finish. The notice
+follows the results, so that the cached prefix stays unchanged.
 """
 
 from decimal import Decimal
@@ -39,25 +43,27 @@ TOOL_CALL_LIMITS: dict[str, Literal["own", "shared"]] = {TOOL_CALLS_RULE: "own",
 
 class LimitScope(NamedTuple):
     name: str
-    """Whose limits they are, in words; empty for the run's own."""
+    """Owner of the limits as text; empty for the run's own."""
     limits: Limits
     spent: Spending
     seconds: float
 
 
 def limit_scopes(state: State) -> tuple[LimitScope, ...]:
-    """The run's own first."""
+    """All scopes that limit the run, its own first."""
     run = state.run
     elapsed = state.now - run.started_at
     own = LimitScope("", run.budget, add_nested_spending(run.spent, run.nested_spent), elapsed)
     if run.budget.session is None:
         return (own,)
-    whole = add_nested_spending(state.total_spent, state.nested_spent)
-    return own, LimitScope("the session's", run.budget.session, whole, state.earlier_seconds + elapsed)
+    session_spent = add_nested_spending(state.total_spent, state.nested_spent)
+    return own, LimitScope(
+        "the session's", run.budget.session, session_spent, state.earlier_seconds + elapsed
+    )
 
 
 def add_nested_spending(own: Spending, inner: Spending) -> Spending:
-    """Calls of tools stay those of the run itself."""
+    """Sum of own and nested spending; tool calls are those of the run itself."""
     if inner == NOTHING_SPENT:
         return own
     usd = None if own.usd is None or inner.usd is None else own.usd + inner.usd
@@ -70,7 +76,7 @@ NOTHING_SPENT = Spending()
 
 
 def deadline(state: State) -> float | None:
-    """When the time of the run is up, or that of its session."""
+    """Time at which the run's or its session's time is up."""
     run = state.run
     if run.budget.seconds is None and run.budget.session is None:
         return None
@@ -81,7 +87,7 @@ def deadline(state: State) -> float | None:
 
 
 def tool_calls_left(state: State) -> tuple[int, str] | None:
-    """How many more may be run, and of how many; None when nothing limits them."""
+    """Number of tool calls left, with a description of the limit; None if there is no limit."""
     if state.run.budget.tool_calls is None and state.run.budget.session is None:
         return None
     found = [
@@ -93,7 +99,7 @@ def tool_calls_left(state: State) -> tuple[int, str] | None:
 
 
 def wrap_up_reprompt(state: State) -> Reprompt | None:
-    """What to tell the model, when it is time and it has not been told."""
+    """Wrap-up notice to the model, if it is due and was not sent yet."""
     run = state.run
     if (
         run.wrap_up_reason
@@ -101,7 +107,7 @@ def wrap_up_reprompt(state: State) -> Reprompt | None:
         or run.continued_text
         or state.transcript.messages[-1].role not in ("tool", "user")
     ):
-        return None  # nothing is put between two attempts, or into an answer
+        return None  # nothing is inserted between two attempts or into an answer
     if run.budget_warning:
         return Reprompt(why=WRAP_UP_WHY, message=WRAP_UP_NOTICE.format(used=run.budget_warning))
     for scope in limit_scopes(state):
@@ -137,81 +143,80 @@ def _used_amounts(scope: LimitScope) -> dict[str, float | None]:
 
 def _describe_used(scope: LimitScope, name: str) -> str:
     part, limit = _used_amounts(scope)[name], getattr(scope.limits, name)
-    whose = f"{scope.name} " if scope.name else ""
+    owner = f"{scope.name} " if scope.name else ""
     if name == "usd":
-        return f"${part:.4f} of {whose}${limit:f}"
+        return f"${part:.4f} of {owner}${limit:f}"
     shown = f"{part:.0f}" if name == "seconds" else f"{part:,}"
-    return f"{shown} of {whose}{limit:,g} {name.replace('_', ' ')}"
-
-
-# May the run go on, and how much may the next reply cost?
-#
-# Asked before every request.  A limit that is only looked at afterwards is a limit
-# that was broken: the worst case of the next call (the prompt as estimated, plus every
-# output token it may produce) has to fit in what is left, so the output is clamped to
-# what can be paid for, and a call that could not say anything useful is not made.
+    return f"{shown} of {owner}{limit:,g} {name.replace('_', ' ')}"
 
 
 OUTPUT_TOKENS_DEFAULT = 20_000
-"""Enough for an answer with its reasoning; within what may be awaited without a stream."""
+"""Enough for an answer with reasoning, and within what may be awaited without streaming."""
 REPLY_SHARE_MIN = 0.05
-"""Of the window.  Some providers refuse a prompt that leaves less room for the reply than was asked for, so
-less is asked for as the window fills, down to this."""
+"""Share of the window reserved for the reply at least.
+
+Some providers reject a prompt that leaves less room than `max_tokens`, so less is requested as the window
+fills, down to this share.
+"""
 OUTPUT_TOKENS_MIN = 16
-"""A reply shorter than this is not worth its prompt."""
+"""A shorter reply is not worth its prompt."""
 
 
 def find_reached_limit(state: State) -> tuple[RunStop, str] | None:
-    """The limit that has been reached and its story, or None."""
+    """Stop reason and description of a limit that has been reached; None if there is none."""
     for scope in limit_scopes(state):
-        limits, spent, whose = scope.limits, scope.spent, f"{scope.name} " if scope.name else ""
+        limits, spent, owner = scope.limits, scope.spent, f"{scope.name} " if scope.name else ""
         if limits.steps is not None and spent.steps >= limits.steps:
-            return "steps", f"{spent.steps} of {whose}{limits.steps} steps taken"
+            return "steps", f"{spent.steps} of {owner}{limits.steps} steps taken"
         if limits.seconds is not None and scope.seconds >= limits.seconds:
-            return "seconds", f"{scope.seconds:.1f} of {whose}{limits.seconds:g} seconds used"
+            return "seconds", f"{scope.seconds:.1f} of {owner}{limits.seconds:g} seconds used"
     if state.run.tool_call_limit == "shared":
-        return "budget", "no more tool calls may be made of a shared budget, and more were wanted"
+        return "budget", "the shared limit of tool calls is reached, and the model asked for more"
     calls = tool_calls_left(state)
     if state.run.tool_call_limit and calls is not None and calls[0] <= 0:
-        return "budget", f"{calls[1]} made, and more were wanted"
+        return "budget", f"{calls[1]} made, and the model asked for more"
     if output_tokens_room(state) < OUTPUT_TOKENS_MIN:
-        told = [_describe_spending(scope) for scope in limit_scopes(state)]
-        return "budget", " and ".join(filter(None, told)) + "; the next call would not fit"
+        descriptions = [_describe_spending(scope) for scope in limit_scopes(state)]
+        return "budget", " and ".join(filter(None, descriptions)) + "; the next call would not fit"
     return None
 
 
 def output_tokens_room(state: State) -> int:
-    """The most output tokens the next reply may have."""
+    """Maximum number of output tokens of the next reply."""
     settings, run = state.settings, state.run
     limit = settings.model.abilities.output_tokens
     allowance = (settings.thinking.budget_tokens or 0) if settings.thinking else 0
-    usual = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
+    default = min(limit, OUTPUT_TOKENS_DEFAULT + allowance)
     window = window_tokens(state)
-    beside = max(window - state.prompt_tokens + state.estimate_margin_tokens, int(window * REPLY_SHARE_MIN))
-    rooms = [min(beside, requested_output_tokens(settings) or (limit if run.needs_full_output else usual))]
+    window_room = max(
+        window - state.prompt_tokens + state.estimate_margin_tokens, int(window * REPLY_SHARE_MIN)
+    )
+    rooms = [
+        min(window_room, requested_output_tokens(settings) or (limit if run.needs_full_output else default))
+    ]
     for _, limits, spent, _ in limit_scopes(state):
         if limits.tokens is not None:
             rooms.append(limits.tokens - spent.usage.total - state.prompt_tokens)
         if limits.usd is not None:
             if spent.usd is None:
-                return 0  # what a call costs is unknown, so no limit on it can be held
+                return 0  # with an unknown price no dollar limit can be enforced
             rooms.append(affordable_output_tokens(state, limits.usd - spent.usd))
     return min(rooms)
 
 
-def affordable_output_tokens(state: State, left: Decimal) -> int:
-    """Output tokens that can be paid when the whole prompt is billed at its dearest rate."""
+def affordable_output_tokens(state: State, dollars_left: Decimal) -> int:
+    """Output tokens that can be paid if the whole prompt is billed at its highest rate."""
     rates = _highest_rates(state)
     if rates is None:
         return 0
-    after_prompt = left - _highest_input_rate(state, rates) * state.prompt_tokens / MILLION
+    after_prompt = dollars_left - _highest_input_rate(state, rates) * state.prompt_tokens / MILLION
     if rates.output <= 0:
         return MILLION if after_prompt >= 0 else 0
     return int(after_prompt * MILLION / rates.output)
 
 
 def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reservation:
-    """The most the next call may come to, with a reply of at most so many tokens."""
+    """Worst case of the next call, with at most this many output tokens."""
     rates, tokens = _highest_rates(state), state.prompt_tokens + output_tokens
     if rates is None:
         return Reservation(pool=pool, tokens=tokens, output_tokens=output_tokens)
@@ -222,7 +227,7 @@ def worst_case_reservation(state: State, output_tokens: int, pool: str) -> Reser
 def fit_reservation(
     state: State, wanted: Reservation, usd: Decimal | None, tokens: int | None
 ) -> Reservation | None:
-    """A smaller worst case for what is left; None when no useful reply would fit."""
+    """A smaller reservation that fits into what is left; None if no useful reply would fit."""
     rooms = [wanted.output_tokens]
     if tokens is not None:
         rooms.append(tokens - state.prompt_tokens)
@@ -233,7 +238,7 @@ def fit_reservation(
 
 
 def _highest_rates(state: State) -> Rates | None:
-    """What may be asked for by a word in a field of the user's own is priced as that."""
+    """Highest rates of the next call; service terms requested in extra fields are included."""
     settings = state.settings
     price = settings.model.price
     words = (extra.json.strip().strip('"') for extra in settings.extras)
@@ -241,26 +246,28 @@ def _highest_rates(state: State) -> Rates | None:
 
 
 def _highest_input_rate(state: State, rates: Rates) -> Decimal:
-    """A prompt may be written to the cache whole, and for an hour where the marks may say so."""
-    dearest = max(rates.input, rates.cache_write)
+    """Highest rate of a prompt token: it may be written to the cache, for an hour if breakpoints ask for it."""
+    highest = max(rates.input, rates.cache_write)
     if rates.cache_write_1h is None or not can_use_long_ttl(state.settings, state.view):
-        return dearest
-    return max(dearest, rates.cache_write_1h)
+        return highest
+    return max(highest, rates.cache_write_1h)
 
 
 def _describe_spending(scope: LimitScope) -> str:
-    limits, spent, told = scope.limits, scope.spent, []
-    whose = f"{scope.name} " if scope.name else ""
+    limits, spent, descriptions = scope.limits, scope.spent, []
+    owner = f"{scope.name} " if scope.name else ""
     if limits.usd is not None:
-        known = spent.usd is not None
-        told.append(f"${spent.usd:.4f} of {whose}${limits.usd:f} spent" if known else "cost unknown")
+        is_known = spent.usd is not None
+        descriptions.append(
+            f"${spent.usd:.4f} of {owner}${limits.usd:f} spent" if is_known else "cost unknown"
+        )
     if limits.tokens is not None:
-        told.append(f"{spent.usage.total} of {whose}{limits.tokens} tokens used")
-    return " and ".join(told)
+        descriptions.append(f"{spent.usage.total} of {owner}{limits.tokens} tokens used")
+    return " and ".join(descriptions)
 
 
 def charge_partial_reply(state: State, usage: Usage | None, usd: Decimal | None) -> State:
-    """A reply that broke off is paid for too: as counted, or as estimated when nobody counted."""
+    """Charge a reply that broke off: as reported, or as estimated if nothing was reported."""
     if usage is None:
         return state
     usage, usd = price_partial_reply(state, usage, usd)
@@ -272,7 +279,7 @@ def charge_partial_reply(state: State, usage: Usage | None, usd: Decimal | None)
 
 
 def price_partial_reply(state: State, usage: Usage, usd: Decimal | None) -> tuple[Usage, Decimal | None]:
-    """What a reply that broke off is booked as."""
+    """Usage and cost of a reply that broke off."""
     if usage.prompt:
         return usage, usd
     guess = Usage(input=state.prompt_tokens, output=usage.output, incomplete=True)
@@ -281,8 +288,10 @@ def price_partial_reply(state: State, usage: Usage, usd: Decimal | None) -> tupl
 
 
 def billable_usage(state: State, reply: Reply) -> Usage:
-    """What a whole reply is booked as.  Where its provider counted nothing, tokens are those estimated: a
-    limit on them has to hold there too.  Dollars stay unknown."""
+    """Usage of a complete reply; estimated if the provider reported none, so that token limits still hold.
+
+    Its cost stays unknown.
+    """
     if reply.usage.is_known:
         return reply.usage
     written = reply.usage.output or estimate_part_tokens(reply.parts)
@@ -292,12 +301,6 @@ def billable_usage(state: State, reply: Reply) -> Usage:
 def add_spending(spent: Spending, usage: Usage, usd: Decimal | None, steps: int = 0) -> Spending:
     known = None if spent.usd is None or usd is None else spent.usd + usd
     return replace(spent, steps=spent.steps + steps, usage=spent.usage + usage, usd=known)
-
-
-# Runs inside the tools of a run: what they spend is the run's too.
-#
-# Each has a log of its own.  In the log of the run around it stands that it began and what each of its calls
-# came to, so that limits hold for all of it, and a crash loses no more than the call that was under way.
 
 
 def apply_subrun_started(state: State, event: SubrunStarted, at: float, proof: str) -> State:

@@ -1,12 +1,12 @@
-"""How a shared budget stands, and what may be set aside of it.
+"""Shared budgets: what may be reserved, the account folded from the log, and settlement after a crash.
 
-    offer       may this call be made now, with less room, later, or never?
-    Account     a budget's line in a store, added up
-    evidence    what the log of a session tells of a call that nobody is left to settle
+    offer_reservation   reserve now, reserve less, retry later, or never
+    BudgetAccount       totals of a budget's log
+    settle_from_log     cost of a call whose process crashed, according to its session's log
 
-The rule for a caller that died: what its log shows to have ended is settled by its log; what its log shows
-never to have been asked was never sent, and is given back; whatever was asked and has no end there may
-have been paid for, so all that was set aside counts as spent.
+If a process crashed, its session log determines the charge. A call that ended is settled by the log; a call
+that was never sent is refunded; a call that was sent and has no end may have been billed, so the whole
+reservation counts as spent.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from bridle.values.record import Record
 from bridle.values.usage import Limits, Reservation, Usage
 
 FitReservation = Callable[[Decimal | None, int | None], Reservation | None]
-"""What to set aside instead, when this much is left at most; None when that is of no use."""
+"""Returns a smaller reservation for what is left (dollars, tokens); None if that is useless."""
 RETRY_LATER: Final = "later"
 
 
@@ -37,7 +37,7 @@ class RemainingBudget(NamedTuple):
 
     def can_cover(self, wanted: Reservation) -> bool:
         if self.usd is not None and (wanted.usd is None or wanted.usd > self.usd):
-            return False  # what a call costs is unknown, or too much
+            return False  # the price is unknown or too high
         if self.steps is not None and self.steps < 1:
             return False
         return self.tokens is None or wanted.tokens <= self.tokens
@@ -52,34 +52,36 @@ def reserved_amount(reservation: Reservation) -> Amount:
 
 
 def settled_amount(reservation: Reservation, usd: Decimal | None, tokens: int | None, steps: int) -> Amount:
-    """What a call came to; all that was set aside, where nobody can tell."""
-    whole = reserved_amount(reservation)
+    """Amount of a finished call; the whole reservation where the amount is unknown."""
+    reserved = reserved_amount(reservation)
     return Amount(
-        usd=whole.usd if usd is None else usd, tokens=whole.tokens if tokens is None else tokens, steps=steps
+        usd=reserved.usd if usd is None else usd,
+        tokens=reserved.tokens if tokens is None else tokens,
+        steps=steps,
     )
 
 
 def offer_reservation(
-    wanted: Reservation, fit: FitReservation, left: RemainingBudget, *, alone: bool
+    wanted: Reservation, fit: FitReservation, remaining: RemainingBudget, *, alone: bool
 ) -> Reservation | str | None:
-    """What to set aside; `LATER` when others have to settle first; None when there never will be enough."""
-    if left.can_cover(wanted):
+    """Reservation to make; `RETRY_LATER` until others settle; None if there will never be enough."""
+    if remaining.can_cover(wanted):
         return wanted
     if not alone:
         return RETRY_LATER
-    smaller = fit(left.usd, left.tokens)
-    return smaller if smaller is not None and left.can_cover(smaller) else None
+    smaller = fit(remaining.usd, remaining.tokens)
+    return smaller if smaller is not None and remaining.can_cover(smaller) else None
 
 
 def explain_tool_calls_used(limits: Limits, used: Amount, name: str) -> str:
-    """How many calls of tools were made of a budget, when no more may be."""
+    """Description of a used-up limit of tool calls; empty if calls are left."""
     if limits.tool_calls is None or used.tool_calls < limits.tool_calls:
         return ""
     return f"{used.tool_calls:,} of the {limits.tool_calls:,} tool calls of {name}"
 
 
 def budget_warning(limits: Limits, used: Amount, name: str) -> str:
-    """What is used of a budget, when that is so much that the model is to be told."""
+    """Description of the budget's use once it passes the wrap-up threshold; empty before."""
     if limits.wrap_up is None:
         return ""
     shares: list[tuple[Decimal | int, Decimal | int | None, str]] = [
@@ -95,18 +97,18 @@ def budget_warning(limits: Limits, used: Amount, name: str) -> str:
 
 
 class BudgetAccount:
-    """What the records of a budget's line add up to."""
+    """Totals of a budget's log."""
 
     def __init__(self, carried: BudgetSnapshot | None = None) -> None:
         self.spent = carried.spent if carried else Amount()
         self.excess = carried.excess if carried else Amount()
-        """What calls came to beyond what was set aside for them."""
+        """Amount by which calls exceeded their reservations."""
         self.open_reservations = {each.id: each for each in carried.open_reservations} if carried else {}
         self._presumed = {each.id: each for each in carried.presumed} if carried else {}
         self.limits = carried.limits if carried else Limits()
-        """What was last held against."""
+        """Limits of the latest reservation."""
         self.continued_in: BudgetSnapshot | None = None
-        """Where the line goes on."""
+        """Set if the log continues in another generation."""
 
     @property
     def reserved(self) -> Amount:
@@ -135,27 +137,32 @@ class BudgetAccount:
         )
 
     def _settle(self, event: BudgetSettled) -> None:
-        """What was only presumed gives way to what its caller says, if it turns out to be alive."""
-        before = self._presumed.pop(event.id, None)
-        if before is not None:
-            self.spent -= before.amount
-        set_aside = self.open_reservations.pop(event.id, None)
+        """Settle a reservation; a presumed settlement is replaced if its caller turns out to be alive."""
+        presumed = self._presumed.pop(event.id, None)
+        if presumed is not None:
+            self.spent -= presumed.amount
+        reserved = self.open_reservations.pop(event.id, None)
         self.spent += event.amount
-        if set_aside is not None:
-            self.excess += event.amount.excess_over(set_aside.amount)
+        if reserved is not None:
+            self.excess += event.amount.excess_over(reserved.amount)
         if event.source == "presumed":
             self._presumed[event.id] = event
 
 
-def settle_from_log(reserved: BudgetReserved, own: Iterable[Record], its: Iterable[Record]) -> BudgetSettled:
-    """What became of a call whose caller is gone: `own` is the log it was set aside under, `its` that of
-    the session that asked, when that is another one and in reach."""
-    told = list(its) if reserved.nested_session else list(own)
-    asked = False
-    for record in told:
+def settle_from_log(
+    reserved: BudgetReserved, own_log: Iterable[Record], nested_log: Iterable[Record]
+) -> BudgetSettled:
+    """Settle a call whose process is gone.
+
+    `own_log` is the log that the reservation was made under; `nested_log` is that of the session that made
+    the call, if it is another one and available.
+    """
+    records = list(nested_log) if reserved.nested_session else list(own_log)
+    was_sent = False
+    for record in records:
         event = record.event
-        if not asked:
-            asked = isinstance(event, e.ModelAsked) and _has_id(event.reservation, reserved.id)
+        if not was_sent:
+            was_sent = isinstance(event, e.ModelAsked) and _has_id(event.reservation, reserved.id)
         elif isinstance(event, e.ModelReplied):
             return _make_settlement(
                 reserved, event.reply.usage, event.usd, steps=int(not event.summarizes_until)
@@ -166,11 +173,11 @@ def settle_from_log(reserved: BudgetReserved, own: Iterable[Record], its: Iterab
             return _make_settlement(reserved, event.usage, event.usd, steps=0)
         elif isinstance(event, e.Resumed | e.Prompted | e.ModelAsked):
             break
-    for record in own if reserved.nested_session else ():
+    for record in own_log if reserved.nested_session else ():
         event = record.event
         if isinstance(event, SubrunCharged) and event.id == reserved.id:
             return _make_settlement(reserved, event.usage, event.usd, steps=event.steps)
-    if told and not asked:
+    if records and not was_sent:
         return BudgetSettled(id=reserved.id, source="never sent")
     return BudgetSettled(id=reserved.id, amount=reserved.amount, source="presumed")
 
@@ -182,7 +189,7 @@ def _has_id(reservation: Reservation | None, id_: str) -> bool:
 def _make_settlement(
     reserved: BudgetReserved, usage: Usage, usd: Decimal | None, steps: int
 ) -> BudgetSettled:
-    """What nobody counted is taken to be all of it."""
+    """Settlement with the reported usage; the whole reservation if none was reported."""
     if not usage.prompt:
         return BudgetSettled(id=reserved.id, amount=reserved.amount, source="presumed")
     dollars = reserved.amount.usd if usd is None else usd
