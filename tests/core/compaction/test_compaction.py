@@ -268,7 +268,7 @@ def test_two_tries_in_vain_end_the_run(words):
     walk = Walk(ANTHROPIC, brain=walker(summary=words))
     result = walk.run(30)
     assert result.stop == "context"
-    assert "2 tries were in vain" in result.reason
+    assert "2 tries failed" in result.reason
     assert "tool results m" in result.reason
     assert walk.compactions == []
     assert sum(isinstance(event, e.ModelAsked) and bool(event.summarizes_until) for event in walk.events) == 2

@@ -1,13 +1,17 @@
-"""How much of a model's window a conversation takes, and what of it is whose.
+"""Compaction strategies in the order they are tried, and the sizes they are measured by.
 
-What the provider counted last is the truth about everything up to there; nobody here has its tokenizer.
-So weights (bytes, made into tokens on the dear side) are only ever compared with one another: a view of
-half the weight takes half of what was counted.
+The provider's last token count is exact for everything up to there, but its tokenizer is not available. So
+weights (bytes converted to tokens, rounded up) are only compared with each other: a view with half the weight
+takes half of the counted tokens.
 
-    filled      the next prompt, by estimate; more than the window as soon as a provider has said so
-    least       what it has at the very least: no run is ended for an estimate that may be twice the truth
-    gate        from where on something is done about it
-    limit       beyond which a prompt may not fit, with the least of a reply beside it
+    estimated_tokens      size of the next prompt; over the window once a provider has rejected it
+    minimum_tokens        lower bound; a run does not end because of an estimate that may be too high
+    compaction_threshold  size at which compaction starts
+    fit_limit_tokens      size above which a prompt may not fit with a minimal reply
+
+Each strategy finds its changes in a state, as parts with replacement texts; plan.py decides when and how far
+they are used. A summary, which only a model can write, has a row without a finder. The newest messages
+(`tail_start`) are excluded, except for prompts that do not fit otherwise.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -40,14 +44,14 @@ from bridle.values.message import Media, Message, Opaque, Part, Reasoning, Text,
 from bridle.values.usage import MILLION
 
 OVERESTIMATE_FACTOR = 4
-"""How much too high an estimate of ours can be: letters are counted two a token, and words may have eight."""
+"""Factor by which an estimate may be too high: it assumes two letters per token, and words may have eight."""
 REPLY_SHARE_MAX = 0.2
-"""Of the window: what is kept for the reply at most, when the gate is higher than that."""
+"""Maximum share of the window kept free for the reply."""
 CHARACTERS_PER_TOKEN = 4
 
 
 def window_share(state: State, part: float) -> int:
-    """So much of the window."""
+    """This share of the window in tokens."""
     return int(part * window_tokens(state))
 
 
@@ -68,14 +72,14 @@ def fit_limit_tokens(state: State) -> int:
 
 
 def compaction_threshold(state: State) -> int:
-    """Where the share of the window is reached, or the reply would have to do with less than it may have."""
-    wish, window = state.settings.compaction, window_tokens(state)
+    """Prompt size at which the configured share is reached or the reply would be restricted."""
+    options, window = state.settings.compaction, window_tokens(state)
     reply = min(max(0, output_tokens_room(state)), int(window * REPLY_SHARE_MAX))
-    return min(int(wish.at * window) if wish else window, window - reply)
+    return min(int(options.at * window) if options else window, window - reply)
 
 
 def view_weight(state: State, view: Iterable[Message]) -> int:
-    """Of a whole prompt with these messages in it."""
+    """Weight of a whole prompt with these messages."""
     return estimate_overhead(state) + sum(message_weight(state, message) for message in view)
 
 
@@ -84,24 +88,24 @@ def message_weight(state: State, message: Message) -> int:
 
 
 def scale_to_tokens(state: State, part: int, whole: int) -> int:
-    """What a part of the weight of the view is in tokens, by the measure of what was counted."""
+    """Tokens of a part of the view's weight, in proportion to the estimated size."""
     return -(-estimated_tokens(state) * part // max(whole, 1))
 
 
 def cap_estimate(state: State) -> State:
-    """After something has left the view: what is left weighs no more than an estimate of it made anew.
+    """Lower the estimate after parts have left the view to at most a fresh estimate of the rest.
 
-    Else a hundred pictures that are not sent would end the run for want of room.
+    Otherwise a hundred images that are no longer sent would end the run for lack of room.
     """
-    most = view_weight(state, state.view)
-    if state.prompt_tokens <= most:
+    fresh_estimate = view_weight(state, state.view)
+    if state.prompt_tokens <= fresh_estimate:
         return state
-    fair = min(max(0, state.prompt_tokens - state.estimate_margin_tokens), most)
-    return replace(state, prompt_tokens=most, estimate_margin_tokens=most - fair)
+    likely = min(max(0, state.prompt_tokens - state.estimate_margin_tokens), fresh_estimate)
+    return replace(state, prompt_tokens=fresh_estimate, estimate_margin_tokens=fresh_estimate - likely)
 
 
 def price_uncached_tokens(state: State, tokens: int) -> Decimal | None:
-    """What it costs at most when so many tokens of a prompt are read anew."""
+    """Maximum cost of processing this many prompt tokens again."""
     model = state.settings.model
     rates = model.price.rates(tokens, state.now) if model.price is not None else None
     return max(rates.input, rates.cache_write) * tokens / MILLION if rates is not None else None
@@ -109,7 +113,7 @@ def price_uncached_tokens(state: State, tokens: int) -> Decimal | None:
 
 def _part_weight(state: State, part: Part) -> int:
     if state.run.compaction.overflow == "too_large" and isinstance(part, Media):
-        return len(part.data) // CHARACTERS_PER_TOKEN + 1  # it is bytes that were too many
+        return len(part.data) // CHARACTERS_PER_TOKEN + 1  # the limit concerned bytes, not tokens
     match part:
         case ToolCall(name=name, arguments=arguments):
             return estimate_text_tokens(name) + estimate_text_tokens(arguments)
@@ -125,23 +129,14 @@ def _part_weight(state: State, part: Part) -> int:
             return estimate_part_tokens((part,))
 
 
-# What of a conversation can be left out, and what of it stays: the strategies, in the order they are tried.
-#
-# `STRATEGIES` can be printed.  Each finds the changes it comes to in a state, as spots of what was said with
-# the words that stand there instead; when and how far they are used is decided in compaction.py.  What only a
-# model can make shorter has a row and no finder.
-#
-# The newest messages (`tail_start`) are out of reach, except for what does not fit otherwise.
-
-
 def tail_start(state: State) -> int:
-    """The first message of the transcript that is new enough to stay as it is.
+    """First message of the transcript that is recent enough to stay unchanged.
 
-    Never one with results: the call they belong to stays with them.
+    Never a message with results: the call they belong to stays with them.
     """
-    wish, messages = state.settings.compaction, state.transcript.messages
-    assert wish is not None
-    whole, room = view_weight(state, state.view), window_share(state, wish.keep)
+    options, messages = state.settings.compaction, state.transcript.messages
+    assert options is not None
+    whole, room = view_weight(state, state.view), window_share(state, options.keep)
     start, taken = len(messages), 0
     for at in range(len(messages) - 1, state.summarized_count - 1, -1):
         taken += message_weight(state, messages[at])
@@ -177,7 +172,7 @@ def _find_chunks_before_tail(state: State) -> Iterator[ViewChange]:
 
 
 def _find_old_reasoning(state: State) -> Iterator[ViewChange]:
-    """Of turns that are over: in the midst of one, providers want it back beside its calls."""
+    """Reasoning of finished turns; within a turn, providers require it beside its calls."""
     if state.settings.model.endpoint.reasoning not in ("signed", "may_echo") or not state.prompt_ids:
         return
     messages = state.transcript.messages
@@ -188,15 +183,17 @@ def _find_old_reasoning(state: State) -> Iterator[ViewChange]:
 
 
 def _find_long_texts(state: State) -> Iterator[ViewChange]:
-    """Everywhere, but in what was said last by a person and in what the model said."""
+    """Long texts everywhere, except in the latest prompt and in replies."""
     for at_message, message in enumerate(state.transcript.messages):
         sent = at_message >= state.summarized_count or message.id in state.prompt_ids
         if not sent or message.role == "assistant" or message.id in state.prompt_ids[-1:]:
             continue
         for at, inner, text in _list_texts(message):
-            most = long_result_characters(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
-            if len(text) > most and (message.id, at, inner) not in state.changed_parts:
-                yield ViewChange(message=message.id, part=at, inner=inner, text=shorten_long_text(text, most))
+            limit = long_result_characters(window_tokens(state)) if inner >= 0 else LONG_CHARACTERS
+            if len(text) > limit and (message.id, at, inner) not in state.changed_parts:
+                yield ViewChange(
+                    message=message.id, part=at, inner=inner, text=shorten_long_text(text, limit)
+                )
 
 
 def _list_texts(message: Message) -> Iterator[tuple[int, int, str]]:
@@ -214,46 +211,49 @@ class CompactionStrategy(NamedTuple):
     effect: str
     keeps: str
     find_changes: Callable[[State], Iterator[ViewChange]] | None
-    """The changes it comes to; None for what a model has to be asked for."""
+    """Changes that the strategy makes; None if a model has to be asked."""
     last_resort: bool = False
-    """Only for what does not fit otherwise."""
+    """Used only if the prompt does not fit otherwise."""
 
 
 STRATEGIES: tuple[CompactionStrategy, ...] = (
     CompactionStrategy(
-        "pictures", "old pictures from tools become a line", "the newest (`pictures`)", _find_old_pictures
+        "pictures",
+        "old images from tools are replaced by one line",
+        "the newest (`pictures`)",
+        _find_old_pictures,
     ),
     CompactionStrategy(
         "results",
-        f"old tool results of more than {VERBOSE_CHARACTERS:,} characters become their beginning and end,"
-        " with the handle of the whole where the store has it",
+        f"old tool results of more than {VERBOSE_CHARACTERS:,} characters are reduced to beginning and end,"
+        " with a handle to the complete text if the store has it",
         "the newest messages (`keep`)",
         _find_old_results,
     ),
     CompactionStrategy(
         "chunks",
-        "what was looked up for earlier prompts is left out",
-        "what the latest prompt and the newest messages (`keep`) have beside them",
+        "context retrieved for earlier prompts is omitted",
+        "context of the latest prompt and the newest messages (`keep`)",
         _find_chunks_before_tail,
     ),
     CompactionStrategy(
         "reasoning",
-        "reasoning of earlier turns is left out, where the provider allows that",
+        "reasoning of earlier turns is omitted, if the provider allows it",
         "all of the current turn",
         _find_old_reasoning,
     ),
     CompactionStrategy(
         "texts",
         f"texts of more than {LONG_CHARACTERS:,} characters (tool results in a small window: half a character"
-        " for each token of it) become their beginning and end; only when it does not fit otherwise",
-        "the latest prompt, and what the model said",
+        " per token of it) are reduced to beginning and end; only if the prompt does not fit otherwise",
+        "the latest prompt, and the model's replies",
         _find_long_texts,
         last_resort=True,
     ),
     CompactionStrategy(
         "turns",
-        "old turns give way to a summary, which a model is asked for",
-        "what people said, and the newest messages (`keep`)",
+        "old turns are replaced by a summary that a model writes",
+        "user messages, and the newest messages (`keep`)",
         None,
     ),
 )

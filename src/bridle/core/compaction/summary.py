@@ -1,12 +1,12 @@
-"""Old turns in a few words: how a model is asked for them, and what becomes of its answer.
+"""Summaries of old turns: the request to the model, and the use of its reply.
 
-It is asked on the one road on which models are asked: the same tools, instructions and messages as ever,
-so that the provider reads what it has kept, with one message more that asks for the summary.  What
-comes back is paid for like any reply and is no part of the conversation.  When everything is too long even
-for that, the first turns are summarised alone, and then the summary with the next ones.
+The request is an ordinary one with the same tools, instructions and messages, so that the cached prompt is
+reused, plus one message that asks for the summary. The reply is paid for like any other but is not part of
+the conversation. If the conversation is too long even for that, the first turns are summarized alone, then
+the summary together with the next ones.
 
-Nothing is said to the model about tools but not to call them: forbidding calls would be another prompt to
-some providers.  One that calls all the same is asked again with calls forbidden.
+Tools stay offered, with the instruction not to call them: forbidding calls would be a cache miss at some
+providers. If the model calls a tool anyway, it is asked again with calls forbidden.
 """
 
 from msgspec.structs import replace
@@ -47,85 +47,89 @@ PROMPT_LABEL = "[The user:]"
 SUMMARY_HEADING = "[Summary of the steps up to here, written by the model; these are not the user's words:]\n"
 WORDS_MAX = 800
 WORDS_SHARE = 0.05
-"""Of a small window, in words."""
+"""Maximum number of words per token of the window, for small windows."""
 UNUSABLE_STOPS = (Stop.REFUSED, Stop.FILTERED)
 
 
 def summarizer_model(state: State) -> Model:
-    """Who is asked for a summary now."""
-    wish = state.settings.compaction
-    other = wish.summarizer if wish is not None and not state.run.compaction.use_own_model else None
+    """Model that is currently asked for summaries."""
+    options = state.settings.compaction
+    other = options.summarizer if options is not None and not state.run.compaction.use_own_model else None
     return other or state.settings.model
 
 
-def state_for_summarizer(state: State, seat: str) -> State:
-    """The state as it is for whoever is asked for a summary: another model has other prices and limits."""
-    wish = state.settings.compaction
-    other = wish.summarizer if wish is not None else None
-    if not seat or other is None or other.model_key != seat:
+def state_for_summarizer(state: State, model_key: str) -> State:
+    """The state with the summarizer as its model: it has other prices and limits."""
+    options = state.settings.compaction
+    other = options.summarizer if options is not None else None
+    if not model_key or other is None or other.model_key != model_key:
         return state
     return replace(state, settings=set_model(state.settings, other))
 
 
 def summary_words_max(state: State) -> int:
-    """How long a summary may be."""
+    """Maximum length of a summary in words."""
     return min(WORDS_MAX, int(WORDS_SHARE * window_tokens(state)))
 
 
 def summary_instructions(state: State) -> str:
-    """What a summary is to be about."""
-    wish = state.settings.compaction
-    more = f"\n\n{wish.summary_words.strip()}" if wish is not None and wish.summary_words.strip() else ""
-    return SUMMARY_INSTRUCTIONS.format(words=summary_words_max(state)) + more
+    """Instructions for the content of a summary."""
+    options = state.settings.compaction
+    extra = (
+        f"\n\n{options.summary_words.strip()}"
+        if options is not None and options.summary_words.strip()
+        else ""
+    )
+    return SUMMARY_INSTRUCTIONS.format(words=summary_words_max(state)) + extra
 
 
 def make_summary_request(state: State, messages: tuple[Message, ...]) -> Request:
-    """The question for a summary of these messages, which are the view or its beginning."""
+    """Request for a summary of these messages, which are the view or its beginning."""
     model = summarizer_model(state)
     words = (Text(text=SUMMARY_ASK + summary_instructions(state)),)
     question = Message(role="user", parts=words, at=state.now, provenance="harness")
-    # What is asked aside must not be added to a conversation object.
-    aside = replace(state.settings, chain=state.settings.chain is True)
-    asked = replace(state, settings=aside)
+    # A side request must not be added to a conversation object.
+    settings = replace(state.settings, chain=state.settings.chain is True)
+    summarizer_state = replace(state, settings=settings)
     if model.model_key != state.settings.model.model_key:
-        asked = replace(
+        summarizer_state = replace(
             state_for_summarizer(state, model.model_key), run=replace(state.run, reasoning_status="")
         )
         view, _, _ = view_for_model(state.transcript.messages, state.view_changes, model)
-        # Its view may be longer: what one provider made of old turns is nothing to another.
+        # Its view may be longer, because it cannot read another provider's native summary.
         end = next((at + 1 for at, each in enumerate(view) if each.id == messages[-1].id), len(messages))
         messages = replace_unsupported_media(view[:end], model)
-        asked = replace(asked, settings=replace(asked.settings, chain=False))
+        summarizer_state = replace(summarizer_state, settings=replace(summarizer_state.settings, chain=False))
     choice = step_tool_choice(state)
     forced = state.run.compaction.forbid_calls or choice.mode in ("any", "tool")
-    told = replace(asked, view=(*messages, question))
-    request, _ = assemble_request(told, ToolChoice(mode="none") if forced else choice)
+    asking_state = replace(summarizer_state, view=(*messages, question))
+    request, _ = assemble_request(asking_state, ToolChoice(mode="none") if forced else choice)
     return replace(request, output=None)
 
 
 def make_native_summary_request(state: State, messages: tuple[Message, ...]) -> Request:
-    """The request for something short in place of these messages, which are the beginning of the view."""
-    told = replace(state, view=messages, settings=replace(state.settings, chain=False))
-    request, _ = assemble_request(told)
+    """Request for a native summary of these messages, which are the beginning of the view."""
+    asking_state = replace(state, view=messages, settings=replace(state.settings, chain=False))
+    request, _ = assemble_request(asking_state)
     words = summary_view.NATIVE_SUMMARY_ASK + summary_instructions(state)
     return replace(request, output=None, asks_native_summary=True, summary_instructions=words)
 
 
 def record_overflow(state: State, failure: Failure) -> CompactionProgress:
-    """After a failure: was it too long, though it may just have been made shorter?"""
-    squeeze, kind = state.run.compaction, failure.kind
+    """Progress after a failure: records that the prompt was too long, possibly despite compaction."""
+    progress, kind = state.run.compaction, failure.kind
     if (kind != "context" and kind != "too_large") or state.settings.compaction is None:
-        return squeeze
-    told = replace(
-        squeeze, overflow=kind, overflow_message=failure.message, window_tokens=failure.window_tokens
+        return progress
+    overflowed = replace(
+        progress, overflow=kind, overflow_message=failure.message, window_tokens=failure.window_tokens
     )
-    if squeeze.summary_until:
-        return replace(told, split_count=squeeze.split_count + 1)
-    return replace(told, failed_tries=squeeze.failed_tries + squeeze.just_compacted)
+    if progress.summary_until:
+        return replace(overflowed, split_count=progress.split_count + 1)
+    return replace(overflowed, failed_tries=progress.failed_tries + progress.just_compacted)
 
 
 def progress_after_reply(state: State, stop: Stop) -> CompactionProgress:
-    """After a reply, which may have ended where the window does."""
+    """Progress after a reply, which may have been cut off by the window."""
     filled = stop is Stop.CONTEXT and state.settings.compaction is not None
     return replace(
         state.run.compaction,
@@ -137,7 +141,7 @@ def progress_after_reply(state: State, stop: Stop) -> CompactionProgress:
 
 
 def progress_after_resume(state: State) -> CompactionProgress:
-    """Somebody resumes the run, and may have seen to what was in its way."""
+    """Progress after a resume: earlier obstacles may have been removed."""
     return replace(
         state.run.compaction,
         overflow="",
@@ -150,7 +154,7 @@ def progress_after_resume(state: State) -> CompactionProgress:
 
 
 def apply_summary_asked(state: State, event: ModelAsked, at: float) -> State:
-    squeeze = replace(
+    progress = replace(
         state.run.compaction,
         summary_until=event.summarizes_until,
         summarizer_key=event.model_key,
@@ -159,11 +163,12 @@ def apply_summary_asked(state: State, event: ModelAsked, at: float) -> State:
         native_disabled=state.run.compaction.native_disabled
         or (state.run.compaction.native_requested and not event.asks_native_summary),
     )
-    # Whoever steps in for another has its own number of tries.
+    # A model that takes over has its own number of tries.
     before = state.run.compaction
     tries = (
         state.run.model_attempts
-        if (squeeze.use_own_model, squeeze.native_disabled) == (before.use_own_model, before.native_disabled)
+        if (progress.use_own_model, progress.native_disabled)
+        == (before.use_own_model, before.native_disabled)
         else 0
     )
     run = replace(
@@ -172,7 +177,7 @@ def apply_summary_asked(state: State, event: ModelAsked, at: float) -> State:
         model_attempts=tries + 1,
         failure=None,
         partial_text="",
-        compaction=squeeze,
+        compaction=progress,
     )
     return replace(
         state, run=run, cache=record_call_sent(state_for_summarizer(state, event.model_key), event, at)
@@ -180,20 +185,20 @@ def apply_summary_asked(state: State, event: ModelAsked, at: float) -> State:
 
 
 def apply_summary_replied(state: State, event: ModelReplied) -> State:
-    """Paid for, and kept until it is put in its place; an answer without words was a try in vain."""
+    """Charge the summary and hold it until it is put in place; a reply without text is a failed try."""
     reply, before = event.reply, state.run.compaction
     if before.native_requested:
-        squeeze = _accept_native_summary(state, reply)
+        progress = _accept_native_summary(state, reply)
     else:
         words = "" if reply.stop in UNUSABLE_STOPS else reply.text.strip()
-        squeeze = replace(
+        progress = replace(
             before,
             summary_text=words,
             failed_tries=before.failed_tries + (not words),
             forbid_calls=before.forbid_calls or bool(reply.calls),
         )
-    squeeze, usage = (
-        replace(squeeze, summary_until=event.summarizes_until, native_requested=False),
+    progress, usage = (
+        replace(progress, summary_until=event.summarizes_until, native_requested=False),
         billable_usage(state, reply),
     )
     run = replace(
@@ -205,7 +210,7 @@ def apply_summary_replied(state: State, event: ModelReplied) -> State:
         failure=None,
         repair_failures=(),
         partial_text="",
-        compaction=squeeze,
+        compaction=progress,
     )
     total = add_spending(state.total_spent, usage, event.usd)
     hits = record_summary_answered(
@@ -215,12 +220,12 @@ def apply_summary_replied(state: State, event: ModelReplied) -> State:
 
 
 def _accept_native_summary(state: State, reply: Reply) -> CompactionProgress:
-    """What the provider made, if people's words are safe in it; else its words, or another try without it."""
-    squeeze, messages = state.run.compaction, state.transcript.messages
-    made = summary_view.extract_native_parts(reply)
-    end = next(at + 1 for at, message in enumerate(messages) if message.id == squeeze.summary_until)
-    said = [drop_chunks(state, message) for message in messages[:end] if message.id in state.prompt_ids]
-    if made and summary_view.has_prompts_intact(made, said, state.settings.model):
-        return replace(squeeze, native_parts=made, native_origin=reply.origin)
-    words = summary_view.native_summary_text(made)
-    return replace(squeeze, summary_text=words, native_disabled=not words)
+    """Use a native summary if it preserves the user messages; otherwise its text, or try without it."""
+    progress, messages = state.run.compaction, state.transcript.messages
+    native_parts = summary_view.extract_native_parts(reply)
+    end = next(at + 1 for at, message in enumerate(messages) if message.id == progress.summary_until)
+    prompts = [drop_chunks(state, message) for message in messages[:end] if message.id in state.prompt_ids]
+    if native_parts and summary_view.has_prompts_intact(native_parts, prompts, state.settings.model):
+        return replace(progress, native_parts=native_parts, native_origin=reply.origin)
+    words = summary_view.native_summary_text(native_parts)
+    return replace(progress, summary_text=words, native_disabled=not words)
