@@ -1,5 +1,4 @@
-"""Builds what a model is sent: the view of the transcript, the media and options it accepts, the token
-estimate, the request.
+"""Builds what is sent to a model: view, media, options, token estimate, and the request itself.
 
-Does not belong here: making a conversation shorter (compaction), prompt caching (cache).
+Does not belong here: shortening a conversation (compaction), prompt caching (cache).
 """

@@ -1,11 +1,16 @@
-"""Where a text may be cut without breaking what a reader takes for one character.
+"""Shortens long texts: excerpts of tool results, pages and searches for reading the rest.
 
-A string is made of code points, and no cut can split one.  But a letter with its accent, a flag,
-a family of faces or a line's two-character end are several code points; half of one is another
-character, or none.  A cut between lines is better still, when one is near.
+An excerpt is decided once, before the result is recorded; the recorded text is what is sent from then on. The
+model gets the beginning and the end, and between them a note with the missing amount and a handle. Only text
+is shortened; images and files stay. The tool that reads the rest is revealed with the first excerpt, because
+most sessions never need it. If the agent has a tool of that name, none is offered.
 
-What a character is, is decided by a short list that covers what texts are made of, not by the
-whole standard; what it misses is cut between code points.
+Pages start with a line that says what they are and how to get the next one; concatenated, they are exactly
+the text. Searches look for literal text: a regular expression from a model could run forever.
+
+Texts are cut between user-perceived characters, preferably between lines. An accent, a flag, an emoji
+sequence or a CRLF consists of several code points. A short list of cases covers common texts; everything else
+is cut between code points.
 """
 
 import re
@@ -21,12 +26,12 @@ from bridle.values.message import Media, Opaque, Text, ToolResult
 from bridle.values.request import ToolSpec
 
 CHARACTER_LENGTH_MAX = 64
-"""Longer heaps of accents are cut wherever it happens to be."""
+"""Longer sequences of combining characters are cut anywhere."""
 JOINER = "\u200d"
 
 
 def cut_before(text: str, at: int, slack: int) -> int:
-    """The best place at or before `at`: after a line's end not more than `slack` earlier, if there is one."""
+    """Best cut at or before `at`: after a line end at most `slack` earlier, if there is one."""
     if not 0 < at < len(text):
         return max(0, min(at, len(text)))
     line = text.rfind("\n", max(0, at - slack), at)
@@ -36,7 +41,7 @@ def cut_before(text: str, at: int, slack: int) -> int:
 
 
 def cut_after(text: str, at: int, slack: int) -> int:
-    """The best place at or after `at`."""
+    """Best cut at or after `at`."""
     if not 0 < at < len(text):
         return max(0, min(at, len(text)))
     line = text.find("\n", at - 1, at + slack)
@@ -60,7 +65,7 @@ def is_boundary(text: str, at: int) -> bool:
 
 
 def _is_combining(character: str) -> bool:
-    """Whether it belongs to the one before: accents, skin tones, tags, later letters of a syllable block."""
+    """True if the character combines with the previous one: accents, skin tones, tags, syllable blocks."""
     code = ord(character)
     return (
         unicodedata.category(character).startswith("M")
@@ -81,26 +86,14 @@ def _flag_halves_before(text: str, at: int) -> int:
     return at - first
 
 
-# Results too long to be sent whole: what the model gets instead, and when it may read the rest.
-#
-# The decision is made once, before the result is recorded; what is recorded is what is sent, now
-# and for ever.  The model gets the beginning and the end, and between them a note with what is
-# missing and the handle to read it by.  Only words are shortened: pictures and files stay where
-# they are.
-#
-# The tool that reads the rest is shown from the first such result on, and not before: most
-# sessions never need it.  An agent's own tool of that name takes its place, and then nothing is
-# offered.
-
-
 RESULT_CHARACTERS_MIN = 1_000
-"""Below this an excerpt would be mostly note."""
+"""Below this an excerpt would consist mostly of the note."""
 PAGE_CHARACTERS_DEFAULT = 10_000
 HEAD_SHARE = 2 / 3
-"""A beginning says what a thing is; an end says how it came out."""
+"""The beginning shows what a result is, the end how it turned out."""
 NOTE_CHARACTERS_MAX = 400
 LINE_SHARE = 0.1
-"""How much of an end may be given up to cut between lines."""
+"""Share of a part that may be dropped to cut between lines."""
 REVEAL_REASON = "a result was too long to be sent whole"
 
 READ_RESULT = ToolSpec(
@@ -126,7 +119,7 @@ READ_RESULT = ToolSpec(
 
 
 def join_result_text(result: ToolResult) -> str:
-    """All the words of a result as one text, with each part on a line of its own."""
+    """All text of a result, each part on a line of its own."""
     return "".join(_text_pieces(result))
 
 
@@ -137,7 +130,7 @@ def is_long_result(result: ToolResult, limit: int | None) -> bool:
 def make_excerpt(
     result: ToolResult, text: str, whole: StoredResult, limit: int, *, readable: bool
 ) -> ToolResult:
-    """The result as it is kept and sent.  `text` is its whole text; `readable`: a tool can read the rest."""
+    """The result as stored and sent. `text` is its complete text; `readable`: a tool can read the rest."""
     room = max(limit - NOTE_CHARACTERS_MAX, 0)
     head = int(room * HEAD_SHARE)
     tail = room - head
@@ -159,13 +152,13 @@ def make_excerpt(
         if not noted:
             kept, noted = kept + note, True
         kept += text[end:at]
-        if kept.strip():  # a blank block is refused by several wires
+        if kept.strip():  # several wires reject a blank block
             parts.append(replace(part, text=kept))
     return replace(result, parts=tuple(parts))
 
 
 def reveal_reader_tool(state: State) -> RevealTools | None:
-    """The tool for the rest, as soon as there is a rest to read."""
+    """Reveals the reader tool once there is a stored result to read."""
     name = READ_RESULT.name
     if (
         not state.stored_results
@@ -195,16 +188,13 @@ def _make_cut_note(text: str, start: int, end: int, whole: StoredResult, *, read
     return f"{lead}[… {left_out}. {way} …]\n"
 
 
-# A long text as its beginning and its end, with a note between them that says what is missing.
-
-
 LONG_CHARACTERS = 20_000
-"""A text above this can by itself be the reason why a conversation does not fit."""
+"""A longer text can by itself be the reason why a conversation does not fit."""
 LONG_HEAD_SHARE, LONG_TAIL_SHARE = 0.3, 0.1
 WINDOW_CHARACTERS = 0.5
-"""For each token of a small window: what makes a tool result a long one there."""
+"""Characters per token of a small window above which a tool result is long."""
 VERBOSE_CHARACTERS = 2_400
-"""A tool result above this says more than is needed once it has been read."""
+"""A longer tool result says more than is needed once it has been read."""
 VERBOSE_HEAD, VERBOSE_TAIL = 800, 400
 CUT_NOTE = "\n[… {gone:,} of {all:,} characters were left out here later on. {way} …]\n"
 CALL_AGAIN = "Call the tool again if they are needed."
@@ -212,18 +202,18 @@ READ_REST = 'To read them: {tool}(handle="{handle}", offset={offset}).'
 TOO_LONG_TO_SEND = "It was too long to be sent."
 
 
-def shorten_long_text(text: str, most: int = LONG_CHARACTERS) -> str:
-    return _keep_ends(text, int(most * LONG_HEAD_SHARE), int(most * LONG_TAIL_SHARE), TOO_LONG_TO_SEND)
+def shorten_long_text(text: str, limit: int = LONG_CHARACTERS) -> str:
+    return _keep_ends(text, int(limit * LONG_HEAD_SHARE), int(limit * LONG_TAIL_SHARE), TOO_LONG_TO_SEND)
 
 
 def long_result_characters(window_tokens: int) -> int:
-    """How many characters are too many for one tool result, where nothing else makes the prompt fit."""
+    """Length above which one tool result is too long, if nothing else makes the prompt fit."""
     return min(LONG_CHARACTERS, max(VERBOSE_CHARACTERS, int(window_tokens * WINDOW_CHARACTERS)))
 
 
-def shorten_old_result(text: str, wholes: Iterable[StoredResult], *, readable: bool) -> str:
-    """An old result.  Where the store has all of it, the excerpt names a handle, and the note does too."""
-    whole = next((each for each in wholes if readable and each.handle in text), None)
+def shorten_old_result(text: str, stored_results: Iterable[StoredResult], *, readable: bool) -> str:
+    """Shorten an old result; if the store has the complete text, the note names its handle."""
+    whole = next((each for each in stored_results if readable and each.handle in text), None)
     way = (
         READ_REST.format(tool=READ_RESULT.name, handle=whole.handle, offset=VERBOSE_HEAD)
         if whole
@@ -237,18 +227,11 @@ def _keep_ends(text: str, head: int, tail: int, way: str) -> str:
     return text[:head] + between + text[-tail:]
 
 
-# A long text, a page at a time, or the places where words occur in it.
-#
-# Every page begins with a line that says what it is and how to get the next one.  Pages put end
-# to end are the text, exactly.  A search looks for words, not for patterns: a pattern from a model
-# could take for ever.
-
-
 LEAD_CHARACTERS_MAX = 200
 AROUND_CHARACTERS = 100
-"""What is shown on either side of a place found."""
+"""Characters shown on either side of a match."""
 SEARCH_STRIDE = 1 << 18
-"""How much is searched in one go: the interpreter does nothing else meanwhile."""
+"""Characters searched at once; the interpreter is blocked meanwhile."""
 SEARCH_SHOWN_MAX = 60
 
 
@@ -265,12 +248,12 @@ def read_page(text: str, offset: int, limit: int) -> str:
     return f"[characters {start}-{end} of {len(text)}; {way}]\n{text[start:end]}"
 
 
-def search_text(text: str, words: str, offset: int, limit: int) -> str:
-    """Where the words occur, from the offset on: each place with its surroundings, on a line."""
+def search_text(text: str, query: str, offset: int, limit: int) -> str:
+    """Matches from the offset on, each with its surroundings on one line."""
     found: list[str] = []
     room, at = limit, min(max(offset, 0), len(text))
-    pattern = re.compile(re.escape(words), re.IGNORECASE)
-    shown = words if len(words) <= SEARCH_SHOWN_MAX else f"{words[:SEARCH_SHOWN_MAX]}…"
+    pattern = re.compile(re.escape(query), re.IGNORECASE)
+    shown = query if len(query) <= SEARCH_SHOWN_MAX else f"{query[:SEARCH_SHOWN_MAX]}…"
     while (hit := _next_match(pattern, text, at)) is not None:
         start, end = _surrounding_range(text, hit.start(), hit.end(), max(limit // 2, 1))
         line = f"{hit.start()}: {_join_lines(text[start:end])}\n"
@@ -281,15 +264,15 @@ def search_text(text: str, words: str, offset: int, limit: int) -> str:
             )
         found.append(line)
         room -= len(line)
-        # What is inside the surroundings shown has been seen.
-        at = max(end - len(words) + 1, hit.end())
+        # Matches inside the surroundings already shown are skipped.
+        at = max(end - len(query) + 1, hit.end())
     if not found:
         return f"[no {shown!r} from character {min(max(offset, 0), len(text))} on, of {len(text)}]\n"
     return f"[{len(found)} places with {shown!r}, and no more; read there with offset=…]\n" + "".join(found)
 
 
 def _next_match(pattern: "re.Pattern[str]", text: str, at: int) -> "re.Match[str] | None":
-    # A match is never longer than its words: ignoring case, one character stands for one.
+    # A match is never longer than the query: ignoring case maps one character to one.
     overlap = len(pattern.pattern)
     while at < len(text):
         hit = pattern.search(text, at, at + SEARCH_STRIDE + overlap)
@@ -299,9 +282,9 @@ def _next_match(pattern: "re.Pattern[str]", text: str, at: int) -> "re.Match[str
     return None
 
 
-def _surrounding_range(text: str, start: int, end: int, most: int) -> tuple[int, int]:
-    """The line a place is on, or as much of it as is shown."""
-    side = min(AROUND_CHARACTERS, most)
+def _surrounding_range(text: str, start: int, end: int, limit: int) -> tuple[int, int]:
+    """Line around a match, or the part of it that is shown."""
+    side = min(AROUND_CHARACTERS, limit)
     first, last = max(start - side, 0), min(end + side, len(text))
     line, after = text.rfind("\n", first, start), text.find("\n", end, last)
     first = line + 1 if line >= 0 else min(cut_after(text, first, 0), start)

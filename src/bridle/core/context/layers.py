@@ -1,11 +1,10 @@
-"""What a prompt is made of, front to back, and how long each part of it stays as it is.
+"""Layers of a prompt in order, and how often each changes.
 
-A provider keeps the beginning of a prompt, so what changes rarely stands before what changes often: one
-byte that differs makes everything behind it new.  The stability of a layer is who shares it; nothing may
-stand before a layer that is shared by more.  Nothing that is true only now (a time, an id) has a place
-before the history.
+A provider caches the beginning of a prompt, so stable content precedes changing content: one different byte
+makes everything after it a cache miss. The stability of a layer is the scope that shares it; no layer may
+precede one with a wider scope. Anything valid only now (a time, an id) stands after the history.
 
-This is the order that `assemble` (context.py) and the messages keep; a test holds every wire to it.
+`assemble_request` and the messages follow this order; a test checks it on every wire.
 """
 
 from typing import Literal
@@ -16,10 +15,10 @@ Stability = Literal["agent", "tenant", "session", "turn"]
 STABILITY_LEVELS: dict[Stability, str] = {
     "agent": "the same for all sessions of an agent",
     "tenant": "the same for all sessions of a tenant, until its notes are loaded again",
-    "session": "grows at its end, and stays as it is before that",
-    "turn": "new with every prompt, and history from then on",
+    "session": "only appended to",
+    "turn": "new with every prompt, then part of the history",
 }
-"""From what most prompts share to what none does."""
+"""From widely shared to never shared."""
 
 
 class PromptLayer(Value):
@@ -27,17 +26,17 @@ class PromptLayer(Value):
     stability: Stability
     content: str
     changed_by: str
-    """What makes it differ from the request before."""
+    """Event that makes it differ from the previous request."""
     has_breakpoint: bool = False
-    """Whether a cache mark ends it, where a provider takes marks."""
+    """True if a cache breakpoint ends it, for providers that take breakpoints."""
 
 
 PROMPT_LAYERS = (
     PromptLayer(
         name="tools",
         stability="agent",
-        content="definitions, in the order they were given; those shown later behind them",
-        changed_by="the agent's tools changed, or the model was shown more where the wire has them in front",
+        content="definitions, in the order given, followed by those revealed later",
+        changed_by="the agent's tools changed, or more were revealed on a wire that puts them first",
     ),
     PromptLayer(
         name="system",
@@ -49,33 +48,33 @@ PROMPT_LAYERS = (
     PromptLayer(
         name="memory",
         stability="tenant",
-        content="a tenant's notes, and behind them the session's own",
-        changed_by="the notes were loaded at a chosen point, and had changed",
+        content="a tenant's notes, followed by the session's own",
+        changed_by="the notes were reloaded and had changed",
         has_breakpoint=True,
     ),
     PromptLayer(
         name="history",
         stability="session",
-        content="everything said so far, with what was looked up for it",
+        content="the conversation so far, with its retrieved context",
         changed_by="a recorded change of the view",
         has_breakpoint=True,
     ),
     PromptLayer(
         name="chunks",
         stability="turn",
-        content="what was retrieved for the prompt",
+        content="context retrieved for the prompt",
         changed_by="never: recorded once",
     ),
     PromptLayer(
         name="message",
         stability="turn",
-        content="what the person says",
+        content="the user's message",
         changed_by="never: recorded once",
     ),
     PromptLayer(
         name="facts",
         stability="turn",
-        content="what is true only now",
+        content="facts that hold only now",
         changed_by="never: recorded once",
         has_breakpoint=True,
     ),

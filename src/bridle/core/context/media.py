@@ -1,12 +1,12 @@
-"""Which pictures, documents, videos and sounds a model cannot take, and what it is told instead.
+"""Finds media that a model cannot accept, and replaces it with text.
 
-A provider answers one picture it does not like with a refusal of the whole conversation, and the
-picture stays in the conversation: nothing said later would get through.  So what a model takes is
-looked up before it is asked.  `RULES` can be printed: one line a reason, in the order they are tried.
+A provider rejects the whole conversation because of one unacceptable image, and the image would stay in the
+conversation. So abilities are checked before sending. `MEDIA_RULES` lists the reasons in the order they are
+tried.
 
-Rule 1: whatever is left out is replaced by words that say what was there and why it is not.
-Rule 2: no family of wires decides this for itself; what an endpoint takes is in its abilities.
-Rule 3: a file that one provider holds is a meaningless word to any other.
+Rule 1: omitted media is replaced by text that says what it was and why it is missing. Rule 2: no wire family
+decides this for itself; the endpoint's abilities do. Rule 3: a file stored at one provider means nothing to
+another.
 """
 
 from collections.abc import Callable, Iterator
@@ -26,19 +26,21 @@ class UnsupportedPart(Value):
 
 
 def find_unsupported_media(message: Message, model: Model) -> tuple[UnsupportedPart, ...]:
-    """What in this message the model cannot take, as changes that leave it out."""
-    # What came from this very endpoint, it took or made: it knows its own types better than a table does.
-    at_home = message.origin is not None and message.origin.endpoint == model.endpoint.endpoint_id
+    """Media in this message that the model cannot accept, as changes that omit it."""
+    # Media from this endpoint was accepted or created by it: its types need no check.
+    same_origin = message.origin is not None and message.origin.endpoint == model.endpoint.endpoint_id
     found = []
     for at, inner, media in _list_media(message):
         for why, applies in MEDIA_RULES:
-            if (at_home and applies in _SKIPPED_AT_ORIGIN) or not (detail := applies(media, message, model)):
+            if (same_origin and applies in _SKIPPED_AT_ORIGIN) or not (
+                detail := applies(media, message, model)
+            ):
                 continue
-            called = " ".join(filter(None, (_KIND_NAMES.get(media.kind, media.kind), media.name)))
-            words = f"[{called} left out: {detail}]"
+            label = " ".join(filter(None, (_KIND_NAMES.get(media.kind, media.kind), media.name)))
+            text = f"[{label} left out: {detail}]"
             found.append(
                 UnsupportedPart(
-                    change=ViewChange(message=message.id, part=at, inner=inner, text=words), why=why
+                    change=ViewChange(message=message.id, part=at, inner=inner, text=text), why=why
                 )
             )
             break
@@ -61,7 +63,7 @@ def _explain_foreign_file(media: Media, message: Message, model: Model) -> str:
 
 
 def _explain_unsendable_media(media: Media, message: Message, model: Model) -> str:
-    """Made before a `Media` was checked, or read from a wire: a log is never refused for it."""
+    """Reason why the data is invalid: created before validation existed, or read from a wire."""
     return explain_unsendable(media.kind, media.media_type, media.data, media.url, media.file_id)
 
 
@@ -88,17 +90,17 @@ def _explain_no_audio(media: Media, message: Message, model: Model) -> str:
 def _explain_type(media: Media, message: Message, model: Model) -> str:
     abilities = model.abilities
     types = {"image": abilities.image_types, "document": abilities.document_types}.get(media.kind, ())
-    said = media.media_type.partition(";")[0].strip().lower()
-    if not said or not types or any(_matches_type(said, each) for each in types):
+    media_type = media.media_type.partition(";")[0].strip().lower()
+    if not media_type or not types or any(_matches_type(media_type, each) for each in types):
         return ""
-    return f"this model takes no {said}"
+    return f"this model takes no {media_type}"
 
 
 def _explain_size(media: Media, message: Message, model: Model) -> str:
-    most, size = model.abilities.image_bytes_max, len(media.data) * 3 // 4
-    if media.kind != "image" or not most or size <= most:
+    limit, size = model.abilities.image_bytes_max, len(media.data) * 3 // 4
+    if media.kind != "image" or not limit or size <= limit:
         return ""
-    return f"it has {size:,} bytes, and at most {most:,} are accepted"
+    return f"it has {size:,} bytes, and at most {limit:,} are accepted"
 
 
 def _matches_type(media_type: str, pattern: str) -> bool:

@@ -1,8 +1,12 @@
-"""Adding a message to a session, and what that does to everything folded from messages.
+"""Appends messages to a session, and estimates tokens.
 
-`added` puts a message at the end of the transcript and of the view.  `said` is for
-messages of ours, which no provider has counted yet: it also grows the estimate of the
-next prompt, on the dear side, so that a budget errs by stopping early.
+`append_counted_message` adds a message to transcript and view. `append_message` is for messages of ours,
+which no provider has counted yet: it also raises the estimate of the next prompt, conservatively, so that a
+budget errs by stopping early.
+
+The window is the model's own, or a smaller one that its server reported: a self-hosted server may run with
+less than the model can read. It says so when it rejects a prompt (`Failure.window_tokens`), which applies to
+this model for the rest of the session.
 """
 
 from typing import TypeVar
@@ -22,21 +26,24 @@ T = TypeVar("T", bound=Part)
 
 _MEDIA_TYPE_ALIASES = {"image/jpg": "image/jpeg", "image/pjpeg": "image/jpeg", "image/x-png": "image/png"}
 PICTURE_TOKENS = 5_000
-"""What the largest picture a model looks at costs."""
+"""Cost of the largest image a model processes."""
 MESSAGE_TOKENS = 16
-"""What goes around a message: who speaks, where it begins and ends."""
+"""Overhead of a message: its role and delimiters."""
 IMPLAUSIBLE_TIMES = 2
 LETTERS = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ "
 LETTERS_PER_TOKEN = 2
-"""Words have four; names and codes have two.  Digits, signs and other scripts are counted one a byte."""
+"""Words have four letters per token, names and codes two.
+
+Digits, signs and other scripts count one per byte.
+"""
 
 
 def append_counted_message(state: State, message: Message) -> State:
-    bare = not any(isinstance(part, Media | ToolResult) for part in message.parts)
-    home = state.settings.model.endpoint.endpoint_id
-    transcript = state.transcript.append(message if bare else _complete_media(message, home))
+    has_no_media = not any(isinstance(part, Media | ToolResult) for part in message.parts)
+    endpoint_id = state.settings.model.endpoint.endpoint_id
+    transcript = state.transcript.append(message if has_no_media else _complete_media(message, endpoint_id))
     placed = transcript.messages[-1]
-    if bare:
+    if has_no_media:
         return replace(state, transcript=transcript, view=(*state.view, placed))
     return replace(
         state,
@@ -47,23 +54,25 @@ def append_counted_message(state: State, message: Message) -> State:
     )
 
 
-def _complete_media(message: Message, home: str) -> Message:
-    """Files that only an id is known of are held by whom the conversation is with when they are named,
-    and a type goes by the one name that everybody knows."""
+def _complete_media(message: Message, endpoint_id: str) -> Message:
+    """Complete file references with their holder, and normalize media types.
 
-    def told(part: T) -> T:
+    A file known only by its id is held by the endpoint that the conversation is with when it is named.
+    """
+
+    def complete(part: T) -> T:
         if isinstance(part, ToolResult):
-            return replace(part, parts=tuple(map(told, part.parts)))
+            return replace(part, parts=tuple(map(complete, part.parts)))
         if not isinstance(part, Media):
             return part
-        holder = message.origin.endpoint if message.origin else home
+        holder = message.origin.endpoint if message.origin else endpoint_id
         return replace(
             part,
             endpoint_id=part.endpoint_id or (holder if part.file_id else ""),
             media_type=_MEDIA_TYPE_ALIASES.get(part.media_type.lower(), part.media_type),
         )
 
-    return replace(message, parts=tuple(map(told, message.parts)))
+    return replace(message, parts=tuple(map(complete, message.parts)))
 
 
 def append_message(state: State, message: Message) -> State:
@@ -76,34 +85,31 @@ def append_message(state: State, message: Message) -> State:
 
 
 def append_prompt(state: State, message: Message) -> State:
-    """What a person said: it is kept word for word, however long the conversation becomes."""
+    """Append a user prompt, which is kept verbatim however long the conversation becomes."""
     after = append_message(state, message)
     return replace(after, prompt_ids=(*after.prompt_ids, after.transcript.messages[-1].id))
 
 
 def doubt_usage(state: State, reply: Reply) -> str:
-    """Why the usage of a reply cannot be true, in words; empty when it may be.
+    """Reason why the usage of a reply is implausible; empty if it is plausible.
 
-    More than the model can read and write, where our own estimate, which is high, says far less.
+    It exceeds what the model can read and write, and our conservative estimate is far lower.
     """
     limits, total = state.settings.model.abilities, reply.usage.total
-    most = limits.prompt_tokens_max + (limits.output_tokens or 0)
-    if not limits.prompt_tokens_max or total <= most:
+    limit = limits.prompt_tokens_max + (limits.output_tokens or 0)
+    if not limits.prompt_tokens_max or total <= limit:
         return ""
     estimate = (state.prompt_tokens or estimate_overhead(state)) + estimate_part_tokens(reply.parts)
     if total <= IMPLAUSIBLE_TIMES * estimate:
         return ""
     return (
-        f"{state.settings.model.name} counted {total:,} tokens where it can read and write {most:,}"
+        f"{state.settings.model.name} counted {total:,} tokens where it can read and write {limit:,}"
         f" and about {estimate:,} were sent and said; the window is reckoned by our estimate"
     )
 
 
 def estimate_after_reply(state: State, reply: Reply, *, doubted: bool = False) -> dict[str, int]:
-    """The estimate after a reply: as its provider counted, and by our own measure where it did not.
-
-    `doubted`: the provider's count is not believed.
-    """
+    """Estimate after a reply: the provider's count, or our own if there is none or it is `doubted`."""
     total = reply.usage.total
     if not total or doubted:
         return {"prompt_tokens": state.prompt_tokens + estimate_part_tokens(reply.parts)}
@@ -111,7 +117,7 @@ def estimate_after_reply(state: State, reply: Reply, *, doubted: bool = False) -
 
 
 def is_substantial(part: Part) -> bool:
-    """Whether a message with only this in it is one; reasoning that led to nothing is not."""
+    """True if the part can make up a message by itself; reasoning alone cannot."""
     if isinstance(part, Text):
         return bool(part.text.strip())
     return not isinstance(part, Reasoning)
@@ -124,9 +130,9 @@ def estimate_overhead(state: State) -> int:
         state.memory.text,
         settings.output.parameters if settings.output else "",
     ]
-    told = sum(estimate_text_tokens(text) for text in texts) + estimate_tool_tokens(settings.tools)
-    shown = tuple(spec for spec in settings.hidden_tools if spec.name in state.revealed_tools)
-    return told + estimate_tool_tokens(shown) + MESSAGE_TOKENS
+    tokens = sum(estimate_text_tokens(text) for text in texts) + estimate_tool_tokens(settings.tools)
+    revealed = tuple(spec for spec in settings.hidden_tools if spec.name in state.revealed_tools)
+    return tokens + estimate_tool_tokens(revealed) + MESSAGE_TOKENS
 
 
 def estimate_tool_tokens(tools: tuple[ToolSpec, ...]) -> int:
@@ -144,7 +150,7 @@ def estimate_part_tokens(parts: tuple[Part, ...]) -> int:
     total = 0
     for part in parts:
         if isinstance(part, Media):
-            # A file is read as text, a picture is looked at: the one grows with its size.
+            # A file is read as text and grows with its size; an image is not.
             total += PICTURE_TOKENS if part.kind == "image" else max(PICTURE_TOKENS, len(part.data) // 2)
         elif isinstance(part, ToolResult):
             total += estimate_part_tokens(part.parts)
@@ -155,34 +161,28 @@ def estimate_part_tokens(parts: tuple[Part, ...]) -> int:
     return total
 
 
-# The window that a session computes with: the model's own, or a smaller one that its server named.
-#
-# A server of one's own may be started with less than the model can read.  It says so when it refuses a prompt
-# (`Failure.window_tokens`), and that holds for this model for the rest of the session.
-
-
 WINDOW_TOKENS_MIN = 256
-"""No server is run with less; a smaller number in a refusal is something else."""
+"""No server runs with less; a smaller number in a rejection means something else."""
 
 
 def window_tokens(state: State) -> int:
-    """The window of the model that is asked."""
+    """Window of the current model."""
     own = state.settings.window_tokens
     return _smaller_window(state, state.settings.model, own) if state.reported_windows else own
 
 
 def model_window_tokens(state: State, model: Model) -> int:
-    """The window of any model, for which no setting of the agent holds."""
+    """Window of any model, without the agent's setting."""
     return _smaller_window(state, model, model.abilities.prompt_tokens_max)
 
 
 def record_window(state: State, failure: Failure) -> tuple[tuple[str, int], ...]:
-    """The windows named so far, with the one in this failure if it can be true."""
-    named, own = failure.window_tokens, window_tokens(state)
-    if failure.kind != "context" or named is None or not WINDOW_TOKENS_MIN <= named < own:
+    """Windows reported so far, with the one in this failure if it is plausible."""
+    reported, own = failure.window_tokens, window_tokens(state)
+    if failure.kind != "context" or reported is None or not WINDOW_TOKENS_MIN <= reported < own:
         return state.reported_windows
-    seat = state.settings.model.model_key
-    return (*(each for each in state.reported_windows if each[0] != seat), (seat, named))
+    model_key = state.settings.model.model_key
+    return (*(each for each in state.reported_windows if each[0] != model_key), (model_key, reported))
 
 
 def _smaller_window(state: State, model: Model, own: int) -> int:

@@ -1,20 +1,19 @@
-"""Make a conversation fit for whoever is to read it next.
+"""Builds the view: the messages of a conversation as a model is sent them.
 
-The log keeps what was said.  What goes to a model is a *view* of it, and the view may
-have to differ: a conversation from elsewhere may be illegal, a picture may be larger than
-anybody accepts, a hundred screenshots cost more than they tell.
+The log keeps the originals. The view may have to differ: an imported conversation may be invalid, an image
+may exceed every limit, a hundred screenshots cost more than they are worth.
 
-    legal(messages)     a conversation held elsewhere, with what was wrong put right
-    wanted(state)       changes of the view that are due now, with their reason
-    fitted(messages)    messages of no session, with words for what a model cannot take
-    viewed(state)       the view after the changes recorded so far, as the current model is to have it
+    make_legal                 repair a conversation from elsewhere
+    find_due_view_change       changes of the view that are due now, with their reason
+    replace_unsupported_media  messages without a session, with text for unsupported media
+    rebuild_view               the view after all recorded changes, for the current model
 
-Rule 1: a change is decided once, recorded, and never taken back: a view that wavers is a
-        cache that never hits, and newer models refuse reasoning whose past was edited.
-Rule 2: what one model cannot take is changed for that model alone.  Another one, or the same one asked
-        again later, gets what was said: its reasoning may be bound to the very picture.
-Rule 3: a call and its result are never parted.
-Rule 4: nothing here knows a provider; what an endpoint wants is in its abilities.
+Rule 1: a change is decided once, recorded, and never reverted: a fluctuating view never hits the cache, and
+        newer models reject reasoning whose past was edited.
+Rule 2: parts that one model cannot accept are changed for that model only. Other models get the original,
+        because their reasoning may be bound to it.
+Rule 3: a call and its result are never separated.
+Rule 4: nothing here knows a provider; the endpoint's abilities say what it accepts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -32,13 +31,13 @@ from .media import find_unsupported_media
 from .summary_view import replace_summarized_turns
 
 PICTURES_KEPT = 3
-"""How many of the newest screenshots stay."""
+"""Number of the newest screenshots that stay."""
 PICTURES_SLACK = 3
-"""How many more may gather before the old ones go: every change moves the cached prefix."""
+"""Number of additional ones before the old ones are removed: every change is a cache miss."""
 REPAIRS_MAX = 3
-"""How often in a run something may be left out because it was refused."""
+"""Maximum number of removals per run after a rejection."""
 WIRE_ID_CHARACTERS = 40
-"""A longer id of a call holds more than a name, such as a signature."""
+"""A longer call id contains more than a name, such as a signature."""
 REFUSED_PART = "[this was left out: it could not be processed]"
 PICTURE_REMOVED = "[an older picture was here]"
 NO_RESULT = "No result of this call is known."
@@ -46,26 +45,26 @@ CONVERSATION_OPENING = "(The conversation begins here.)"
 
 
 def find_due_view_change(state: State) -> ViewChanged | None:
-    """The changes of the view that are due, and why; None when there are none."""
-    seat = state.settings.model.model_key
+    """Changes of the view that are due, with their reason; None if there are none."""
+    model_key = state.settings.model.model_key
     if state.unsupported_parts:
-        whys = dict.fromkeys(unfit.why for unfit in state.unsupported_parts)
-        changes = tuple(unfit.change for unfit in state.unsupported_parts)
-        return ViewChanged(changes=changes, why="; ".join(whys), model_key=seat)
+        whys = dict.fromkeys(part.why for part in state.unsupported_parts)
+        changes = tuple(part.change for part in state.unsupported_parts)
+        return ViewChanged(changes=changes, why="; ".join(whys), model_key=model_key)
     if state.run.rejected_parts:
         changes = tuple(
             ViewChange(message=m, part=p, inner=i, text=_replacement_text(state, (m, p, i)))
             for m, p, i in state.run.rejected_parts
         )
-        said = state.run.failure.message if state.run.failure else ""
-        return ViewChanged(changes=changes, why=f"the provider refused it: {said}", model_key=seat)
+        message = state.run.failure.message if state.run.failure else ""
+        return ViewChanged(changes=changes, why=f"the provider refused it: {message}", model_key=model_key)
     if state.run.reply_echo == "refused":
-        said = state.run.failure.message if state.run.failure else ""
-        why = f"the provider refused its own last reply as it came: {said}"
-        return ViewChanged(changes=strip_last_reply(state), why=why, model_key=seat)
+        message = state.run.failure.message if state.run.failure else ""
+        why = f"the provider refused its own last reply as it came: {message}"
+        return ViewChanged(changes=strip_last_reply(state), why=why, model_key=model_key)
     if state.run.reasoning_status == "refused":
         changes = tuple(drop_reasoning(state, state.transcript.messages))
-        return ViewChanged(changes=changes, why="earlier reasoning was not taken back", model_key=seat)
+        return ViewChanged(changes=changes, why="earlier reasoning was not taken back", model_key=model_key)
     kept = state.settings.compaction.pictures if state.settings.compaction else PICTURES_KEPT
     if state.picture_count > kept + PICTURES_SLACK:
         pictures = tuple(find_pictures(state))
@@ -75,7 +74,7 @@ def find_due_view_change(state: State) -> ViewChanged | None:
 
 
 def rebuild_view(state: State) -> State:
-    """The state with the view as its model is to have it, and with what that model cannot take."""
+    """The state with the view for its model, and the parts that the model cannot accept."""
     model, messages = state.settings.model, state.transcript.messages
     view, changed, hidden = view_for_model(messages, state.view_changes, model)
     sent = (each for at, each in enumerate(messages) if at >= hidden or each.id in state.prompt_ids)
@@ -93,8 +92,7 @@ def rebuild_view(state: State) -> State:
 def view_for_model(
     messages: Iterable[Message], recorded: Iterable[ViewChanged | Compacted], model: Model
 ) -> tuple[tuple[Message, ...], frozenset[PartRef], int]:
-    """Messages as this model sees them, the places in them that were changed, and how many of them
-    a summary stands for."""
+    """Messages as this model sees them, the parts changed, and the number of messages summarized."""
     by_message: dict[str, dict[PartRef, ViewChange]] = {}
     recorded = tuple(recorded)
     for event in recorded:
@@ -109,17 +107,17 @@ def view_for_model(
     return view, frozenset().union(*by_message.values()), hidden
 
 
-def find_removable_parts(state: State, spots: Iterable[PartRef]) -> tuple[PartRef, ...]:
-    """Places in the view as places in what was said; those that were changed already are no use to blame."""
+def find_removable_parts(state: State, refs: Iterable[PartRef]) -> tuple[PartRef, ...]:
+    """Parts of the view as parts of the original messages, without those already changed."""
     if state.run.part_removals >= REPAIRS_MAX:
         return ()
-    found = (_original_part_ref(state, spot) for spot in spots)
-    return tuple(spot for spot in found if spot is not None and spot not in state.changed_parts)
+    found = (_original_part_ref(state, ref) for ref in refs)
+    return tuple(ref for ref in found if ref is not None and ref not in state.changed_parts)
 
 
-def _replacement_text(state: State, spot: PartRef) -> str:
-    """What stands in for a part that is left out: of a long text its beginning and its end."""
-    name, at, inner = spot
+def _replacement_text(state: State, ref: PartRef) -> str:
+    """Text for a part that is omitted: for a long text, its beginning and end."""
+    name, at, inner = ref
     message = next(each for each in state.transcript.messages if each.id == name)
     part: Part = message.parts[at]
     if isinstance(part, ToolResult) and inner >= 0:
@@ -131,26 +129,26 @@ def _replacement_text(state: State, spot: PartRef) -> str:
     )
 
 
-def _original_part_ref(state: State, spot: PartRef) -> PartRef | None:
-    message, index, inner = spot
+def _original_part_ref(state: State, ref: PartRef) -> PartRef | None:
+    message, index, inner = ref
     original = next((each for each in state.transcript.messages if each.id == message), None)
     if original is None:
         return _quoted_prompt_ref(state, message, index)
     recorded = [
         event for event in state.view_changes if event.model_key in ("", state.settings.model.model_key)
     ]
-    gone = {
+    removed = {
         change.part
         for event in recorded
         for change in event.changes
         if change.message == message and change.inner < 0 and not change.text and not change.strip_native
     }
-    kept = [at for at in range(len(original.parts)) if at not in gone]
+    kept = [at for at in range(len(original.parts)) if at not in removed]
     return (message, kept[index], inner) if index < len(kept) else None
 
 
 def _quoted_prompt_ref(state: State, message: str, index: int) -> PartRef | None:
-    """What people said stands on in the message that stands for old turns, part for part."""
+    """Original of a user message that is quoted in the message replacing old turns."""
     if not state.summarized_count or message != state.view[0].id or index >= len(state.view[0].parts):
         return None
     quoted = state.view[0].parts[index]
@@ -165,7 +163,7 @@ def part_ref(change: ViewChange) -> PartRef:
 
 
 def replace_unsupported_media(messages: Iterable[Message], model: Model) -> tuple[Message, ...]:
-    """Messages that belong to no session, with words in place of what the model cannot take."""
+    """Messages without a session, with text in place of unsupported media."""
     return tuple(
         _apply_changes(message, (unfit.change for unfit in find_unsupported_media(message, model)))
         for message in messages
@@ -173,21 +171,21 @@ def replace_unsupported_media(messages: Iterable[Message], model: Model) -> tupl
 
 
 def count_pictures(message: Message) -> int:
-    """How many pictures tools brought with this message."""
+    """Number of images in the tool results of this message."""
     return sum(isinstance(part, Media) for result in message.results for part in result.parts)
 
 
 def make_legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[str, ...]]:
-    """The same conversation with every call answered once, in order and at its place; and what was repaired.
+    """The conversation with every call answered once, in order and in place; and the repairs made.
 
-    Idempotent: a legal conversation comes out as it went in, with nothing repaired.
+    Idempotent: a valid conversation is returned unchanged, without repairs.
     """
-    given = tuple(messages)
+    original = tuple(messages)
     repairs: list[str] = []
-    results = _first_results(given, repairs)
-    origins = {result.call_id: message.origin for message in given for result in message.results}
-    told: list[Message] = []
-    for message in given:
+    results = _first_results(original, repairs)
+    origins = {result.call_id: message.origin for message in original for result in message.results}
+    legal: list[Message] = []
+    for message in original:
         parts = _drop_blank_parts(part for part in message.parts if not isinstance(part, ToolResult))
         if not message.parts:
             repairs.append(f"{message.id or 'a message'} of the {message.role} is empty and was left out")
@@ -195,21 +193,21 @@ def make_legal(messages: Iterable[Message]) -> tuple[tuple[Message, ...], tuple[
             repairs.append(f"{_describe_unsent(message)} in {message.id or 'a message'} was left out")
         if not parts:
             continue
-        if not told and message.role == "assistant":
-            told.append(Message(role="user", parts=(Text(text=CONVERSATION_OPENING),)))
+        if not legal and message.role == "assistant":
+            legal.append(Message(role="user", parts=(Text(text=CONVERSATION_OPENING),)))
             repairs.append("the conversation began with the model; an opening was put before it")
-        told.append(replace(message, role="user" if message.role == "tool" else message.role, parts=parts))
+        legal.append(replace(message, role="user" if message.role == "tool" else message.role, parts=parts))
         if message.calls:
             answers = tuple(_result_or_unknown(call, results, repairs) for call in message.calls)
             owner = next((origins[call.id] for call in message.calls if call.id in origins), None)
-            told.append(Message(role="tool", parts=answers, at=message.at, origin=owner))
-    return tuple(told), tuple(repairs)
+            legal.append(Message(role="tool", parts=answers, at=message.at, origin=owner))
+    return tuple(legal), tuple(repairs)
 
 
 def rename_imported_calls(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The same messages with call ids that no later reply of the session can get.
+    """The messages with call ids that no later reply of the session can get.
 
-    Replies number their calls `c1_0`, `c2_0`, …, and a history from another session does so too.
+    Replies number their calls `c1_0`, `c2_0`, …, and so does a history from another session.
     """
     names: dict[str, str] = {}
     renamed = []
@@ -228,14 +226,14 @@ def rename_imported_calls(messages: Iterable[Message]) -> tuple[Message, ...]:
 
 
 def _first_results(messages: tuple[Message, ...], repairs: list[str]) -> Mapping[str, ToolResult]:
-    """The first result of every call that was made before it."""
-    asked: set[str] = set()
+    """The first result of every call, if the call precedes it."""
+    called_ids: set[str] = set()
     found: dict[str, ToolResult] = {}
     for message in messages:
-        asked.update(call.id for call in message.calls)
+        called_ids.update(call.id for call in message.calls)
         for result in message.results:
-            if result.call_id not in asked:
-                repairs.append(f"a result for {result.call_id!r}, which nobody called, was left out")
+            if result.call_id not in called_ids:
+                repairs.append(f"a result for {result.call_id!r}, which was never called, was left out")
             elif result.call_id in found:
                 repairs.append(f"a second result for {result.call_id!r} was left out")
             else:
@@ -251,7 +249,7 @@ def _result_or_unknown(call: ToolCall, results: Mapping[str, ToolResult], repair
 
 
 def _describe_unsent(message: Message) -> str:
-    """What of a message is not worth sending, in words."""
+    """Description of the parts of a message that are not worth sending."""
     has_blank = any(isinstance(part, Text) and not part.text.strip() for part in message.parts)
     has_reasoning = any(isinstance(part, Reasoning) for part in message.parts)
     if has_reasoning and not _drop_blank_parts(message.parts):
@@ -262,7 +260,7 @@ def _describe_unsent(message: Message) -> str:
 
 
 def _drop_blank_parts(parts: Iterable[Part]) -> tuple[Part, ...]:
-    # A blank text may be the carrier of a signature: what a provider put beside it is worth its place.
+    # A blank text may carry a provider's signature, which must stay in place.
     kept = tuple(part for part in parts if not isinstance(part, Text) or part.text.strip() or part.native)
     return kept if any(not isinstance(part, Reasoning) for part in kept) else ()
 
@@ -277,10 +275,9 @@ def find_pictures(state: State) -> Iterator[ViewChange]:
 
 
 def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewChange]:
-    """All reasoning at once: what is left of a chain of proofs proves nothing.
+    """Changes that remove all reasoning; a partial chain of signatures is invalid.
 
-    Words and calls stay.  What their provider put beside them goes, because it may be a proof too, or
-    name one that is gone.
+    Text and calls stay, without the provider's own data, which may be a signature too or refer to one.
     """
     for message in messages:
         if message.role != "assistant":
@@ -295,23 +292,23 @@ def drop_reasoning(state: State, messages: Iterable[Message]) -> Iterator[ViewCh
 
 
 def is_echo_refused(state: State, failure: Failure) -> bool:
-    """Whether a refusal that names nothing may be about the model's last reply as it was sent back."""
+    """True if an unspecific rejection may concern the model's last reply as it was sent back."""
     named = failure.kind != "invalid" or failure.refused_parameter
     return not named and bool(strip_last_reply(state))
 
 
 def strip_last_reply(state: State) -> tuple[ViewChange, ...]:
-    """Changes that leave words and calls of the model's last reply, and nothing that only its provider reads.
+    """Changes that reduce the model's last reply to text and calls.
 
-    A reply goes back as it came, also what we do not interpret.  Of every reply but the last it is known that
-    the provider takes it back, because another one came after it.
+    A reply is sent back as it came, including data we do not interpret. All earlier replies were accepted,
+    because another one followed them.
     """
     if state.run.part_removals >= REPAIRS_MAX:
         return ()
     messages = reversed(state.transcript.messages)
     last = next((message for message in messages if message.role == "assistant"), None)
-    home = state.settings.model.endpoint.endpoint_id
-    if last is None or last.origin is None or last.origin.endpoint != home:
+    endpoint_id = state.settings.model.endpoint.endpoint_id
+    if last is None or last.origin is None or last.origin.endpoint != endpoint_id:
         return ()
     has_words = any(isinstance(part, Text | ToolCall) for part in last.parts)
     return tuple(
@@ -329,7 +326,7 @@ def _strip_native(part: Part | None) -> Part | None:
 
 
 def _is_echoed(part: Part) -> bool:
-    """Whether more of a part goes back to its provider than our view of it."""
+    """True if the provider gets back more of the part than our view of it."""
     long_id = isinstance(part, ToolCall) and len(part.wire_id) > WIRE_ID_CHARACTERS
     return isinstance(part, Reasoning) or part.native is not None or long_id
 
