@@ -154,7 +154,7 @@ def test_a_mark_that_did_not_reach_back_is_told():
     world.run()
     world.run(["And on."] * 60)
     call = list_cache_calls(counted(world.records(), 3, Usage(input=2_000, cache_read=700)))[2]
-    assert (call.outcome, call.why) == ("lookback", "61 blocks since the call before")
+    assert (call.outcome, call.why) == ("lookback", "61 blocks since the previous call")
 
 
 def test_short_prompts_and_silent_providers_are_no_misses():

@@ -1,5 +1,5 @@
-"""Keeps prompts cacheable and explains cache misses: breakpoints, key, prefix guard, state kept by the
-provider, diagnosis, report.
+"""Keeps prompts cacheable and explains cache misses.
 
-Does not belong here: prices and limits (budget).
+Covers breakpoints, cache keys, the prefix check, provider-side state, diagnosis and reports. Does not belong
+here: prices and limits (budget).
 """

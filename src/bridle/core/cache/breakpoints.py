@@ -1,21 +1,31 @@
-"""Where a prompt is marked to be kept, for how long, and under which key: the one owner of cache marks.
+"""Places cache breakpoints, and chooses their lifetime and the cache key.
 
-A provider that keeps prompts at marks looks a mark up by looking back a little from it.  So four
-places matter, in this order of worth:
+A provider with breakpoints looks for cached prompts a limited distance back from each one. Four positions
+matter, most valuable first:
 
-    end      where this request ends: the next one reads up to here
-    before   where the request before ended, when more came since than is looked back over; without it
-             a turn of sixty blocks loses the whole conversation, once a turn
-    fixed    behind tools and system: what other sessions of the same agent read
-    shared   the same without the notes, when there are any: what the sessions of other tenants read
+    end      the end of this request: the next one reads up to here
+    before   the end of the previous request, if more was added since than the lookback covers; without it a
+             turn of sixty blocks loses the whole conversation
+    fixed    after tools and system: read by other sessions of the same agent
+    shared   the same without the notes, if there are any: read by sessions of other tenants
 
-A mark is no part of what a provider compares, so it may move; the blocks it stands on may not.  A
-message is marked on its last block that can carry a mark, and one that has none is passed over: blank
-words and reasoning are refused.  All marks of a request last equally long, which is the one order of
-lifetimes that every provider takes.
+A breakpoint is not part of the compared prefix, so it may move; the blocks before it may not. A message is
+marked on its last block that accepts a breakpoint (blank text and reasoning do not); messages without one are
+skipped. All breakpoints of a request have the same lifetime, the only combination that every provider
+accepts.
 
-How providers differ in that is the table `WAYS`.  Where a provider keeps everything and needs no marks,
-there is one at the end when it is to be kept for longer than usual, and it says nothing else.
+`BREAKPOINT_RULES` describes how providers differ. A provider that caches everything needs no breakpoints; one
+at the end only requests a longer lifetime.
+
+Cache keys: a provider with keys caches prompts separately per key, and routes requests with the same key and
+prefix to the same machine up to a rate limit. The key belongs to the agent, so that its sessions share their
+common prefix across tenants. A tenant's own content is not exposed, because a prompt is found only by its
+exact prefix. With `cache_by="tenant"` the key includes the tenant. A busy agent can be split into shards
+(`Settings.cache_shards`), each of which writes the prefix separately. Only a digest is sent, so tenant names
+stay private.
+
+An agent without a name gets one derived from its instructions and tool names. It is the same in every process
+and in older logs; a better tool description does not change it, other instructions do.
 """
 
 import re
@@ -30,81 +40,81 @@ from bridle.values.request import Breakpoint, ToolSpec
 from bridle.values.settings import Settings
 
 LOOKBACK_BLOCKS = 20
-"""How far a mark is looked back from, itself included."""
+"""Blocks searched back from a breakpoint, its own included."""
 TTL_SECONDS: dict[Ttl, float] = {"5m": 300, "30m": 1_800, "1h": 3_600, "12h": 43_200, "24h": 86_400}
 RECENT_MESSAGES_MAX = 32
-"""Pauses that are longer ago say nothing about the next one."""
+"""Older pauses say nothing about the next one."""
 
 
 class BreakpointRules(Value):
-    """What can be marked where prompts are kept in one way."""
+    """Positions that accept breakpoints under one cache mode."""
 
     roles: tuple[Role, ...]
-    """Whose messages can carry a mark."""
+    """Roles whose messages accept a breakpoint."""
     tools: bool
-    """Whether the tools can, for want of a system prompt."""
+    """True if the tools accept one, if there is no system prompt."""
     blocks_max: int = 0
     messages_max: int = 0
-    """How much may come before the earlier end is marked too, in blocks or in messages of these roles."""
+    """Number of blocks or messages of these roles after which the previous end gets a breakpoint too."""
 
 
 BREAKPOINT_RULES: dict[str, BreakpointRules] = {
-    # A wire may write more blocks than we have parts, so this is well below what is looked back over.
+    # A wire may write more blocks than we have parts, so this is well below the lookback.
     "marks": BreakpointRules(roles=("user", "tool", "assistant", "system"), tools=True, blocks_max=12),
-    # Twenty earlier ends are looked up, whatever stands between them.
+    # The provider looks up twenty earlier ends, whatever is between them.
     "points": BreakpointRules(roles=("user", "tool", "system"), tools=False, messages_max=15),
 }
 AUTOMATIC_CACHES = ("prefix", "hits")
 WRITES_BILLED = ("marks", "points")
-"""Ways of keeping a prompt that cost something, and more for longer."""
+"""Cache modes in which writing costs money, and more for a longer lifetime."""
 
 
 def place_breakpoints(
     settings: Settings, tools: tuple[ToolSpec, ...], view: tuple[Message, ...], *, remembers: bool = False
 ) -> tuple[Breakpoint, ...]:
-    """The marks of the next request, in the order of the prompt.  `remembers`: notes end its system."""
+    """Breakpoints of the next request, in prompt order. `remembers`: notes end its system prompt."""
     abilities = settings.model.abilities
     if not abilities.cache_marks:
         return ()
     ttl = choose_ttl(settings, view)
     if abilities.cache in AUTOMATIC_CACHES:
         return (Breakpoint(position="end", ttl=ttl),) if ttl != abilities.cache_ttls[0] else ()
-    way = BREAKPOINT_RULES.get(abilities.cache, BREAKPOINT_RULES["marks"])
-    wanted = [
-        _end_breakpoint(view, ttl, way, automatic=abilities.automatic_cache),
-        _previous_end_breakpoint(view, ttl, way),
+    rules = BREAKPOINT_RULES.get(abilities.cache, BREAKPOINT_RULES["marks"])
+    candidates = [
+        _end_breakpoint(view, ttl, rules, automatic=abilities.automatic_cache),
+        _previous_end_breakpoint(view, ttl, rules),
     ]
     if settings.instructions or remembers:
-        wanted.append(Breakpoint(position="system", ttl=ttl))
+        candidates.append(Breakpoint(position="system", ttl=ttl))
     if settings.instructions and remembers:
-        wanted.append(Breakpoint(position="system", block=0, ttl=ttl))
-    elif tools and way.tools and not settings.instructions:
-        wanted.append(Breakpoint(position="tools", ttl=ttl))
-    chosen = [mark for mark in wanted if mark is not None][: abilities.cache_marks]
+        candidates.append(Breakpoint(position="system", block=0, ttl=ttl))
+    elif tools and rules.tools and not settings.instructions:
+        candidates.append(Breakpoint(position="tools", ttl=ttl))
+    chosen = [mark for mark in candidates if mark is not None][: abilities.cache_marks]
     return tuple(reversed(chosen))
 
 
 def choose_ttl(settings: Settings, view: tuple[Message, ...]) -> Ttl:
-    """The shortest that is offered and long enough: for what the settings say, or for the pauses there were.
+    """Shortest offered lifetime that suffices for the setting, or for the pauses so far.
 
-    A pause longer than all that is offered counts for nothing: then the dearer mark would be paid for in
-    vain.  What nobody can price is never taken unasked, or a budget in dollars would be worth nothing.
+    A pause longer than every lifetime does not count: the more expensive breakpoint would not help. A
+    lifetime without a known price is used only on request; otherwise a dollar budget could not be enforced.
     """
     offered = settings.model.abilities.cache_ttls or ("5m",)
     if settings.cache_ttl != "auto":
-        least = TTL_SECONDS[settings.cache_ttl]
-        return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= least), offered[-1])
-    usual, *longer = offered
+        wanted_seconds = TTL_SECONDS[settings.cache_ttl]
+        return next((ttl for ttl in offered if TTL_SECONDS[ttl] >= wanted_seconds), offered[-1])
+    default, *longer = offered
     times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     for ttl in longer if _is_long_ttl_priced(settings.model) else ():
-        if any(TTL_SECONDS[usual] < pause <= TTL_SECONDS[ttl] for pause in pauses):
+        if any(TTL_SECONDS[default] < pause <= TTL_SECONDS[ttl] for pause in pauses):
             return ttl
-    return usual
+    return default
 
 
 def ttl_seconds(settings: Settings, view: tuple[Message, ...], marks: tuple[Breakpoint, ...]) -> float:
-    """How long the end of a request that was sent with these marks is kept."""
+    """Time for which the end of a request with these breakpoints stays cached."""
     if marks:
         return TTL_SECONDS[marks[-1].ttl]
     abilities = settings.model.abilities
@@ -112,16 +122,16 @@ def ttl_seconds(settings: Settings, view: tuple[Message, ...], marks: tuple[Brea
 
 
 def can_use_long_ttl(settings: Settings, view: tuple[Message, ...]) -> bool:
-    """Whether the next request may ask for its prompt to be kept for longer than usual, which is dearer."""
+    """True if the next request may ask for a longer lifetime, which costs more."""
     abilities = settings.model.abilities
     if any(f'"{ttl}"' in extra.json for ttl in abilities.cache_ttls[1:] for extra in settings.extras):
         return True
-    usual = abilities.cache in AUTOMATIC_CACHES or choose_ttl(settings, view) == abilities.cache_ttls[0]
-    return bool(abilities.cache_marks) and not usual
+    is_default = abilities.cache in AUTOMATIC_CACHES or choose_ttl(settings, view) == abilities.cache_ttls[0]
+    return bool(abilities.cache_marks) and not is_default
 
 
 def previous_end_index(view: tuple[Message, ...]) -> int:
-    """The number of the message that the request before ended with; -1 when there was none."""
+    """Index of the last message of the previous request; -1 if there was none."""
     for at in range(len(view) - 1, -1, -1):
         if view[at].role == "assistant":
             return at - 1
@@ -129,38 +139,40 @@ def previous_end_index(view: tuple[Message, ...]) -> int:
 
 
 def _is_long_ttl_priced(model: Model) -> bool:
-    """Whether it is known what longer life costs; of a model without any price nothing is."""
+    """True if the price of a longer lifetime is known; also for models without any price."""
     if model.price is None or model.abilities.cache not in WRITES_BILLED:
         return True
     return all(tier.cache_write_1h is not None for tier in model.price.tiers)
 
 
 def _end_breakpoint(
-    view: tuple[Message, ...], ttl: Ttl, way: BreakpointRules, *, automatic: bool
+    view: tuple[Message, ...], ttl: Ttl, rules: BreakpointRules, *, automatic: bool
 ) -> Breakpoint | None:
     if automatic:
         return Breakpoint(position="end", ttl=ttl)
-    at = _find_markable(view, len(view) - 1, way)
+    at = _find_markable(view, len(view) - 1, rules)
     return Breakpoint(position="message", message=at, ttl=ttl) if at >= 0 else None
 
 
-def _previous_end_breakpoint(view: tuple[Message, ...], ttl: Ttl, way: BreakpointRules) -> Breakpoint | None:
-    at = _find_markable(view, previous_end_index(view), way)
-    if at < 0 or not _is_far_back(view, at, way):
+def _previous_end_breakpoint(
+    view: tuple[Message, ...], ttl: Ttl, rules: BreakpointRules
+) -> Breakpoint | None:
+    at = _find_markable(view, previous_end_index(view), rules)
+    if at < 0 or not _is_far_back(view, at, rules):
         return None
     return Breakpoint(position="message", message=at, ttl=ttl)
 
 
-def _is_far_back(view: tuple[Message, ...], at: int, way: BreakpointRules) -> bool:
+def _is_far_back(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> bool:
     since = view[at + 1 :]
-    if way.messages_max:
-        return sum(message.role in way.roles for message in since) > way.messages_max
-    return sum(len(message.parts) for message in since) > way.blocks_max
+    if rules.messages_max:
+        return sum(message.role in rules.roles for message in since) > rules.messages_max
+    return sum(len(message.parts) for message in since) > rules.blocks_max
 
 
-def _find_markable(view: tuple[Message, ...], at: int, way: BreakpointRules) -> int:
-    """This message, or the nearest one before it that can carry a mark; -1 when there is none."""
-    while at >= 0 and not (view[at].role in way.roles and any(map(_can_carry_breakpoint, view[at].parts))):
+def _find_markable(view: tuple[Message, ...], at: int, rules: BreakpointRules) -> int:
+    """Index of this message or the nearest earlier one that accepts a breakpoint; -1 if there is none."""
+    while at >= 0 and not (view[at].role in rules.roles and any(map(_can_carry_breakpoint, view[at].parts))):
         at -= 1
     return at
 
@@ -176,27 +188,12 @@ def _can_carry_breakpoint(part: Part) -> bool:
     return False
 
 
-# What an agent is called where its sessions are added up, and what its prompts are kept under.
-#
-# An agent that was given no name has one made of what it is for: its instructions and the names of its
-# tools.  So it is the same in every process and in logs that were written before agents had names, and a
-# better description of a tool does not make it another agent; other instructions do.
-#
-# A provider that takes a key keeps prompts under different keys apart, and sends what has the same key and the
-# same beginning to the same machine until there is too much of it.  The key is the agent's: its sessions
-# share the prefix that they have in common, tools and instructions, whichever tenant they belong to.  What a
-# tenant alone has is read by nobody else, because a prompt is found only by its exact beginning.  With
-# `cache_by="tenant"` the key is the tenant's too, and tenants are accounted apart.  An agent so busy that calls
-# spill over to other machines can be cut into lots of sessions (`Settings.cache_shards`); each writes the
-# prefix for itself.  Only a digest goes out: who the tenants are is nobody else's business.
-
-
 NAME_DIGEST_BYTES = 4
 KEY_SEPARATOR = "\x00"
 
 
 KEY_LENGTH_MAX = 64
-"""What the strictest provider takes."""
+"""Limit of the strictest provider."""
 KEY_BYTES = 16
 KEY_FORBIDDEN = re.compile(r"[^a-zA-Z0-9._-]+")
 
@@ -208,7 +205,7 @@ def agent_name(settings: Settings) -> str:
 
 
 def cache_key(settings: Settings, tenant: str, session: str) -> str:
-    """What the prompts of this session are kept under; empty where no key is taken."""
+    """Cache key for the prompts of this session; empty if the provider takes none."""
     if not settings.model.abilities.cache_key:
         return ""
     shard = 0
@@ -224,11 +221,11 @@ def _format_cache_key(agent: str, tenant: str, shard: int) -> str:
     return f"{readable}-{digest}"
 
 
-def _digest_text(words: str) -> bytes:
-    return blake2b(words.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
+def _digest_text(text: str) -> bytes:
+    return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=KEY_BYTES).digest()
 
 
 @lru_cache(maxsize=64)
 def _derive_agent_name(instructions: str, tools: tuple[str, ...]) -> str:
-    words = KEY_SEPARATOR.join((instructions, *tools)).encode("utf-8", "surrogatepass")
-    return f"agent-{blake2b(words, digest_size=NAME_DIGEST_BYTES).hexdigest()}"
+    data = KEY_SEPARATOR.join((instructions, *tools)).encode("utf-8", "surrogatepass")
+    return f"agent-{blake2b(data, digest_size=NAME_DIGEST_BYTES).hexdigest()}"

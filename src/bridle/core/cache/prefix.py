@@ -1,12 +1,15 @@
-"""The guard of the prefix: has anything moved that the request before had already sent?
+"""Detects changes of the cached prefix before a request is sent, and reasoning invalidated by them.
 
-Providers keep what a prompt begins with, and compare it to the byte.  Messages never change and are
-encoded once, so the prefix stays as long as what it is made of stays; that is compared here, layer by
-layer in the order of the prompt, before anything is sent and paid for.  What moved is named with the
-first block that differs and with its cause, and is an event; under `prefix="strict"` it is the end of
-the run as well.
+Providers cache the beginning of a prompt and compare it byte for byte. Messages never change and are encoded
+once, so the prefix is stable as long as its parts are; they are compared here layer by layer, before anything
+is sent and paid for. A change is recorded as an event with its first differing block and its cause; with
+`prefix="strict"` it also ends the run. Only references are stored: identical objects need no comparison.
 
-Nothing is remembered but references: messages and tools that are the same objects cost no comparison.
+Some models accept earlier reasoning only if the text before it is unchanged: tools, instructions, all earlier
+messages. Once any of it changes (a revealed tool, removed images, other instructions), they reject it. Such
+reasoning is omitted beforehand, because each rejection costs a request. This is decided for the current model
+at every call, so it also covers a model that returns after tools were revealed to another. Tools outside the
+prompt change nothing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,39 +30,39 @@ from bridle.values.settings import Settings
 from .tracking import RequestSnapshot
 
 PREFIX_SETTINGS = ("chain", "output", "thinking", "tool_choice", "extras")
-"""Besides tools and instructions: what providers keep prompts apart by."""
+"""Settings, besides tools and instructions, that separate cached prompts."""
 ALLOWED_CAUSES = ("compacted", "memory_loaded", "choice_released", "parameter_refused", "tool_called")
-"""Causes that end no run, however strict."""
+"""Causes that never end a run, even under `prefix="strict"`."""
 PREFIX_MOVED_REASON = (
-    "the beginning of the prompt moved: {layer}, first at {block}, because {why}."
-    ' Take the change back and resume, or allow it with Agent(prefix="report")'
+    "the cached prefix changed: {layer}, first at {block}, because {why}."
+    ' Revert the change and resume, or allow it with Agent(prefix="report")'
 )
 
 
 def find_prefix_change(
     state: State, request: Request, *, aside: bool = False, chosen: bool = False
 ) -> PrefixMoved | None:
-    """What of the last request's prefix this one does not begin with; None when all is as it was.
+    """First change of the last request's prefix in this one; None if there is none.
 
-    What is asked `aside` is the conversation or the beginning of it, mostly with a question behind it;
-    whoever else than the run's model is asked had no prefix.  `chosen`: the tool choice is the caller's, step
-    by step.
+    A request `aside` consists of the conversation or its beginning, usually followed by a question; for
+    another model than the run's there is no prefix. `chosen`: the caller selects the tool choice step by
+    step.
     """
-    asked = state.last_request
-    if asked is None or (aside and request.model.model_key != state.settings.model.model_key):
+    last = state.last_request
+    if last is None or (aside and request.model.model_key != state.settings.model.model_key):
         return None
     if aside:
-        told = request.messages if request.asks_native_summary else request.messages[:-1]
-        asked = replace(asked, view=asked.view[: len(told)], tool_choice=request.tool_choice)
-        request = replace(request, messages=told)
-    fair = state.prompt_tokens - state.estimate_margin_tokens
-    for layer, block, cause, why in _list_prefix_differences(state, asked, request, chosen=chosen):
-        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, uncached_tokens=fair)
+        messages = request.messages if request.asks_native_summary else request.messages[:-1]
+        last = replace(last, view=last.view[: len(messages)], tool_choice=request.tool_choice)
+        request = replace(request, messages=messages)
+    estimate = state.prompt_tokens - state.estimate_margin_tokens
+    for layer, block, cause, why in _list_prefix_differences(state, last, request, chosen=chosen):
+        return PrefixMoved(layer=layer, block=block, cause=cause, why=why, uncached_tokens=estimate)
     return None
 
 
 def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
-    """What a request that is sent in this state, with this tool choice, has in front."""
+    """Prefix of a request sent in this state with this tool choice, for later comparison."""
     tools, _ = split_deferred_tools(state, offered_tools(state))
     return RequestSnapshot(
         settings=state.settings,
@@ -74,7 +77,7 @@ def snapshot_request(state: State, choice: ToolChoice) -> RequestSnapshot:
 
 
 def apply_prefix_moved(state: State, event: PrefixMoved, at: float, proof: str) -> State:
-    """Told once; but whoever wants it strict is told until the change is taken back."""
+    """Record a change once; under `prefix="strict"`, until it is reverted."""
     run = replace(state.run, prefix_change=event)
     if _is_forbidden_change(state.settings, event):
         return replace(state, run=run)
@@ -91,68 +94,71 @@ def end_if_prefix_moved(state: State) -> EndRun | None:
 
 
 def _is_forbidden_change(settings: Settings, event: PrefixMoved) -> bool:
-    """Whoever gives a chain of models wants it used: going on with the next one is no accident.  Nor is a
-    conversation made shorter before it no longer fits: who does not want that says so (`compaction`); nor
-    are notes, which are loaded at points that were chosen; nor a forced call that is no longer forced; nor a
-    parameter that the endpoint refused; nor what the model called, which nobody can take back."""
-    chosen = event.cause in ALLOWED_CAUSES
-    wanted = chosen or (event.cause == "model_switched" and bool(settings.models))
-    return settings.prefix == "strict" and not wanted
+    """True if the change ends the run under `prefix="strict"`.
+
+    Intended changes do not: a switch within a model chain, compaction, loaded notes, a released tool choice,
+    a parameter that the endpoint rejected, and a tool that the model called.
+    """
+    is_allowed = event.cause in ALLOWED_CAUSES
+    is_intended = is_allowed or (event.cause == "model_switched" and bool(settings.models))
+    return settings.prefix == "strict" and not is_intended
 
 
 def _list_prefix_differences(
-    state: State, asked: RequestSnapshot, request: Request, *, chosen: bool
+    state: State, last: RequestSnapshot, request: Request, *, chosen: bool
 ) -> Iterator[tuple[PromptLayerName, str, PrefixCause, str]]:
-    settings, before = state.settings, asked.settings
+    settings, before = state.settings, last.settings
     if request.model.model_key != before.model.model_key:
         why = f"the model was {before.model.name} before"
         yield "model", request.model.name, "model_switched", why
-    if request.tools != asked.tools:
-        cause, why = _explain_tools_change(state, asked)
+    if request.tools != last.tools:
+        cause, why = _explain_tools_change(state, last)
         yield (
             "tools",
-            _describe_tool(request.tools, _first_difference(asked.tools, request.tools)),
+            _describe_tool(request.tools, _first_difference(last.tools, request.tools)),
             cause,
             why,
         )
     if request.model.abilities.called_tools_declared:
-        declared = stand_in_names(asked.view, request.model, offered=bool(asked.tools))
+        declared = stand_in_names(last.view, request.model, offered=bool(last.tools))
         called = stand_in_names(request.messages, request.model, offered=bool(request.tools))
         if called != declared:
             at = _first_difference(declared, called)
-            why = "it was called and is not offered, and the provider wants called tools declared"
+            why = "it was called but is not offered, and the provider requires it to be declared"
             yield "tools", f"tool {at + 1} ({called[at] if at < len(called) else 'gone'})", "tool_called", why
     if settings.instructions != before.instructions:
         yield "system", "instructions", "settings_changed", "the agent's instructions changed"
-    if memory_text(state) != asked.memory:
-        yield "memory", *_explain_memory_change(state, asked)
+    if memory_text(state) != last.memory:
+        yield "memory", *_explain_memory_change(state, last)
     for name in _changed_settings(before, settings) if settings is not before else ():
         yield "settings", name, "settings_changed", f"the agent's {name} changed"
-    able = request.model.abilities.choice_in_prefix
-    same = request.tool_choice == asked.tool_choice
-    if not same and _cached_choice(asked.tool_choice, able) != _cached_choice(request.tool_choice, able):
-        shown = tuple(map(_describe_choice, (asked.tool_choice, request.tool_choice)))
+    cached_aspects = request.model.abilities.choice_in_prefix
+    same = request.tool_choice == last.tool_choice
+    if not same and _cached_choice(last.tool_choice, cached_aspects) != _cached_choice(
+        request.tool_choice, cached_aspects
+    ):
+        shown = tuple(map(_describe_choice, (last.tool_choice, request.tool_choice)))
         why = f"the tool choice was {shown[0]} and is {shown[1]}"
         yield "settings", "tool_choice", "choice_changed" if chosen else "choice_released", why
-    if request.cache_key != asked.cache_key:
-        yield "settings", "cache key", *_explain_key_change(asked, request)
-    if request.messages[: len(asked.view)] != asked.view:
-        yield "history", _describe_part(asked, request), *_explain_view_change(state, asked)
+    if request.cache_key != last.cache_key:
+        yield "settings", "cache key", *_explain_key_change(last, request)
+    if request.messages[: len(last.view)] != last.view:
+        yield "history", _describe_part(last, request), *_explain_view_change(state, last)
 
 
-def _explain_key_change(asked: RequestSnapshot, request: Request) -> tuple[PrefixCause, str]:
+def _explain_key_change(last: RequestSnapshot, request: Request) -> tuple[PrefixCause, str]:
     if not request.cache_key:
         return "parameter_refused", "the endpoint refused cache parameters"
-    if not asked.cache_key:
+    if not last.cache_key:
         return "parameter_refused", "cache parameters are tried again in a new run"
-    return "settings_changed", "prompts are kept apart by agent and tenant, and one of them is another"
+    return "settings_changed", "the cache key depends on agent and tenant, and one of them changed"
 
 
-def _cached_choice(choice: ToolChoice, able: tuple[str, ...]) -> tuple[object, ...]:
-    """What of a tool choice is part of the cached prompt."""
-    mode = choice.mode if choice.mode in ("any", "tool") and "forced" in able else ""
-    none = choice.mode == "none" and "none" in able
-    return mode, choice.name if mode else "", none, choice.parallel or "parallel" not in able
+def _cached_choice(choice: ToolChoice, cached_aspects: tuple[str, ...]) -> tuple[object, ...]:
+    """Aspects of a tool choice that are part of the cached prompt."""
+    mode = choice.mode if choice.mode in ("any", "tool") and "forced" in cached_aspects else ""
+    none = choice.mode == "none" and "none" in cached_aspects
+    return mode, choice.name if mode else "", none, choice.parallel or "parallel" not in cached_aspects
 
 
 def _describe_choice(choice: ToolChoice) -> str:
@@ -165,34 +171,32 @@ def _changed_settings(before: Settings, now: Settings) -> Iterator[str]:
             yield name
 
 
-def _explain_memory_change(state: State, asked: RequestSnapshot) -> tuple[str, PrefixCause, str]:
-    before, now = asked.memory.split("\n"), memory_text(state).split("\n")
+def _explain_memory_change(state: State, last: RequestSnapshot) -> tuple[str, PrefixCause, str]:
+    before, now = last.memory.split("\n"), memory_text(state).split("\n")
     at = _first_difference(before, now)
-    named = (now[at] if at < len(now) else before[at]).partition(":")[0] if state.memory.text else ""
-    block = f"note {named}" if named[1:].isdigit() else "notes"
-    if (state.settings.memory is None) != (asked.settings.memory is None):
+    label = (now[at] if at < len(now) else before[at]).partition(":")[0] if state.memory.text else ""
+    block = f"note {label}" if label[1:].isdigit() else "notes"
+    if (state.settings.memory is None) != (last.settings.memory is None):
         return block, "settings_changed", "the agent's memory changed"
     shown = state.memory.loaded
     return block, "memory_loaded", f"the notes were loaded: {shown.why if shown else ''}"
 
 
-def _explain_tools_change(state: State, asked: RequestSnapshot) -> tuple[PrefixCause, str]:
-    new = state.revealed_tools[len(asked.revealed_tools) :]
-    if new and state.settings.tools == asked.settings.tools:
+def _explain_tools_change(state: State, last: RequestSnapshot) -> tuple[PrefixCause, str]:
+    new = state.revealed_tools[len(last.revealed_tools) :]
+    if new and state.settings.tools == last.settings.tools:
         return "tools_shown", f"the model was shown {', '.join(new)}"
     return "settings_changed", "the agent's tools changed"
 
 
-def _explain_view_change(state: State, asked: RequestSnapshot) -> tuple[PrefixCause, str]:
-    since = state.view_changes[asked.view_change_count :]
-    told = (
-        "; ".join(dict.fromkeys(event.why for event in since)) or "what is sent of earlier messages differs"
-    )
-    return "compacted" if any(isinstance(event, Compacted) for event in since) else "view_changed", told
+def _explain_view_change(state: State, last: RequestSnapshot) -> tuple[PrefixCause, str]:
+    since = state.view_changes[last.view_change_count :]
+    why = "; ".join(dict.fromkeys(event.why for event in since)) or "earlier messages are sent differently"
+    return "compacted" if any(isinstance(event, Compacted) for event in since) else "view_changed", why
 
 
 def _first_difference(before: Sequence[object], now: Sequence[object]) -> int:
-    """Where two lines first differ; behind the shorter one when it is the beginning of the other."""
+    """Index of the first difference; the length of the shorter one if it is a prefix of the other."""
     for at, (old, new) in enumerate(zip(before, now, strict=False)):
         if old is not new and old != new:
             return at
@@ -203,26 +207,15 @@ def _describe_tool(tools: tuple[ToolSpec, ...], at: int) -> str:
     return f"tool {at + 1} ({tools[at].name})" if at < len(tools) else f"tool {at + 1} (gone)"
 
 
-def _describe_part(asked: RequestSnapshot, request: Request) -> str:
-    at = _first_difference(asked.view, request.messages)
+def _describe_part(last: RequestSnapshot, request: Request) -> str:
+    at = _first_difference(last.view, request.messages)
     if at >= len(request.messages):
         return f"message {at + 1} (gone)"
-    part = _first_difference(asked.view[at].parts, request.messages[at].parts)
+    part = _first_difference(last.view[at].parts, request.messages[at].parts)
     return f"message {request.messages[at].id or at + 1}, part {part + 1}"
 
 
-# Reasoning that outlived what it was thought after.
-#
-# Some models take their earlier thoughts back only behind the very words they were thought after:
-# the tools, the instructions, every message before.  When any of it changes (a tool is shown, old
-# pictures go, the instructions are others now), what such a model thought before is refused from
-# then on.  It is left out before anybody refuses it: waiting for the refusal costs a request each time.
-#
-# It is decided for the model that is asked, whenever it is asked: one that comes back after tools
-# were shown to another has outlived them too.  A tool that stands outside the prompt moves nothing.
-
-
-STALE_REASONING_REASON = "earlier reasoning is bound to what stood before it then"
+STALE_REASONING_REASON = "earlier reasoning is bound to text that has changed"
 
 
 def stale_reasoning(state: State) -> ViewChanged | None:
@@ -232,32 +225,34 @@ def stale_reasoning(state: State) -> ViewChanged | None:
         return None
     messages = state.transcript.messages
     offered = offered_tools(state)
-    # A call whose tool is declared from then on was itself thought before it was declared.
-    called = max(first_call_positions(messages, model, offered=bool(offered)).values(), default=-1) + 1
-    if not (state.revealed_tools or state.stale_ranges or called):
+    # The call itself was made before its tool was declared.
+    first_declared = (
+        max(first_call_positions(messages, model, offered=bool(offered)).values(), default=-1) + 1
+    )
+    if not (state.revealed_tools or state.stale_ranges or first_declared):
         return None
     front = {spec.name for spec in split_deferred_tools(state, offered)[0]}
     since = zip(state.revealed_tools, state.revealed_at, strict=True)
     moved = max((at for name, at in since if name in front), default=0)
-    moved = max(moved, called)
+    moved = max(moved, first_declared)
     stale = {at for first, last in (*state.stale_ranges, (0, moved)) for at in range(first, last)}
     before = (messages[at] for at in sorted(stale) if state.summarized_count <= at < len(messages))
-    own = (
+    own_messages = (
         each
         for each in before
         if each.origin is not None and each.origin.endpoint == model.endpoint.endpoint_id
     )
-    changes = tuple(drop_reasoning(state, own))
+    changes = tuple(drop_reasoning(state, own_messages))
     if all(change.strip_native for change in changes):
         return None
     return ViewChanged(changes=changes, why=STALE_REASONING_REASON, model_key=model.model_key)
 
 
 def mark_stale_after(state: State, event: ViewChanged | Compacted) -> State:
-    """After a change of the view: what was thought since the first message it touches has lost its ground."""
+    """Mark reasoning after the first changed message as stale."""
     if isinstance(event, Compacted) and event.summarized_until:
         model = state.settings.model
-        # Behind what its own provider made of what stood there, such a model takes its thoughts.
+        # After its own provider's summary such a model still accepts its reasoning.
         return (
             state
             if model.abilities.bound_thinking and is_native_summary_accepted(event, model)
@@ -269,7 +264,7 @@ def mark_stale_after(state: State, event: ViewChanged | Compacted) -> State:
 
 
 def mark_all_stale(state: State) -> State:
-    """What stands before the whole conversation is other now."""
+    """Mark all reasoning as stale: the text before the whole conversation changed."""
     return _mark_stale_from(state, 0) if state.transcript.messages else state
 
 

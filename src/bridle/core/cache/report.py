@@ -1,7 +1,7 @@
-"""What the prompt cache should have given at every call, what it gave, and why that was less.
+"""Cache report of a log: expected and actual cache reads of every call, with the cause of each miss.
 
-A reading of the log: the verdict on a call falls when it is answered (misses.py) and is a fold like
-everything else, so live alarms and this report cannot disagree.
+The outcome of a call is part of the folded state (diagnosis.py), so that live alarms and this report cannot
+disagree.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ __all__ = [
 
 
 def list_cache_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
-    """Every call that was answered, in order."""
+    """Every answered call, in order."""
     calls: list[CacheCall] = []
     for record, state in iterate_states(records):
         if isinstance(record.event, e.ModelReplied) and state.cache.call_count > len(calls):
@@ -34,7 +34,7 @@ def list_cache_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
 
 
 def list_alarmed_calls(records: Iterable[Record]) -> tuple[CacheCall, ...]:
-    """The calls after which it was said that the cache gives too little."""
+    """Calls after which a cache alarm was raised."""
     return tuple(
         state.cache.recent[-1]
         for record, state in iterate_states(records)

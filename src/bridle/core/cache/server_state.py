@@ -1,18 +1,23 @@
-"""Whether to have the front of a prompt kept by name, which is paid for by the hour.
+"""Decides about state stored at the provider: named prompts and conversation objects.
 
-Where prompts are kept for nothing as well, reading costs the same either way.  So storage pays only for what
-would have been forgotten: the call after a pause that is longer than the provider remembers unpaid, and
-too short for storing to cost what reading anew does.  It is the front that is kept, tools and instructions;
-by the careful reading nothing behind a named prompt is kept unpaid, so a conversation that grows over
-many calls between two pauses loses more than it saves.  In dollars, for one pause:
+Named prompts are billed by the hour. Where a free cache exists as well, reading costs the same either way. So
+storage pays off only after a pause longer than the free cache lasts, and short enough that storage costs less
+than processing the prompt again. Only the head is stored (tools and instructions); conservatively, nothing
+after a named prompt counts as cached for free. In dollars, per pause:
 
-    saved   front x (input - cache_read)                       the call after the pause reads it
-    paid    front x storage x hours                            from now until then, with a margin
-            front x cache_read                                 once, when it is made: it is read at once
-            behind x (input - cache_read) x (calls - 1)        what is behind it, at every further call
+    saved   head x (input - cache_read)                        the call after the pause reads it
+    paid    head x storage x hours                             from now until then, with a margin
+            head x cache_read                                  once, when it is created
+            rest x (input - cache_read) x (calls - 1)          the rest of the prompt, at each further call
 
-Only when the first is more than the others together, only when every price is known, and only when
-somebody switched it on (`Settings.cache_by_name`).  The next pause is taken to be as long as the longest.
+It is done only if `saved` exceeds `paid`, every price is known, and it is enabled (`Settings.cache_by_name`).
+The next pause is assumed to be as long as the longest so far.
+
+A conversation object grows with every request to it, and with the reply. It is used only while the log proves
+its content: every request to it was answered by a reply that became a message, and nothing sent has changed
+since. An interrupted request may or may not have been added. Then, or if the provider no longer has the
+object, it is dropped by an event, a new one is created, and the next request sends everything. If none can be
+created, everything is sent every time. The session's own log is always complete.
 """
 
 from collections.abc import Callable
@@ -45,53 +50,55 @@ from .tracking import ServerConversation
 
 HOUR_SECONDS = 3_600
 STORED_SECONDS_MAX = 4 * HOUR_SECONDS
-"""Nobody is waited for longer than this at the provider's."""
+"""Longest pause to store a prompt for."""
 PAUSE_MARGIN = Decimal("1.25")
-"""The next pause may be somewhat longer than the longest."""
+"""The next pause may be somewhat longer than the longest so far."""
 MINIMUM_TOKENS_MARGIN = Decimal("1.2")
-"""An estimate of tokens on the dear side has to be this much above the least that is kept."""
+"""Factor by which a conservative estimate must exceed the provider's minimum."""
 
 
 def plan_stored_prompt(state: State, request: Request) -> StorePrompt | DropPrompt | None:
-    """What is to be done about the named prompt before this request is sent."""
-    settings, kept = state.settings, _current_stored_prompt(state)
-    now = _head_digest(state, request)
-    if kept is not None and (why := _explain_useless(state, kept, now)):
+    """Action on the named prompt before this request; None if there is none."""
+    settings, stored = state.settings, _current_stored_prompt(state)
+    head = _head_digest(state, request)
+    if stored is not None and (why := _explain_useless(state, stored, head)):
         return DropPrompt(
-            stored=kept, why=why, already_dropped=state.run.server_state_lost or kept.expires_at <= state.now
+            stored=stored,
+            why=why,
+            already_dropped=state.run.server_state_lost or stored.expires_at <= state.now,
         )
-    # Whoever has just forgotten one is not given another before it has answered.
-    if not settings.cache_by_name or state.run.server_state_lost or _is_storing_refused(state, now):
+    # After the provider lost a prompt, no new one is stored before the next reply.
+    if not settings.cache_by_name or state.run.server_state_lost or _is_storing_refused(state, head):
         return None
     pause = expected_pause(settings, state.view)
     if pause is None:
         return None
     seconds = float(Decimal(pause) * PAUSE_MARGIN)
-    if kept is not None and kept.expires_at >= state.now + pause:
+    if stored is not None and stored.expires_at >= state.now + pause:
         return None
-    written = sum(estimate_text_tokens(text.text) for text in request.system)
-    tokens = kept.tokens if kept else estimate_tool_tokens(request.tools) + written
-    if not _is_worth_storing(state, tokens, seconds, kept) or not _is_affordable(
-        state, tokens, seconds, kept
+    system_tokens = sum(estimate_text_tokens(text.text) for text in request.system)
+    tokens = stored.tokens if stored else estimate_tool_tokens(request.tools) + system_tokens
+    if not _is_worth_storing(state, tokens, seconds, stored) or not _is_affordable(
+        state, tokens, seconds, stored
     ):
         return None
-    return StorePrompt(request=request, seconds=seconds, prompt_head=now, stored=kept)
+    return StorePrompt(request=request, seconds=seconds, prompt_head=head, stored=stored)
 
 
 def stored_prompt_name(state: State, request: Request) -> str:
-    """The name that stands for tools and instructions in the next request; none when they are sent.
+    """Name that replaces tools and instructions in the next request; empty if they are sent.
 
-    A choice of tools is refused beside a name.
+    A tool choice cannot be combined with a name.
     """
-    kept = _current_stored_prompt(state)
+    stored = _current_stored_prompt(state)
     forced = request.tool_choice != ToolChoice()
-    if kept is None or forced or _explain_useless(state, kept, _head_digest(state, request)):
+    if stored is None or forced or _explain_useless(state, stored, _head_digest(state, request)):
         return ""
-    return kept.name
+    return stored.name
 
 
 def expected_pause(settings: Settings, view: tuple[Message, ...]) -> float | None:
-    """The longest of late that outlasted what is kept unpaid; None when there was none."""
+    """Longest recent pause that exceeded the free cache; None if there was none."""
     times = [message.at for message in view[-RECENT_MESSAGES_MAX:]]
     pauses = [later - earlier for earlier, later in pairwise(times)]
     least = settings.model.abilities.cache_seconds
@@ -99,45 +106,45 @@ def expected_pause(settings: Settings, view: tuple[Message, ...]) -> float | Non
 
 
 def storage_usd(rates: Rates | None, tokens: int, seconds: float, *, created: bool) -> Decimal | None:
-    """What keeping so many tokens for so long costs; made anew, they are read as any prompt."""
+    """Cost of storing these tokens for this long; a new prompt is also billed as input."""
     if rates is None or rates.storage is None:
         return None
     hours = Decimal(seconds) / HOUR_SECONDS
     return tokens * (rates.storage * hours + (rates.input if created else 0)) / MILLION
 
 
-def _is_worth_storing(state: State, tokens: int, seconds: float, kept: PromptStored | None) -> bool:
+def _is_worth_storing(state: State, tokens: int, seconds: float, stored_prompt: PromptStored | None) -> bool:
     model = state.settings.model
     rates = model.price.rates(state.prompt_tokens, state.now) if model.price else None
     if rates is None or rates.storage is None or not model.abilities.cache_named:
         return False
-    if kept is None and tokens < model.abilities.cache_minimum_tokens * MINIMUM_TOKENS_MARGIN:
+    if stored_prompt is None and tokens < model.abilities.cache_minimum_tokens * MINIMUM_TOKENS_MARGIN:
         return False
     saved = tokens * (rates.input - rates.cache_read)
-    again = kept.expires_at - state.now if kept else 0.0
-    stored = tokens * rates.storage * Decimal(seconds - again) / HOUR_SECONDS
-    read = Decimal(0) if kept else tokens * rates.cache_read
-    behind = max(0, state.prompt_tokens - tokens)
-    lost = behind * (rates.input - rates.cache_read) * (_calls_between_pauses(state) - 1)
-    return saved > stored + read + lost
+    paid_seconds = stored_prompt.expires_at - state.now if stored_prompt else 0.0
+    storage_cost = tokens * rates.storage * Decimal(seconds - paid_seconds) / HOUR_SECONDS
+    creation_cost = Decimal(0) if stored_prompt else tokens * rates.cache_read
+    rest_tokens = max(0, state.prompt_tokens - tokens)
+    rest_cost = rest_tokens * (rates.input - rates.cache_read) * (_calls_between_pauses(state) - 1)
+    return saved > storage_cost + creation_cost + rest_cost
 
 
 def _calls_between_pauses(state: State) -> int:
-    """How many calls the busiest stretch without a long pause had, of late; at least one."""
+    """Maximum number of recent calls without a long pause in between; at least 1."""
     least = state.settings.model.abilities.cache_seconds
-    calls, most, last = 0, 1, None
+    calls, highest, last = 0, 1, None
     for message in state.view[-RECENT_MESSAGES_MAX:]:
         calls = 0 if last is not None and message.at - last > least else calls
         calls += message.role == "assistant"
-        most, last = max(most, calls), message.at
-    return most
+        highest, last = max(highest, calls), message.at
+    return highest
 
 
-def _is_affordable(state: State, tokens: int, seconds: float, kept: PromptStored | None) -> bool:
-    """Whether it fits into what is left in dollars, beside the worst case of the call that comes next."""
+def _is_affordable(state: State, tokens: int, seconds: float, stored: PromptStored | None) -> bool:
+    """True if it fits into the remaining dollars, together with the worst case of the next call."""
     model = state.settings.model
     rates = model.price.rates(state.prompt_tokens, state.now) if model.price else None
-    usd = storage_usd(rates, tokens, seconds, created=kept is None)
+    usd = storage_usd(rates, tokens, seconds, created=stored is None)
     for scope in limit_scopes(state):
         limit, spent = scope.limits.usd, scope.spent.usd
         if limit is not None and (usd is None or spent is None or spent + 2 * usd > limit):
@@ -149,26 +156,29 @@ def _current_stored_prompt(state: State) -> PromptStored | None:
     return state.stored_prompt if isinstance(state.stored_prompt, PromptStored) else None
 
 
-def _is_storing_refused(state: State, now: str) -> bool:
-    named, seat = state.stored_prompt, state.settings.model.model_key
-    return isinstance(named, PromptDropped) and (named.model_key, named.prompt_head) == (seat, now)
+def _is_storing_refused(state: State, head: str) -> bool:
+    dropped, model_key = state.stored_prompt, state.settings.model.model_key
+    return isinstance(dropped, PromptDropped) and (dropped.model_key, dropped.prompt_head) == (
+        model_key,
+        head,
+    )
 
 
-def _explain_useless(state: State, kept: PromptStored, now: str) -> str:
-    """Why a named prompt is of no more use; empty when it is."""
+def _explain_useless(state: State, stored: PromptStored, head: str) -> str:
+    """Reason why a named prompt is useless now; empty if it is usable."""
     if state.run.server_state_lost:
         return "the provider has forgotten it"
-    if kept.expires_at <= state.now:
-        return "its time was up"
-    if kept.model_key != state.settings.model.model_key:
-        return "another model is asked"
-    if kept.prompt_head != now:
+    if stored.expires_at <= state.now:
+        return "its lifetime ended"
+    if stored.model_key != state.settings.model.model_key:
+        return "another model is in use"
+    if stored.prompt_head != head:
         return "tools or instructions have changed"
     return "" if state.settings.cache_by_name else "it is switched off"
 
 
 def _head_digest(state: State, request: Request) -> str:
-    """Digest of what stands before the conversation; nobody asks for it unless something may be kept."""
+    """Digest of the prompt before the conversation; empty if nothing may be stored."""
     if not state.settings.cache_by_name and state.stored_prompt is None:
         return ""
     tools = (text for spec in request.tools for text in (spec.name, spec.description, spec.parameters))
@@ -197,57 +207,58 @@ CACHE_TRANSITIONS: dict[tuple[Phase, type], Callable[..., State]] = {
         for phase in (Phase.CALLING_MODEL, Phase.EVALUATING_REPLY)
     },
 }
-"""Where these may happen."""
-
-
-# State kept by the provider as a conversation object: when one is made, used and dropped.
-#
-# An object grows by every request that names it, and by the reply.  So it is used only as long as the log
-# proves what is in it: every request to it was answered by a reply that became a message, and nothing of what
-# was sent has changed since.  A request that broke off may or may not have been added.  Then, and when the
-# provider no longer has the object, it is dropped by an event, a new one is made, and the next request sends
-# everything.  Where none can be made everything is sent every time.  The session's own log is always complete.
+"""Phases in which these events may occur."""
 
 
 CONVERSATION_STRATEGY = "conversation"
-CONTENT_UNKNOWN = "a request to it broke off, so what it holds is unknown"
+CONTENT_UNKNOWN = "a request to it was interrupted, so its content is unknown"
 CONVERSATION_FORGOTTEN = "the provider no longer has it"
-NOT_A_MESSAGE = "it holds a reply that is not part of what is sent"
-VIEW_DIFFERS = "what it holds is not what is sent any more"
+NOT_A_MESSAGE = "it contains a reply that is not part of the conversation"
+VIEW_DIFFERS = "its content differs from what is sent"
 SWITCHED_OFF = "conversation objects are switched off"
-OTHER_MODEL = "another model is asked"
+OTHER_MODEL = "another model is in use"
 
 
 def plan_conversation(state: State) -> OpenConversation | DropConversation | None:
-    """What is to be done about the object before the next request."""
-    held, seat = state.server_conversation, state.settings.model.model_key
-    if held is not None and held.name:
-        why = _explain_unusable(state, held)
-        return DropConversation(conversation=held.name, model_key=held.model_key, why=why) if why else None
-    if state.settings.chain != CONVERSATION_STRATEGY or (held is not None and held.model_key == seat):
+    """Action on the conversation object before the next request; None if there is none."""
+    conversation, model_key = state.server_conversation, state.settings.model.model_key
+    if conversation is not None and conversation.name:
+        why = _explain_unusable(state, conversation)
+        return (
+            DropConversation(conversation=conversation.name, model_key=conversation.model_key, why=why)
+            if why
+            else None
+        )
+    if state.settings.chain != CONVERSATION_STRATEGY or (
+        conversation is not None and conversation.model_key == model_key
+    ):
         return None
-    return OpenConversation(model_key=seat)
+    return OpenConversation(model_key=model_key)
 
 
-def _explain_unusable(state: State, held: ServerConversation) -> str:
+def _explain_unusable(state: State, conversation: ServerConversation) -> str:
     if state.settings.chain != CONVERSATION_STRATEGY:
         return SWITCHED_OFF
-    if held.model_key != state.settings.model.model_key:
+    if conversation.model_key != state.settings.model.model_key:
         return OTHER_MODEL
-    if held.unusable_reason or held.in_flight:
-        return held.unusable_reason or CONTENT_UNKNOWN
-    return VIEW_DIFFERS if held.reply_id and held.reply_id != previous_reply_id(state) else ""
+    if conversation.unusable_reason or conversation.in_flight:
+        return conversation.unusable_reason or CONTENT_UNKNOWN
+    return VIEW_DIFFERS if conversation.reply_id and conversation.reply_id != previous_reply_id(state) else ""
 
 
 def mark_conversation_sent(state: State, event: e.ModelAsked) -> ServerConversation | None:
-    held = state.server_conversation
-    return replace(held, in_flight=True) if held is not None and event.conversation else held
+    conversation = state.server_conversation
+    return (
+        replace(conversation, in_flight=True)
+        if conversation is not None and event.conversation
+        else conversation
+    )
 
 
 def mark_conversation_answered(state: State, reply: Reply) -> ServerConversation | None:
-    held = state.server_conversation
-    if held is None or not held.in_flight:
-        return held
+    conversation = state.server_conversation
+    if conversation is None or not conversation.in_flight:
+        return conversation
     refused = reply.stop in (Stop.REFUSED, Stop.FILTERED)
     if (
         refused
@@ -255,37 +266,37 @@ def mark_conversation_answered(state: State, reply: Reply) -> ServerConversation
         or not any(map(is_substantial, reply.parts))
         or not has_distinct_call_ids(reply.calls)
     ):
-        return replace(held, in_flight=False, unusable_reason=NOT_A_MESSAGE)
-    return replace(held, in_flight=False, reply_id=reply.id)
+        return replace(conversation, in_flight=False, unusable_reason=NOT_A_MESSAGE)
+    return replace(conversation, in_flight=False, reply_id=reply.id)
 
 
 def classify_failure(state: State, failure: Failure) -> Failure:
-    """The failure as it is handled: a refusal of state that the provider holds means that it is not ours.
+    """The failure as it is handled: a rejection of provider-side state becomes `forgotten`.
 
-    What the provider holds may differ from the log, so everything is sent before anything is blamed.
+    The provider's state may differ from the log, so everything is sent before a part is blamed.
     """
-    known = failure.refused_parameter is not None
-    refused = failure.kind == "invalid" and not known and relies_on_server_state(state)
+    names_parameter = failure.refused_parameter is not None
+    refused = failure.kind == "invalid" and not names_parameter and relies_on_server_state(state)
     return replace(failure, kind="forgotten") if refused else failure
 
 
 def mark_conversation_failed(
     state: State, event: e.ModelFailed, kind: FailureKind
 ) -> ServerConversation | None:
-    held, failure = state.server_conversation, event.failure
-    if held is None or not held.in_flight:
-        return held
+    conversation, failure = state.server_conversation, event.failure
+    if conversation is None or not conversation.in_flight:
+        return conversation
     if kind == "forgotten":
-        return replace(held, in_flight=False, unusable_reason=CONVERSATION_FORGOTTEN)
-    # What was refused was added to nothing; what was begun may have been.
+        return replace(conversation, in_flight=False, unusable_reason=CONVERSATION_FORGOTTEN)
+    # A rejected request was not added; an interrupted one may have been.
     refused = failure.status is not None and 400 <= failure.status < 500 and event.usage is None
-    return replace(held, in_flight=False, unusable_reason="" if refused else CONTENT_UNKNOWN)
+    return replace(conversation, in_flight=False, unusable_reason="" if refused else CONTENT_UNKNOWN)
 
 
 def allow_new_conversation(state: State) -> ServerConversation | None:
-    """A new run asks once more where none could be made before."""
-    held = state.server_conversation
-    return held if held is not None and held.name else None
+    """Conversation at the start of a run; an earlier failure to create one is forgotten."""
+    conversation = state.server_conversation
+    return conversation if conversation is not None and conversation.name else None
 
 
 def _apply_conversation_opened(state: State, event: e.ConversationOpened, at: float, proof: str) -> State:
@@ -308,4 +319,4 @@ CONVERSATION_TRANSITIONS: dict[tuple[Phase, type], Callable[..., State]] = {
         for phase in (Phase.CALLING_MODEL, Phase.EVALUATING_REPLY)
     },
 }
-"""Where these may happen."""
+"""Phases in which these events may occur."""

@@ -1,9 +1,8 @@
-"""What the prompt cache did for a call, and for many: the figures, without how they come about.
+"""Cache statistics per call and per session, and the state that the cache rules need.
 
-A call could have read whatever the call before it had sent: that is expected.  What of it was not read
-is missed, for one cause (misses.py finds it) and at a price.  `Hits` is what a session remembers of that:
-the call that is out, the one before it, and the latest verdicts, from which alarms.py sees a cache
-that has stopped working.
+A call could have read from the cache what the previous call sent: the expected tokens. Those not read are
+missed, for one cause (diagnosis.py) and at a price. `CacheHistory` is a session's record: the call in flight,
+the previous one, and the latest outcomes, from which alarms are raised.
 """
 
 from collections import Counter
@@ -19,19 +18,19 @@ from bridle.values.usage import Usage
 
 MISS_OUTCOMES: tuple[CacheOutcome, ...] = ("prefix", "ttl", "lookback", "provider")
 CACHE_OUTCOMES: dict[CacheOutcome, str] = {
-    "cold": "the first call of a session: nothing was kept for it",
-    "hit": "what could be read was read",
-    "prefix": "the beginning of the prompt had changed",
-    "ttl": "more time had passed than the prompt is kept",
-    "lookback": "more blocks had been added than a mark looks back over",
-    "minimum": "what came before was too short to be kept",
-    "provider": "nothing here explains it: the provider had forgotten it, or asked another machine",
-    "unreported": "nobody told how much was read from the cache",
+    "cold": "first call of a session: nothing is cached yet",
+    "hit": "the expected tokens were read from the cache",
+    "prefix": "the beginning of the prompt changed",
+    "ttl": "the cached prompt had expired",
+    "lookback": "more blocks were added than a breakpoint's lookback covers",
+    "minimum": "the previous prompt was too short to be cached",
+    "provider": "not explained: the provider evicted it, or routed the call to another machine",
+    "unreported": "the provider did not report cache reads",
 }
 
 
 class CacheCall(Value):
-    """One call of a model and what the cache did for it."""
+    """One model call and its cache outcome."""
 
     index: int
     at: float
@@ -45,7 +44,7 @@ class CacheCall(Value):
     why: str = ""
     missed_tokens: int = 0
     usd: Decimal | None = Decimal(0)
-    """What the miss cost; None when no price is known."""
+    """Extra cost of the miss; None if no price is known."""
     agent: str = ""
 
 
@@ -53,46 +52,46 @@ class CacheSum(Value):
     calls: int
     expected_tokens: int
     read_tokens: int
-    """Of what was expected; what was read beyond it is luck and counts for nothing."""
+    """Expected tokens that were read; tokens read beyond the expectation do not count."""
     missed_tokens: int
     usd: Decimal | None
     outcomes: Mapping[str, int]
 
     @property
     def hit_rate(self) -> float | None:
-        """None when nothing could have been read."""
+        """Share of the expected tokens that were read; None if nothing was expected."""
         return self.read_tokens / self.expected_tokens if self.expected_tokens else None
 
 
 class SentCall(Value):
-    """A call as it was made."""
+    """A call as it was sent."""
 
     at: float
     message_count: int
     ttl_seconds: float
     tool_choice: ToolChoice
     stored_prompt_tokens: int = 0
-    """What of it stood there under a name."""
+    """Tokens of the prompt that were stored by name."""
     usage: Usage = Usage()
 
 
 class CacheHistory(Value):
-    """What a session remembers of its cache."""
+    """A session's cache statistics."""
 
     call_count: int = 0
     in_flight: SentCall | None = None
-    """The call that is on its way."""
+    """The call in flight."""
     previous: SentCall | None = None
-    """The last one that was answered."""
+    """The last answered call."""
     prefix_change: PrefixMoved | None = None
-    """What was found to have moved since then."""
+    """Prefix change found since then."""
     recent: tuple[CacheCall, ...] = ()
-    """The newest that could have read something, and the very newest."""
+    """The newest calls with expected tokens, and the newest call."""
     older_expected_tokens: int = 0
     older_read_tokens: int = 0
-    """Of all calls that are no longer among the recent ones."""
+    """Totals of all calls that are no longer in `recent`."""
     degraded: bool = False
-    """It was said that the cache gives too little, and it has not been well since."""
+    """True after an alarm, until the cache recovers."""
 
 
 def sum_cache_calls(calls: Sequence[CacheCall]) -> CacheSum:
@@ -112,11 +111,8 @@ def sum_cache_calls(calls: Sequence[CacheCall]) -> CacheSum:
     )
 
 
-# What the latest request had in front: references only, for the guard of the prefix (prefix.py).
-
-
 class RequestSnapshot(Value):
-    """What the latest request had in front, to be compared with the next one."""
+    """Prefix of the latest request, for comparison with the next one; references only."""
 
     settings: Settings
     tools: tuple[ToolSpec, ...]
@@ -125,22 +121,19 @@ class RequestSnapshot(Value):
     cache_key: str
     memory: str
     view_change_count: int
-    """How many changes of the view there were."""
+    """Number of view changes at that time."""
     tool_choice: ToolChoice = ToolChoice()
 
 
-# Values of the provider's conversation object in the state of a session; the rules are beside it.
-
-
 class ServerConversation(Value):
-    """A conversation object as far as the log tells what is in it."""
+    """A conversation object, as far as the log proves its content."""
 
     model_key: str
     name: str = ""
-    """Empty when none could be made: it is not tried again before the next prompt."""
+    """Empty if none could be created; not tried again before the next prompt."""
     reply_id: str = ""
-    """The newest reply in it; empty while nothing is in it."""
+    """Newest reply in it; empty while it has none."""
     in_flight: bool = False
-    """A request was sent to it and what came of that is not known yet."""
+    """A request was sent to it, with an outcome not known yet."""
     unusable_reason: str = ""
-    """Why what it holds is no longer known, or no longer what is sent."""
+    """Reason why its content is unknown or differs from what is sent."""
