@@ -177,8 +177,8 @@ def test_tenants_never_see_one_anothers_notes_even_in_one_session():
     assert nobody == ""
     assert [event.why for event in events(store) if isinstance(event, e.MemoryLoaded)] == [
         "the session began",
-        "another tenant speaks",
-        "another tenant speaks",
+        "another tenant prompted",
+        "another tenant prompted",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Finds where a session can be forked and compares two sessions.
+"""Finds fork points in a session, and compares two sessions.
 
-Does not belong here: the open calls of a fork (calls.transitions).
+Does not belong here: the pending calls of a fork (calls.transitions).
 """

@@ -1,7 +1,7 @@
-"""Two sessions beside each other: how far they are alike, and what each did after that.
+"""Compares two sessions: their common part, and what each did afterwards.
 
-Records are alike when they are the same records, which is what a fork shares.  Messages are alike when they
-say the same: ids, times and reasoning are not compared, because two runs never think alike to the letter.
+Records are equal if they are the same records, which a fork shares. Messages are equal if their content is:
+ids, times and reasoning are ignored, because no two runs reason identically.
 """
 
 import difflib
@@ -22,30 +22,37 @@ from bridle.values.record import Record
 from bridle.values.settings import Settings
 
 NAMED_SETTINGS = ("model", "models", "instructions", "tools", "hidden_tools")
-"""Settings that are told in words of their own."""
+"""Settings that are compared individually."""
 
 
-def compare_logs(a: str, ours: Sequence[Record], b: str, theirs: Sequence[Record]) -> Comparison:
-    shared = _count_shared(ours, theirs)
-    reading = LogReader()
-    for record in ours[:shared]:
-        reading.apply_record(record)
-    # What was spent before they parted was spent once, and is nobody's.
-    reading.state = replace(reading.state, total_spent=Spending())
-    one, other = _fold_records(reading.copy(), ours[shared:]), _fold_records(reading, theirs[shared:])
-    alike = _count_equal_messages(one.transcript.messages, other.transcript.messages)
+def compare_logs(a: str, a_records: Sequence[Record], b: str, b_records: Sequence[Record]) -> Comparison:
+    shared = _count_shared(a_records, b_records)
+    reader = LogReader()
+    for record in a_records[:shared]:
+        reader.apply_record(record)
+    # Spending before the sessions diverged belongs to neither.
+    reader.state = replace(reader.state, total_spent=Spending())
+    a_state, b_state = (
+        _fold_records(reader.copy(), a_records[shared:]),
+        _fold_records(reader, b_records[shared:]),
+    )
+    equal_count = _count_equal_messages(a_state.transcript.messages, b_state.transcript.messages)
     return Comparison(
-        a=_make_side(a, one, ours[shared:]),
-        b=_make_side(b, other, theirs[shared:]),
+        a=_make_side(a, a_state, a_records[shared:]),
+        b=_make_side(b, b_state, b_records[shared:]),
         records=shared,
-        messages=alike,
-        settings=tuple(_compare_settings(one.settings, other.settings)),
-        pairs=tuple(_pair_messages(one.transcript.messages[alike:], other.transcript.messages[alike:])),
+        messages=equal_count,
+        settings=tuple(_compare_settings(a_state.settings, b_state.settings)),
+        pairs=tuple(
+            _pair_messages(
+                a_state.transcript.messages[equal_count:], b_state.transcript.messages[equal_count:]
+            )
+        ),
     )
 
 
 def describe_end(state: State) -> str:
-    """How the last run ended, or that it did not."""
+    """Stop reason of the last run, or its state if it did not end."""
     return state.run.stop or ("new" if not state.transcript.messages else "unfinished")
 
 
@@ -54,10 +61,10 @@ def _count_shared(ours: Sequence[Record], theirs: Sequence[Record]) -> int:
     return next((at for at, (a, b) in pairs if a.hash != b.hash), min(len(ours), len(theirs)))
 
 
-def _fold_records(reading: LogReader, records: Sequence[Record]) -> State:
+def _fold_records(reader: LogReader, records: Sequence[Record]) -> State:
     for record in records:
-        reading.apply_record(record)
-    return reading.state
+        reader.apply_record(record)
+    return reader.state
 
 
 def _make_side(session: str, state: State, own: Sequence[Record]) -> ComparedSession:
@@ -76,7 +83,7 @@ def _make_side(session: str, state: State, own: Sequence[Record]) -> ComparedSes
 
 
 def _called_tools(records: Sequence[Record]) -> Iterator[str]:
-    """Tools that replies in these records asked for, counted over the same records as steps and cost."""
+    """Tools called by replies in these records, counted over the same records as steps and cost."""
     for record in records:
         if isinstance(record.event, ModelReplied):
             yield from (call.name for call in record.event.reply.calls)
@@ -91,8 +98,10 @@ def _count_equal_messages(ours: Sequence[Message], theirs: Sequence[Message]) ->
 
 
 def comparable_message(message: Message) -> tuple[object, ...]:
-    """A message as far as it is compared."""
-    return message.role, *(told for part in message.parts if (told := _comparable_part(part)) is not None)
+    """The content of a message that is compared."""
+    return message.role, *(
+        content for part in message.parts if (content := _comparable_part(part)) is not None
+    )
 
 
 def _comparable_part(part: object) -> tuple[str, ...] | None:
@@ -103,14 +112,18 @@ def _comparable_part(part: object) -> tuple[str, ...] | None:
             return "call", name, arguments
         case ToolResult(outcome=outcome, parts=parts):
             inner = (_comparable_part(inner) for inner in parts)
-            return ("result", outcome, *(word for told in inner if told is not None for word in told))
+            return (
+                "result",
+                outcome,
+                *(word for content in inner if content is not None for word in content),
+            )
         case Media(kind=kind, data=data, url=url, file_id=file_id):
             return "media", kind, data, url, file_id
     return None
 
 
 def _pair_messages(ours: Sequence[Message], theirs: Sequence[Message]) -> Iterator[Pair]:
-    """In the order of both; what stands at the same place in a stretch that differs is set side by side."""
+    """Pairs in the order of both; within a differing section, messages at the same position are paired."""
     matcher = difflib.SequenceMatcher(
         None, [*map(comparable_message, ours)], [*map(comparable_message, theirs)], autojunk=False
     )
@@ -136,7 +149,7 @@ def _compare_settings(a: Settings, b: Settings) -> Iterator[tuple[str, str, str]
     for name in {**ours, **theirs}:
         if ours.get(name) != theirs.get(name):
             changed = name in ours and name in theirs
-            there = "described or handled otherwise" if changed else "there"
+            there = "defined differently" if changed else "there"
             yield (
                 f"tool {name}",
                 there if changed or name in ours else "",

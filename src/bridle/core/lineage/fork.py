@@ -1,11 +1,11 @@
-"""Where a session may be left for another one.
+"""Finds the record at which a session can be forked.
 
-Rule 1: a message is a place, and so is a record.  Behind a message means: with all that belongs to it,
-        the end of the run included when it was the answer.
-Rule 2: a batch of calls that may change something is not cut in two.  What a call did is known in one line
-        only, so a place inside such a batch means the place behind it.
+Rule 1: a fork point is a message or a record. After a message means with everything that belongs to it,
+        including the end of the run if it was the answer.
+Rule 2: a batch of calls with effects is not split. The effect of a call is known in one log only, so a
+        point inside such a batch means the point after it.
 
-What the new session makes of its beginning is in forking.py.
+core/calls/transitions.py decides what the fork does with pending calls.
 """
 
 import re
@@ -30,43 +30,43 @@ class ForkPoint(NamedTuple):
     at: int
     requested_at: int
     state: State
-    """What the records before it add up to."""
+    """State of the records before it."""
     completed_actions: tuple[CompletedAction, ...] = ()
-    """What was done behind it."""
+    """Actions completed after it."""
 
     @property
     def message(self) -> str:
-        """The last message before it."""
+        """Last message before it."""
         return self.state.transcript.messages[-1].id if self.state.transcript.messages else ""
 
 
 def find_fork_point(session: str, records: Sequence[Record], at: ForkPlace) -> ForkPoint:
-    """Where to leave that line; raises `MisuseError` when it has no such place."""
-    wanted = _record_number(session, len(records), at)
+    """Fork point for a requested place; raises `MisuseError` if there is no such place."""
+    requested = _record_number(session, len(records), at)
     message = _message_number(session, at)
-    found = ForkPoint(0, 0, State()) if wanted == 0 else None
-    done: dict[str, CompletedAction] = {}
+    found = ForkPoint(0, 0, State()) if requested == 0 else None
+    actions: dict[str, CompletedAction] = {}
     before = State()
     for record, state in iterate_states(records):
-        if wanted is None and message is not None:
-            wanted = _record_after_message(records, record, state, message)
+        if requested is None and message is not None:
+            requested = _record_after_message(records, record, state, message)
         if found is not None:
-            _track_action(done, record.event, before)
-        elif wanted is not None and record.seq >= wanted and not has_calls_to_keep(state):
-            found = ForkPoint(record.seq, wanted, state)
+            _track_action(actions, record.event, before)
+        elif requested is not None and record.seq >= requested and not has_calls_to_keep(state):
+            found = ForkPoint(record.seq, requested, state)
         before = state
-    if found is None and wanted is not None:
-        found = ForkPoint(len(records), wanted, before)
+    if found is None and requested is not None:
+        found = ForkPoint(len(records), requested, before)
     if found is None:
-        told = len(before.transcript.messages)
+        count = len(before.transcript.messages)
         raise MisuseError(
-            f"session {session!r} has {told} messages and no {at}; `bridle log {session}` lists them"
+            f"session {session!r} has {count} messages and no {at}; `bridle log {session}` lists them"
         )
-    return found._replace(completed_actions=tuple(done.values()))
+    return found._replace(completed_actions=tuple(actions.values()))
 
 
 def _record_number(session: str, length: int, at: ForkPlace) -> int | None:
-    """The record, when it is named by its number; None when a message is named."""
+    """Record number, if the place is one; None if it is a message."""
     if at is None:
         return length
     if isinstance(at, str) and not at.strip().isdecimal():
@@ -83,7 +83,7 @@ def _message_number(session: str, at: ForkPlace) -> int | None:
     found = MESSAGE_ID.fullmatch(at.strip())
     if found is None:
         raise MisuseError(
-            f"{at!r} is no place in a session: name a message (m4) or a record (12);"
+            f"{at!r} is not a position in a session: give a message (m4) or a record (12);"
             f" `bridle log {session}` lists them"
         )
     return int(found[1])
@@ -92,14 +92,12 @@ def _message_number(session: str, at: ForkPlace) -> int | None:
 def _record_after_message(
     records: Sequence[Record], record: Record, state: State, message: int
 ) -> int | None:
-    """The place behind that message, once it has been said."""
+    """Record after that message; None if it is not part of the state yet."""
     count = len(state.transcript.messages)
     if count < message:
         return None
     if count > message and isinstance(record.event, e.Imported):
-        raise MisuseError(
-            f"m{message} came with others, as a history from elsewhere; fork at m{count} or before m1"
-        )
+        raise MisuseError(f"m{message} is part of an imported history; fork at m{count} or before m1")
     following = records[record.seq].event if record.seq < len(records) else None
     ends = (
         isinstance(following, e.RunEnded) and not state.pending_calls and not following.partial_text.strip()
@@ -107,20 +105,20 @@ def _record_after_message(
     return record.seq + 1 if ends else record.seq
 
 
-def _track_action(done: dict[str, CompletedAction], event: e.Event, before: State) -> None:
-    """What was done to the world, until it is undone."""
+def _track_action(actions: dict[str, CompletedAction], event: e.Event, before: State) -> None:
+    """Update the completed actions with an event; an undone action is removed."""
     if isinstance(event, e.ToolFinished):
         item = next((item for item in before.pending_calls if item.call.id == event.result.call_id), None)
-        act = _make_action(item, find_tool_spec(before, item), event.result) if item is not None else None
-        if act is not None:
-            done[act.call_id] = act
+        action = _make_action(item, find_tool_spec(before, item), event.result) if item is not None else None
+        if action is not None:
+            actions[action.call_id] = action
     elif isinstance(event, e.CompensationFinished) and not event.result.is_error:
-        done.pop(event.call_id, None)
+        actions.pop(event.call_id, None)
 
 
 def _make_action(item: PendingCall, spec: ToolSpec | None, result: ToolResult) -> CompletedAction | None:
-    harmless = item.attempt == 0 or spec is None or spec.effect == "read"
-    if harmless or result.outcome not in ("ok", "error", "timeout", "unknown"):
+    has_no_effect = item.attempt == 0 or spec is None or spec.effect == "read"
+    if has_no_effect or result.outcome not in ("ok", "error", "timeout", "unknown"):
         return None
     return CompletedAction(
         call_id=item.call.id, tool=item.call.name, arguments=item.arguments, outcome=result.outcome
