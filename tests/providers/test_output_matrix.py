@@ -319,7 +319,7 @@ class Endless(BaseModel):
 @pytest.mark.parametrize("model", MODELS)
 def test_a_shape_that_demands_itself_ends_in_words_and_not_in_a_crash(model):
     result = Agent(model, output=Endless).run_sync("?")
-    assert result.stop == "failed" and "no answer had the shape asked for; last problem: " in result.reason
+    assert result.stop == "failed" and "no answer matched the requested type; last problem: " in result.reason
     assert not result.reason.endswith("last problem: ")
 
 
@@ -334,6 +334,6 @@ def test_an_answer_by_tool_ends_with_the_last_problem():
     assert agent.settings.output.mode == "tool"
     result = agent.run_sync("?")
     assert result.stop == "failed"
-    assert "no answer had the shape asked for; last problem: " in result.reason
+    assert "no answer matched the requested type; last problem: " in result.reason
     assert "population" in result.reason
     assert "missing" not in result.reason, "the last problem, not the first"

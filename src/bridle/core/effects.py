@@ -1,7 +1,7 @@
-"""What the core wants done.  The driver does it; the core never does.
+"""Effects: actions that the core requests and the driver performs.
 
-An effect's `name` is the same as long as the same thing is wanted, so that a
-driver can tell what it is already doing from what is new.
+An effect's `name` stays the same while the same action is wanted, so that a driver can distinguish effects in
+progress from new ones.
 """
 
 from typing import Literal
@@ -18,18 +18,20 @@ from bridle.values.request import Request
 
 
 class AskModel(Value):
+    """Call the model after a wait."""
+
     request: Request
     step: int
     attempt: int
     after_failure: FailureKind | None = None
-    """The failure that this is another attempt after."""
+    """Failure that this attempt follows."""
     wait_seconds: float = 0.0
     wait_source: WaitSource = ""
     deadline: float | None = None
-    """When the run's time is up."""
+    """End of the run's time."""
     notes: tuple[str, ...] = ()
     summarizes_until: str = ""
-    """The last message of those that a summary is wanted of; else the conversation is to go on."""
+    """Last message to be summarized; empty for an ordinary request."""
 
     @property
     def name(self) -> str:
@@ -37,13 +39,15 @@ class AskModel(Value):
 
 
 class RunTool(Value):
+    """Run a tool call."""
+
     call: ToolCall
     key: str
     attempt: int
     timeout_seconds: float | None
     deadline: float | None = None
     rule: str = ""
-    """What allowed it, where anybody had a say."""
+    """Rule or approval that allowed the call, if one was involved."""
 
     @property
     def name(self) -> str:
@@ -51,7 +55,7 @@ class RunTool(Value):
 
 
 class SkipCall(Value):
-    """Answer a call without running it, and say why."""
+    """Answer a call without running it, with a reason."""
 
     call: ToolCall
     outcome: Outcome
@@ -59,7 +63,7 @@ class SkipCall(Value):
     rule: str = ""
     source: Literal["run", "person", "receipt"] = "run"
     receipt: Receipt | None = None
-    """Of an equal call that was done: its result is given again, after `why`."""
+    """Receipt of an equal completed call; its result follows `why`."""
 
     @property
     def name(self) -> str:
@@ -67,13 +71,13 @@ class SkipCall(Value):
 
 
 class ProbeTool(Value):
-    """Let a tool look for what became of a call that was started and never finished."""
+    """Let a tool determine the outcome of a call that started but has no result."""
 
     call: ToolCall
     key: str
     attempt: int
     unknown_notice: str
-    """What the model is told when the tool cannot find out."""
+    """Notice to the model if the tool cannot determine it."""
     timeout_seconds: float | None = None
     deadline: float | None = None
 
@@ -83,7 +87,7 @@ class ProbeTool(Value):
 
 
 class RequestApproval(Value):
-    """Write a question to a person down, so that it can be answered from anywhere."""
+    """Record a question to a person, so that any process can answer it."""
 
     call: ToolCall
     binding: str
@@ -97,7 +101,7 @@ class RequestApproval(Value):
 
 
 class AwaitApprovals(Value):
-    """Nothing can go on before a person has answered: put it to one, or end the run as waiting."""
+    """All remaining calls need approval: ask a person, or end the run as waiting."""
 
     calls: tuple[PendingCall, ...]
 
@@ -107,7 +111,7 @@ class AwaitApprovals(Value):
 
 
 class Reprompt(Value):
-    """Ask the model to go on or to try again."""
+    """Ask the model to continue or to try again."""
 
     why: str
     message: str
@@ -118,7 +122,7 @@ class Reprompt(Value):
 
 
 class ChangeView(Value):
-    """Send something else than what was said, from here on."""
+    """Change the view from here on."""
 
     changes: tuple[ViewChange, ...]
     why: str
@@ -130,7 +134,7 @@ class ChangeView(Value):
 
 
 class Compact(Value):
-    """Make what is sent shorter, from here on."""
+    """Compact the conversation from here on."""
 
     event: Compacted
 
@@ -140,7 +144,7 @@ class Compact(Value):
 
 
 class RevealTools(Value):
-    """Let the model have tools that were hidden from it, from the next request on."""
+    """Make hidden tools visible to the model, from the next request on."""
 
     names: tuple[str, ...]
     why: str
@@ -154,7 +158,7 @@ class RevealTools(Value):
 
 
 class FindTools(Value):
-    """Find the tools that the first words of a session are about."""
+    """Find tools relevant to the first prompt of a session."""
 
     query: str
     limit: int
@@ -166,7 +170,7 @@ class FindTools(Value):
 
 
 class LoadMemory(Value):
-    """Put a tenant's notes, and the session's own, in front of the conversation."""
+    """Load the notes of the tenant and of the session."""
 
     tenant: str
     why: str
@@ -177,7 +181,7 @@ class LoadMemory(Value):
 
 
 class RetrieveContext(Value):
-    """Look up what belongs beside the words of a prompt."""
+    """Retrieve context for a prompt."""
 
     query: str
     deadline: float | None = None
@@ -188,7 +192,7 @@ class RetrieveContext(Value):
 
 
 class SwitchModel(Value):
-    """Go on with another model of the chain."""
+    """Continue with another model of the chain."""
 
     model: Model
     why: str
@@ -199,14 +203,14 @@ class SwitchModel(Value):
 
 
 class StorePrompt(Value):
-    """Have the provider keep tools and instructions by name, or keep them for longer."""
+    """Store tools and instructions at the provider under a name, or extend their lifetime."""
 
     request: Request
-    """What they are in front of."""
+    """Request whose tools and instructions are stored."""
     seconds: float
     prompt_head: str
     stored: PromptStored | None = None
-    """What is to be kept for longer; None to have it made."""
+    """Stored prompt to extend; None to create one."""
 
     @property
     def name(self) -> str:
@@ -217,7 +221,7 @@ class DropPrompt(Value):
     stored: PromptStored
     why: str
     already_dropped: bool = False
-    """The provider has dropped it already."""
+    """The provider has already dropped it."""
 
     @property
     def name(self) -> str:
@@ -225,7 +229,7 @@ class DropPrompt(Value):
 
 
 class OpenConversation(Value):
-    """Have the provider make a conversation object."""
+    """Create a conversation object at the provider."""
 
     model_key: str
 
@@ -235,7 +239,7 @@ class OpenConversation(Value):
 
 
 class DropConversation(Value):
-    """Use a conversation object no more."""
+    """Stop using a conversation object."""
 
     conversation: str
     model_key: str
@@ -278,10 +282,8 @@ Effect = (
 )
 
 
-# Effects that are nothing but a line in the log: the event each of them comes to.
-
-
 RecordedEffect = ChangeView | Compact | DropConversation | Reprompt | RequestApproval | SwitchModel
+"""Effects that consist of recording one event."""
 
 
 def event_for_effect(effect: RecordedEffect) -> e.Event:
@@ -290,13 +292,13 @@ def event_for_effect(effect: RecordedEffect) -> e.Event:
             return e.ApprovalAsked(
                 call_id=call.id, binding=binding, rule=rule, question=asked, expires_at=until
             )
-        case Reprompt(why=why, message=words):
-            return e.Reprompted(why=why, message=words)
-        case ChangeView(changes=changes, why=why, model_key=seat):
-            return e.ViewChanged(changes=changes, why=why, model_key=seat)
+        case Reprompt(why=why, message=message):
+            return e.Reprompted(why=why, message=message)
+        case ChangeView(changes=changes, why=why, model_key=model_key):
+            return e.ViewChanged(changes=changes, why=why, model_key=model_key)
         case SwitchModel(model=model, why=why):
             return e.ModelSwitched(model=model, why=why)
-        case DropConversation(conversation=name, model_key=seat, why=why):
-            return e.ConversationDropped(name=name, model_key=seat, why=why)
+        case DropConversation(conversation=name, model_key=model_key, why=why):
+            return e.ConversationDropped(name=name, model_key=model_key, why=why)
         case Compact(event=event):
             return event

@@ -1,9 +1,16 @@
-"""A reply without calls came in: is it an answer?
+"""Evaluates replies without calls, and detects repetition and truncated prompts.
 
-There is a line for every reason a model can give for stopping (`Stop`, in words in verdicts.py), and
-each looks at what was said before it believes the reason: providers report "tools" with
-no call and "done" with nothing said.  Every second chance has a limit; when it is used
-up the run ends with what there is, never in a loop.
+Each stop reason (`Stop`) has a handler that considers the content before the reason: providers report "tools"
+without a call and "done" without text. Every second chance has a limit; then the run ends with what it has.
+
+Repetition: a batch of calls with the same results as before brings nothing new, nor does a repeated cycle of
+batches. The model is warned first; if it continues, the run ends. No model is needed to detect this.
+
+Truncation: some servers silently drop the beginning of a prompt. Their own count reveals it: fewer tokens
+than the prompt has words. No tokenizer produces fewer tokens than words, so counting words is conservative;
+images, reasoning and template text are not counted. It is a suspicion, not a proof, because some servers do
+not count cached tokens. Only endpoints known for it are checked (`Abilities.cuts_prompts`), and only for
+prompts long enough to be meaningful.
 """
 
 import re
@@ -35,7 +42,7 @@ CONTINUE_AFTER_COMPACTION = (
 
 
 def evaluate_reply(state: State) -> Effect | None:
-    """What follows from the reply; None when the model is simply to be asked again."""
+    """Effect that follows from the reply; None to call the model again."""
     if state.run.output is not None:
         return EndRun(stop="done")
     reply = state.run.reply
@@ -44,7 +51,7 @@ def evaluate_reply(state: State) -> Effect | None:
 
 
 def has_content(state: State) -> bool:
-    """Whether the reply holds something for the person who asked: words, media, or an item that answers."""
+    """True if the reply has content for the user: text, media, or an item that answers."""
     reply = state.run.reply
     return reply is not None and (bool(reply.text.strip()) or any(map(_is_answer, reply.parts)))
 
@@ -55,13 +62,13 @@ def _is_answer(part: Part) -> bool:
 
 def _evaluate_answer(state: State) -> Effect:
     if not has_content(state) and not state.run.continued_text:
-        why, words = _silence(state)
-        return _reprompt_or_end(state, why, words, stop="no_progress")
+        why, notice = _silence(state)
+        return _reprompt_or_end(state, why, notice, stop="no_progress")
     return _check_output(state)
 
 
 def _silence(state: State) -> tuple[str, str]:
-    """Why a reply is no answer, and what the model is told."""
+    """Reason why a reply is not an answer, and the notice to the model."""
     parts = state.run.reply.parts if state.run.reply else ()
     kinds = dict.fromkeys(part.kind for part in parts if isinstance(part, Opaque))
     if not kinds:
@@ -87,28 +94,28 @@ def _reject_answer(state: State, problem: str) -> Effect:
 
 
 def end_output_rejected(problem: str) -> EndRun:
-    """The end of a run in which no answer had the shape asked for."""
-    return EndRun(stop="failed", reason=f"no answer had the shape asked for; last problem: {problem}")
+    """End of a run in which no answer matched the requested type."""
+    return EndRun(stop="failed", reason=f"no answer matched the requested type; last problem: {problem}")
 
 
 def find_last_output_problem(state: State) -> str:
-    """What was wrong with the last answer that the model gave by calling the output tool."""
+    """Problem with the last answer that the model gave by calling the output tool."""
     output, results = state.settings.output, dict[str, str]()
     for message in reversed(state.transcript.messages):
         results.update((result.call_id, result.text) for result in message.results)
         for call in message.calls:
             if output is not None and call.name == output.name:
-                # Where the schema is satisfied, the type itself objected, in the call's result.
+                # If the schema is satisfied, the type itself rejected it; the call's result says why.
                 return find_output_problem(output, call.arguments) or results.get(call.id, "")
     return ""
 
 
 def _continue_truncated(state: State) -> Effect:
     if not state.run.continued_text and not has_content(state):
-        words = "Your reply ran out of room before you said anything. Think less and answer."
+        notice = "Your reply ran out of room before you said anything. Think less and answer."
     else:
-        words = "Your reply was cut off at its length limit. Continue exactly where it stopped."
-    return _reprompt_or_end(state, "the reply was cut off at its length limit", words)
+        notice = "Your reply was cut off at its length limit. Continue exactly where it stopped."
+    return _reprompt_or_end(state, "the reply was cut off at its length limit", notice)
 
 
 def _continue_paused(state: State) -> Effect | None:
@@ -139,15 +146,15 @@ def _reprompt_malformed(state: State) -> Effect:
 def _handle_missing_calls(state: State) -> Effect:
     if has_content(state):
         return _check_output(state)
-    words = "You announced a call but made none. Go on."
-    return _reprompt_or_end(state, "a call was announced and none came", words, stop="no_progress")
+    notice = "You announced a call but made none. Go on."
+    return _reprompt_or_end(state, "a call was announced and none came", notice, stop="no_progress")
 
 
-def _reprompt_or_end(state: State, why: str, words: str, stop: RunStop = "failed") -> Effect:
-    """Turns with nothing in them lead nowhere; what is cut or malformed is a failure."""
+def _reprompt_or_end(state: State, why: str, notice: str, stop: RunStop = "failed") -> Effect:
+    """Reprompt within the limit; then end the run as `stop`."""
     if state.run.reprompts >= REPROMPTS_MAX:
         return EndRun(stop=stop, reason=f"{why}, {state.run.reprompts + 1} times in a row")
-    return Reprompt(why=why, message=words)
+    return Reprompt(why=why, message=notice)
 
 
 STOP_HANDLERS: dict[Stop, Callable[[State], Effect | None]] = {
@@ -168,26 +175,26 @@ def final_text(state: State) -> str:
 
 
 def find_output_problem(output: OutputSpec, text: str) -> str:
-    """Why this is not the structured answer asked for, or nothing."""
+    """Reason why the text is not the requested structured answer; empty if it is."""
     spec = ToolSpec(name=output.name, parameters=output.parameters)
     checked = check_arguments(spec, extract_output_json(text), ANSWER_WORDING)
     return checked.text if isinstance(checked, ArgumentProblem) else ""
 
 
 def find_structured_answer(state: State, reply: Reply) -> str | None:
-    """The JSON of a structured answer in this reply, when there is one that satisfies its schema."""
+    """JSON of a structured answer in this reply that satisfies its schema; None if there is none."""
     output = state.settings.output
     if output is None:
         return None
     if output.mode == "tool":
-        given = next((call.arguments for call in reply.calls if call.name == output.name), None)
+        answer = next((call.arguments for call in reply.calls if call.name == output.name), None)
     else:
-        given = None if reply.calls else extract_output_json(state.run.continued_text + reply.text)
-    return given if given is not None and not find_output_problem(output, given) else None
+        answer = None if reply.calls else extract_output_json(state.run.continued_text + reply.text)
+    return answer if answer is not None and not find_output_problem(output, answer) else None
 
 
 def extract_output_json(text: str) -> str:
-    """The JSON of an answer, out of the code fence some models put around it."""
+    """JSON of an answer, without the code fence that some models add."""
     inner = text.strip()
     if inner.startswith("```"):
         inner = inner.strip("`").strip()
@@ -205,35 +212,27 @@ def _is_json(text: str) -> bool:
     return True
 
 
-# Is the run going anywhere?
-#
-# A batch of calls that equals the one before it, results and all, has taught the model
-# nothing; nor has a cycle of several batches that comes round again.  First the model is told
-# so; when it goes on, the run ends.  No model is needed to see this, and none should be paid
-# for it.
-
-
 NOTICE_BEFORE_END = 2
-"""How many repetitions before the last one the model is told."""
+"""Number of repetitions before the limit at which the model is warned."""
 CYCLE_LENGTH_MAX = 8
-"""The longest cycle that is looked for: so many batches in turn, repeated with equal results."""
+"""Maximum length of a detected cycle, in batches."""
 ARGUMENT_CHARACTERS_MAX = 120
-"""Of a call's arguments, where the calls are listed."""
+"""Maximum length of a call's arguments in a list of calls."""
 
 
 class Cycle(Value):
     """The shortest cycle that the latest batches repeat most often."""
 
     repeats: int = 0
-    """How often the cycle was completed in a row; 1 when nothing is repeated."""
+    """Number of consecutive completions; 1 if nothing is repeated."""
     period: int = 1
-    """How many batches it has."""
+    """Length in batches."""
     complete: bool = False
-    """Whether the latest batch is the last one of a cycle, counted from its first appearance."""
+    """True if the latest batch is the last one of the cycle, counted from its first appearance."""
 
 
 def find_cycle(batches: tuple[str, ...]) -> Cycle:
-    """Look for cycles of up to `PERIOD_MAX` batches at the end of `batches`."""
+    """Find a cycle of up to `CYCLE_LENGTH_MAX` batches at the end of `batches`."""
     if not batches or batches[-1] not in batches[-1 - CYCLE_LENGTH_MAX : -1]:
         return Cycle(repeats=len(batches[-1:]), complete=bool(batches))
     found = (_find_cycle_of_period(batches, period) for period in range(1, CYCLE_LENGTH_MAX + 1))
@@ -251,14 +250,14 @@ def _find_cycle_of_period(batches: tuple[str, ...], period: int) -> Cycle:
 
 
 def batch_signature(answered: tuple[tuple[ToolCall, ToolResult], ...]) -> str:
-    """Equal exactly when the same calls brought the same results."""
+    """Digest that is equal exactly if the same calls had the same results."""
     digest = sha256()
     for call, result in answered:
-        brought = msgspec.json.encode(result.parts)  # pictures too: a new screenshot is news
+        parts = msgspec.json.encode(result.parts)  # images included: a new screenshot is new information
         for piece in (call.name, _canonical_arguments(call.arguments), result.outcome):
             digest.update(piece.encode("utf-8", "surrogatepass"))
             digest.update(b"\0")
-        digest.update(brought)
+        digest.update(parts)
         digest.update(b"\0")
     return digest.hexdigest()
 
@@ -287,28 +286,17 @@ def _canonical_arguments(arguments: str) -> str:
     return msgspec.json.encode(parsed, order="sorted").decode()
 
 
-# Did the model read all of the prompt?  Some servers leave out its beginning and say nothing.
-#
-# What gives them away is their own count: fewer tokens than the prompt has words.  No tokenizer
-# makes fewer tokens than words, so words are the most careful estimate there is; what is not words
-# (pictures, reasoning, what a template adds) is left out of it.  A suspicion, never a proof: some
-# servers do not count what they had cached.
-#
-# Only endpoints of a kind that does this are suspected (`Abilities.cuts_prompts`), and only of
-# prompts long enough for the numbers to mean something.
-
-
 WORD = re.compile(r"\w+")
 PROMPT_WORDS_MIN = 500
-"""Below this no server cuts anything, and a template or a miscount weighs more than the words."""
+"""Servers do not truncate shorter prompts, and template text would outweigh the words."""
 COUNTED_SHARE_MIN = 0.8
-"""Fewer tokens than this share of the words are too few."""
+"""A token count below this share of the words is too low."""
 
 
 def truncation_hint(request: Request, usage: Usage) -> str:
-    """What makes it likely that the prompt was not read to its beginning; empty when nothing does."""
+    """Reason to believe that the beginning of the prompt was dropped; empty if there is none."""
     counted = usage.prompt
-    # What is chained to an earlier reply is not sent again, and may not be counted again.
+    # Messages stored at the provider are not sent again and may not be counted again.
     if (
         not request.model.abilities.cuts_prompts
         or request.server_state_until
@@ -329,7 +317,7 @@ def _prompt_texts(request: Request) -> Iterator[str]:
     for text in request.system:
         yield text.text
     for spec in request.tools:
-        yield f"{spec.name} {spec.description}"  # how a template writes out the schema is its own affair
+        yield f"{spec.name} {spec.description}"  # the template decides how the schema is written
     for message in request.messages:
         yield from _message_texts(message)
 

@@ -1,14 +1,14 @@
-"""Where two JSON values differ, in words a person can act on: each place, with a glimpse of both."""
+"""Differences between two JSON values, each with its path and an excerpt of both sides."""
 
 import json
 from collections.abc import Iterator
 
 ALIKE_MAX, ALIKE_SHOWN = 40, 20
-"""How much two texts may have in common before the beginning is left out, and what is then shown of it."""
+"""Length of a common beginning above which it is cut, and the part of it that is still shown."""
 
 
 def list_differences(theirs: object, ours: object, at: str = "$") -> Iterator[str]:
-    """The places where two JSON values differ, each with a glimpse of both."""
+    """Descriptions of the differences between two JSON values."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for name in {**theirs, **ours}:
             if name not in theirs or name not in ours:
@@ -25,7 +25,7 @@ def list_differences(theirs: object, ours: object, at: str = "$") -> Iterator[st
 
 
 def _list_differences_in_lists(theirs: list[object], ours: list[object], at: str) -> Iterator[str]:
-    """Item by item; of lists with different lengths, what stands between their common ends is one place."""
+    """Compare item by item; for lists of different lengths, the part between their common ends."""
     if len(theirs) == len(ours):
         for index, (one, other) in enumerate(zip(theirs, ours, strict=True)):
             yield from list_differences(one, other, f"{at}[{index}]")
@@ -42,7 +42,7 @@ def _list_differences_in_lists(theirs: list[object], ours: list[object], at: str
 
 
 def _first_shown_index(theirs: str, ours: str) -> int:
-    """Where to begin showing two texts, so that what differs is seen: long prompts mostly begin alike."""
+    """Index at which two texts are shown so that their difference is visible."""
     pairs = enumerate(zip(theirs, ours, strict=False))
     first = next((place for place, (one, other) in pairs if one != other), min(len(theirs), len(ours)))
     return first - ALIKE_SHOWN if first > ALIKE_MAX else 0

@@ -1,15 +1,14 @@
 """The agent loop, as two pure functions.
 
-    apply(state, event)      what has happened  -> the new state
-    next_effects(state)      what is known      -> what to do now
+    apply_event(state, event)   what has happened  -> the new state
+    next_effects(state)         what is known      -> what to do now
 
-Rule 1: everything that changes the state of a session is in this file, and in calls.py for its tools.
+Rule 1: every state change of a session is in this file, and in core/calls/transitions.py for its tools.
 Rule 2: this file knows no provider, no tool, no store, no clock.
-Rule 3: what to do is derived from the state, so a live run and a resumed run take the
-        same road: fold the events, ask for the next effects.  There is no recovery code.
+Rule 3: effects are derived from the state, so that live and resumed runs are handled in the same way: fold
+        the events, compute the next effects. There is no recovery code.
 
-`TRANSITIONS` at the end is the specification: an event that has no line for the current
-phase cannot happen, and saying so is better than guessing what it could mean.
+`TRANSITIONS` at the end is the specification: an event without an entry for the current phase is rejected.
 """
 
 from collections.abc import Callable
@@ -105,7 +104,7 @@ CONTINUE_NOTICE = "Continue where you stopped."
 
 
 def apply_event(state: State, event: e.Event, at: float = 0.0, proof: str = "") -> State:
-    """`at` and `proof` are the time and the hash of the event's record."""
+    """State after an event; `at` and `proof` are the time and the hash of its record."""
     handle = TRANSITIONS.get((state.phase, type(event)))
     if handle is None:
         raise MisuseError(f"{type(event).__name__} cannot happen while the session is {state.phase}")
@@ -128,7 +127,7 @@ def next_effects(state: State) -> tuple[Effect, ...]:
 def _apply_configured(state: State, event: e.Configured, at: float, proof: str) -> State:
     phase = Phase.IDLE if state.phase is Phase.NEW else state.phase
     session = state.session or event.session
-    # Only a driver that takes over brings other settings: until it came, nobody was driving.
+    # Only a driver that takes over brings other settings; before that, no driver was active.
     after = replace(
         exclude_waiting_time(state, at),
         phase=phase,
@@ -146,7 +145,7 @@ def _apply_configured(state: State, event: e.Configured, at: float, proof: str) 
 
 
 def _prompt_head(settings: Settings) -> tuple[object, ...]:
-    """What stands before the conversation."""
+    """Settings that form the prompt before the conversation."""
     return settings.instructions, settings.tools, settings.output, settings.memory is None
 
 
@@ -174,12 +173,12 @@ def _apply_view_changed(state: State, event: e.ViewChanged, at: float, proof: st
 
 def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> State:
     message = Message(role="user", parts=event.parts, at=at, provenance="person")
-    turn, notice = begin_prompt(state, event.parts), compensation_notices(state)
-    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, prompt=turn)
+    prompt, notice = begin_prompt(state, event.parts), compensation_notices(state)
+    run = Run(budget=event.budget, started_at=at, caller=event.caller, tenant=event.tenant, prompt=prompt)
     earlier = state.earlier_seconds + state.run.seconds
     conversation = allow_new_conversation(state)
     owner = event.tenant if state.owner is None else state.owner
-    asking = replace(
+    prepared = replace(
         state,
         phase=Phase.CALLING_MODEL,
         run=run,
@@ -187,16 +186,16 @@ def _apply_prompted(state: State, event: e.Prompted, at: float, proof: str) -> S
         earlier_seconds=earlier,
         server_conversation=conversation,
     )
-    return append_prompt(_append_notice(asking, notice, at) if notice else asking, message)
+    return append_prompt(_append_notice(prepared, notice, at) if notice else prepared, message)
 
 
-def _append_notice(state: State, words: tuple[Text, ...], at: float) -> State:
-    """The state after a notice of the harness, which is sent in the user's role and is no person's."""
-    return append_message(state, Message(role="user", parts=words, at=at, provenance="harness"))
+def _append_notice(state: State, parts: tuple[Text, ...], at: float) -> State:
+    """Append a notice of the harness, which is sent in the user role."""
+    return append_message(state, Message(role="user", parts=parts, at=at, provenance="harness"))
 
 
 def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> State:
-    """Time while nobody was driving is not the run's time; what was under way is in doubt."""
+    """Continue a run: time without a driver does not count, and calls in progress are in doubt."""
     run = replace(
         state.run,
         budget=event.budget or state.run.budget,
@@ -226,7 +225,7 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         replace(item, in_doubt=item.result is None and (item.running or item.in_doubt), running=False)
         for item in state.pending_calls
     )
-    taken = replace(
+    resumed = replace(
         state,
         run=run,
         pending_calls=calls,
@@ -234,20 +233,20 @@ def _apply_resumed(state: State, event: e.Resumed, at: float, proof: str) -> Sta
         server_conversation=allow_new_conversation(state),
     )
     if state.phase is Phase.AWAITING_APPROVAL:
-        return replace(taken, phase=Phase.RUNNING_TOOLS)
+        return replace(resumed, phase=Phase.RUNNING_TOOLS)
     if state.phase is not Phase.IDLE:
-        return taken
-    asking = mark_compensations_reported(replace(taken, phase=Phase.CALLING_MODEL))
+        return resumed
+    prepared = mark_compensations_reported(replace(resumed, phase=Phase.CALLING_MODEL))
     to_continue = state.transcript.messages[-1].role == "assistant"
-    words = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
-    return _append_notice(asking, words, at) if words else asking
+    notices = (*compensation_notices(state), *((Text(text=CONTINUE_NOTICE),) if to_continue else ()))
+    return _append_notice(prepared, notices, at) if notices else prepared
 
 
 def _apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str) -> State:
     if event.summarizes_until:
         return apply_summary_asked(state, event, at)
-    # A paused reply is continued from JUDGING; from here on the model's turn is on.
-    said = final_text(state) if state.run.reply is not None else state.run.continued_text
+    # A paused reply is continued from EVALUATING_REPLY.
+    continued = final_text(state) if state.run.reply is not None else state.run.continued_text
     run = replace(
         state.run,
         attempt=event.attempt,
@@ -255,7 +254,7 @@ def _apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str)
         failure=None,
         partial_text="",
         reply=None,
-        continued_text=said,
+        continued_text=continued,
         tools_forbidden=event.tool_choice.mode == "none",
         recorded_notes=(
             *state.run.recorded_notes,
@@ -265,14 +264,14 @@ def _apply_model_asked(state: State, event: e.ModelAsked, at: float, proof: str)
         compaction=replace(state.run.compaction, summary_until="", summarizer_key=""),
         budget_warning=event.reservation.budget_warning if event.reservation else "",
     )
-    hits = record_call_sent(state, event, at)
+    cache = record_call_sent(state, event, at)
     return replace(
         state,
         phase=Phase.CALLING_MODEL,
         run=run,
         request_hash=proof,
         last_request=snapshot_request(state, event.tool_choice),
-        cache=hits,
+        cache=cache,
         server_conversation=mark_conversation_sent(state, event),
     )
 
@@ -318,7 +317,7 @@ def _apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: 
         server_conversation=mark_conversation_answered(state, reply),
         **estimate_after_reply(state, reply, doubted=bool(event.usage_doubt)),
     )
-    # What was refused may be shown, but it is not part of what is sent on: no calls, no reasoning.
+    # A refused reply may be shown, but its calls and reasoning are not sent on.
     parts = tuple(part for part in reply.parts if isinstance(part, Text)) if refused else reply.parts
     if not any(is_substantial(part) for part in parts):
         return after
@@ -337,20 +336,20 @@ def _apply_model_replied(state: State, event: e.ModelReplied, at: float, proof: 
 
 def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: str) -> State:
     run = state.run
-    left_out, failure = record_refused_parameter(run.refused_parameters, event.failure)
+    refused_parameters, failure = record_refused_parameter(run.refused_parameters, event.failure)
     failure = classify_failure(state, failure)
     kind = failure.kind
-    blamed = () if kind == "forgotten" else find_removable_parts(state, event.rejected_parts)
+    rejected = () if kind == "forgotten" else find_removable_parts(state, event.rejected_parts)
     run = replace(
         run,
         failure=failure,
-        refused_parameters=left_out,
-        reply_echo="refused" if not blamed and is_echo_refused(state, failure) else "",
+        refused_parameters=refused_parameters,
+        reply_echo="refused" if not rejected and is_echo_refused(state, failure) else "",
         endpoint_reached=run.endpoint_reached or _has_answered(event),
-        rejected_parts=blamed,
-        compaction=run.compaction if blamed else record_overflow(state, failure),
+        rejected_parts=rejected,
+        compaction=run.compaction if rejected else record_overflow(state, failure),
         random_draw=event.random_draw,
-        # Nothing was sent to an endpoint at rest: what was said before it is still all there is.
+        # Nothing was sent while the breaker was open, so the earlier partial text remains.
         partial_text=run.partial_text if kind == "unavailable" else event.partial_text,
         breaker_waits=run.breaker_waits + (kind == "unavailable"),
         repair_failures=(*run.repair_failures, kind)
@@ -359,19 +358,23 @@ def _apply_model_failed(state: State, event: e.ModelFailed, at: float, proof: st
         server_state_lost=kind == "forgotten" or run.server_state_lost,
         reasoning_status="refused" if kind == "reasoning_refused" else run.reasoning_status,
     )
-    paid = charge_partial_reply(
+    charged = charge_partial_reply(
         state_for_summarizer(state, run.compaction.summarizer_key), event.usage, event.usd
     )
-    run = replace(run, spent=paid.run.spent)
+    run = replace(run, spent=charged.run.spent)
     windows = record_window(state_for_summarizer(state, state.run.compaction.summarizer_key), failure)
-    held = mark_conversation_failed(state, event, kind)
+    conversation = mark_conversation_failed(state, event, kind)
     return replace(
-        state, run=run, total_spent=paid.total_spent, server_conversation=held, reported_windows=windows
+        state,
+        run=run,
+        total_spent=charged.total_spent,
+        server_conversation=conversation,
+        reported_windows=windows,
     )
 
 
 def _has_answered(event: e.ModelFailed) -> bool:
-    """Whether this failure shows that there is a server: it sent a status, or broke off what it had begun."""
+    """True if the failure shows that a server exists: it sent a status, or interrupted its response."""
     failure = event.failure
     return failure.status is not None or failure.kind in ("cut", "garbled") or bool(event.partial_text)
 
@@ -390,7 +393,7 @@ def _apply_reprompted(state: State, event: e.Reprompted, at: float, proof: str) 
 
 
 def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> State:
-    """Leave a transcript that any later request can start from, whatever was going on."""
+    """End the run with a transcript that any later request can continue."""
     after = charge_partial_reply(state, event.usage, event.usd)
     after = replace(after, run=replace(after.run, seconds=at - after.run.started_at))
     if event.stop == "waiting":
@@ -406,8 +409,8 @@ def _apply_run_ended(state: State, event: e.RunEnded, at: float, proof: str) -> 
         after = append_results(after, closed, at)
     partial = event.partial_text.strip()
     if partial:
-        words = (Text(text=partial),)
-        message = Message(role="assistant", parts=words, at=at, stop=Stop.OTHER, provenance="model")
+        parts = (Text(text=partial),)
+        message = Message(role="assistant", parts=parts, at=at, stop=Stop.OTHER, provenance="model")
         after = append_message(after, message)
     output = state.run.output
     answer = (

@@ -1,9 +1,8 @@
-"""It is the model's turn: ask it, or is it over?
+"""Chooses the next effect when it is the model's turn.
 
-In this order: a limit that is reached, a prefix that moved and must not, a run that goes in circles, one
-that is to be finished, a failure that no waiting mends (another model of the chain goes on, or the run
-ends), notes to be loaded and things to be looked up, a change of the view that is due, a conversation that
-has become too long; and then the question itself.
+Checked in this order: limits, forbidden prefix changes, repetition, wrap-up, failures that waiting cannot fix
+(switch models or end), notes and retrieval, due view changes, tools to reveal, compaction; then the model
+call itself.
 """
 
 from msgspec.structs import replace
@@ -41,42 +40,42 @@ def choose_next_effect(state: State) -> Effect:
     refused = end_if_prefix_moved(state) or end_if_adjusted(state)
     if refused is not None:
         return refused
-    circling = _check_repetition(state)
-    if circling is not None:
-        return circling
-    finish = wrap_up_reprompt(state)
-    if finish is not None:
-        return finish
+    repetition = _check_repetition(state)
+    if repetition is not None:
+        return repetition
+    wrap_up = wrap_up_reprompt(state)
+    if wrap_up is not None:
+        return wrap_up
     if state.run.rejected_answers > REJECTED_ANSWERS_MAX:
         return end_output_rejected(find_last_output_problem(state))
-    patience = _decide_wait(state)
-    if isinstance(patience, GiveUp):
-        own = _use_own_summarizer(state)
-        if own is None:
-            return _switch_or_end(state, patience.why)
-        state, patience = own, RetryWait(seconds=0.0, source="repair")
-    before = plan_memory_load(state) or plan_retrieval(state, deadline(state))
-    if before is not None:
-        return before
+    wait = _decide_wait(state)
+    if isinstance(wait, GiveUp):
+        fallback_state = _use_own_summarizer(state)
+        if fallback_state is None:
+            return _switch_or_end(state, wait.why)
+        state, wait = fallback_state, RetryWait(seconds=0.0, source="repair")
+    preparation = plan_memory_load(state) or plan_retrieval(state, deadline(state))
+    if preparation is not None:
+        return preparation
     change = find_due_view_change(state) or stale_reasoning(state)
     if change:
         return ChangeView(changes=change.changes, why=change.why, model_key=change.model_key)
     tools = plan_tool_reveal(state, deadline(state))
     if tools is not None:
         return tools
-    shorter = plan_compaction(state)
-    if isinstance(shorter, EndRun) and (model := next_model(state)):
-        return SwitchModel(model=model, why=shorter.reason)
-    if shorter is not None and not isinstance(shorter, SummaryRequest):
-        return shorter
-    request, notes = (shorter.request, ()) if shorter else assemble_request(state)
-    if shorter is None:
-        conversing = plan_conversation(state)
-        if conversing is not None:
-            return conversing
-        keeping = plan_stored_prompt(state, request)
-        if keeping is not None:
-            return keeping
+    compaction = plan_compaction(state)
+    if isinstance(compaction, EndRun) and (model := next_model(state)):
+        return SwitchModel(model=model, why=compaction.reason)
+    if compaction is not None and not isinstance(compaction, SummaryRequest):
+        return compaction
+    request, notes = (compaction.request, ()) if compaction else assemble_request(state)
+    if compaction is None:
+        conversation = plan_conversation(state)
+        if conversation is not None:
+            return conversation
+        storage = plan_stored_prompt(state, request)
+        if storage is not None:
+            return storage
         request = replace(request, stored_prompt=stored_prompt_name(state, request))
     failure = state.run.failure
     return AskModel(
@@ -84,20 +83,20 @@ def choose_next_effect(state: State) -> Effect:
         step=state.run.spent.steps + 1,
         attempt=state.run.attempt + 1,
         after_failure=failure.kind if failure else None,
-        wait_seconds=patience.seconds,
-        wait_source=patience.source,
+        wait_seconds=wait.seconds,
+        wait_source=wait.source,
         deadline=deadline(state),
         notes=notes,
-        summarizes_until=shorter.summarized_until if shorter else "",
+        summarizes_until=compaction.summarized_until if compaction else "",
     )
 
 
 def describe_restart(effect: AskModel, state: State) -> AttemptRestarted:
-    """What is shown before another attempt: why, when, and whether what was shown is void."""
-    failure, left = state.run.failure, state.run.abandoned_models
+    """Notice shown before another attempt: its reason, its wait, and whether shown text is void."""
+    failure, abandoned = state.run.failure, state.run.abandoned_models
     return AttemptRestarted(
         attempt=effect.attempt,
-        reason=failure.message if failure else left[-1][1] if left else "",
+        reason=failure.message if failure else abandoned[-1][1] if abandoned else "",
         after_failure=effect.after_failure,
         wait_seconds=effect.wait_seconds,
         wait_source=effect.wait_source,
@@ -108,11 +107,11 @@ def describe_restart(effect: AskModel, state: State) -> AttemptRestarted:
 def _decide_wait(state: State) -> RetryWait | GiveUp:
     run, until = state.run, deadline(state)
     refused = run.failure is not None and bool(run.failure.refused_parameter)
-    mended = bool(run.rejected_parts or run.reply_echo or run.compaction.overflow or refused)
-    if run.failure is None or mended:
-        return RetryWait(seconds=0.0, source="repair" if mended else "")
+    repaired = bool(run.rejected_parts or run.reply_echo or run.compaction.overflow or refused)
+    if run.failure is None or repaired:
+        return RetryWait(seconds=0.0, source="repair" if repaired else "")
     if run.failure.kind == "unavailable" and next_model(state) is not None:
-        return GiveUp(why=run.failure.message)  # why wait for one at rest, when another is awake
+        return GiveUp(why=run.failure.message)  # another model is available, so do not wait for this one
     return next_attempt(
         run.failure,
         run.model_attempts,
@@ -126,15 +125,15 @@ def _decide_wait(state: State) -> RetryWait | GiveUp:
 
 
 def _use_own_summarizer(state: State) -> State | None:
-    """Where somebody else was to write a summary, or the provider, and cannot, the run's own model does."""
-    wanted = plan_compaction(state)
-    if not isinstance(wanted, SummaryRequest):
+    """State in which the run's own model summarizes, if another model or the provider cannot."""
+    summary_request = plan_compaction(state)
+    if not isinstance(summary_request, SummaryRequest):
         return None
-    if wanted.request.asks_native_summary:
+    if summary_request.request.asks_native_summary:
         return replace(
             state, run=replace(state.run, compaction=replace(state.run.compaction, native_disabled=True))
         )
-    if wanted.request.model.model_key == state.settings.model.model_key:
+    if summary_request.request.model.model_key == state.settings.model.model_key:
         return None
     return replace(
         state, run=replace(state.run, compaction=replace(state.run.compaction, use_own_model=True))
@@ -155,8 +154,8 @@ def _check_repetition(state: State) -> Effect | None:
         return None
     calls = _latest_calls(state, cycle.period)
     if cycle.repeats >= limit:
-        told = f"{list_calls(calls)} called {cycle.repeats} times with the same arguments and result"
-        return EndRun(stop="no_progress", reason=told)
+        reason = f"{list_calls(calls)} called {cycle.repeats} times with the same arguments and result"
+        return EndRun(stop="no_progress", reason=reason)
     due = cycle.complete and cycle.repeats == max(2, limit - NOTICE_BEFORE_END)
     if due and state.transcript.messages[-1].role == "tool":
         return Reprompt(why="repeating", message=repetition_notice(cycle.repeats, calls))
