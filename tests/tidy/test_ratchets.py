@@ -11,8 +11,8 @@ MODULE = runpy.run_path(str(ROOT / "bench" / "structure.py"))
 STRUCTURE = MODULE["Structure"]()
 LIMITS = {
     "folder": 20,
-    "openings": 15.0,
-    "persons": 2.7,
+    "openings": 4.8,
+    "persons": 1.31,
     "participles": 0.3,
     "classes": 0,
     "touched": 104,

@@ -94,7 +94,7 @@ class Chunk(Value):
 
 
 class Query(Value):
-    """A retrieval query and the identity behind it."""
+    """A retrieval query, and the identity on whose behalf it is made."""
 
     text: str
     session: str = ""

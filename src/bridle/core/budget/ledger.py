@@ -229,12 +229,16 @@ class _LedgerReader:
             case e.Prompted():
                 self._runs += 1
             case e.ModelAsked(
-                step=step, attempt=attempt, summarizes_until=through, model_key=seat, reservation=reserved
+                step=step,
+                attempt=attempt,
+                summarizes_until=summarizes_until,
+                model_key=model_key,
+                reservation=reserved,
             ):
                 self._close_as_lost()
                 entry = self._new_entry(record.at, step, attempt, reserved.id if reserved else "")
-                model = state_for_summarizer(self._state, seat).settings.model.name
-                self._open = replace(entry, summary=bool(through), model=model)
+                model = state_for_summarizer(self._state, model_key).settings.model.name
+                self._open = replace(entry, summary=bool(summarizes_until), model=model)
             case e.ToolStarted(attempt=1, name=name) if self._entries:
                 self._entries[-1] = _add_tool_call(self._entries[-1], name)
             case e.ModelReplied(reply=reply, usd=usd):

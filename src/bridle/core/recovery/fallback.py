@@ -33,7 +33,7 @@ def next_model(state: State) -> Model | None:
         return None
     done = {
         current.model_key,
-        *(seat for seat, _ in (*state.run.abandoned_models, *state.settings.skipped_models)),
+        *(model_key for model_key, _ in (*state.run.abandoned_models, *state.settings.skipped_models)),
     }
     fresh = (model for model in state.settings.models if model.model_key not in done)
     return next((model for model in fresh if _can_help(state, model, failure)), None)
@@ -65,7 +65,7 @@ def set_model(settings: Settings, model: Model) -> Settings:
 
 def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> Settings:
     """Settings for a new prompt; if no model is healthy, the preferred one is tried."""
-    without_key = {seat for seat, _ in settings.skipped_models}
+    without_key = {model_key for model_key, _ in settings.skipped_models}
     askable = [model for model in settings.models if model.model_key not in without_key] or [settings.model]
     model = next((model for model in askable if healthy(model)), askable[0])
     return settings if model == settings.model else set_model(settings, model)
@@ -74,7 +74,8 @@ def choose_first_model(settings: Settings, healthy: Callable[[Model], bool]) -> 
 def explain_failure(state: State, why: str) -> str:
     """Reason of a failed run, including the models tried before the last one."""
     before = [
-        f"{seat}: {reason}" for seat, reason in (*state.settings.skipped_models, *state.run.abandoned_models)
+        f"{model_key}: {reason}"
+        for model_key, reason in (*state.settings.skipped_models, *state.run.abandoned_models)
     ]
     return "; ".join([*before, f"{state.settings.model.model_key}: {why}"]) if before else why
 
