@@ -129,7 +129,7 @@ def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id:
     """Reason why no provider could accept this media; empty if there is none."""
     count = sum(map(bool, (data, url, file_id)))
     if count != 1:
-        return f"exactly one of data, url and file_id must be set, not {count}"
+        return f"it has {'none' if not count else 'several'} of data, url and file_id, and needs exactly one"
     if data:
         try:
             binascii.a2b_base64(data, strict_mode=True)
@@ -148,7 +148,7 @@ def explain_unsendable(kind: str, media_type: str, data: str, url: str, file_id:
     ):
         return f"its data is {detected}, not {label}"
     if kind == "image" and detected and not detected.startswith("image/"):
-        return f"its data is {detected}, which is not an image"
+        return f"its data is {detected}, which is no image"
     return ""
 
 
