@@ -376,7 +376,7 @@ def test_a_long_result_is_named_and_can_be_printed_whole(capsys, home):
     assert main(["show", session]) == 0
     shown = told(capsys)[0]
     assert "excerpt  of 110,000 characters; --result " in shown
-    assert "read_result from here on" in shown
+    assert "read_result shown from here on" in shown
     handle = shown.split("--result ")[1].split()[0]
     assert main(["show", session, "--result", handle]) == 0
     assert told(capsys)[0] == "a line\x1b[1m\n" * 10_000
@@ -438,16 +438,16 @@ def test_a_person_sees_all_of_what_is_to_be_allowed(capsys, home):
 
 def test_wrong_answers_are_one_line(capsys, home):
     assert main(["approve", "nothing"]) == 2
-    assert "there is no log" in told(capsys)[1]
+    assert "no log at" in told(capsys)[1]
     main(["run", "!say hi"])
     told(capsys)
     for words, why in (
         (["approve", "nothing"], "no open question"),
-        (["approve", "x", "--arguments", "[1]"], "no JSON object"),
-        (["approve", "x", "--arguments", "{}", "--done", "y"], "give one of them"),
-        (["resume", "nobody"], "there is no session"),
+        (["approve", "x", "--arguments", "[1]"], "not a JSON object"),
+        (["approve", "x", "--arguments", "{}", "--done", "y"], "give only one of them"),
+        (["resume", "nobody"], "no session"),
     ):
         assert main(words) == 2
         assert why in told(capsys)[1]
     assert main(["approvals"]) == 0
-    assert told(capsys)[0] == "nothing waits for an answer\n"
+    assert told(capsys)[0] == "no pending approvals\n"

@@ -339,12 +339,12 @@ def test_the_rules_can_be_printed(capsys):
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "say what to look at"),
-        (["nowhere.py"], "there is no file 'nowhere.py'"),
-        (["no_such_module"], "there is no file and no module 'no_such_module'"),
+        ([], "give a file or folder"),
+        (["nowhere.py"], "no file 'nowhere.py'"),
+        (["no_such_module"], "no file or module 'no_such_module'"),
         (["broken.py"], "broken.py, line 1"),
         (["empty"], "no Python files in empty"),
-        (["fine.py", "--ignore", "L99"], "there is no rule 'L99'"),
+        (["fine.py", "--ignore", "L99"], "unknown rule 'L99'"),
         (["bytes.py"], "bytes.py: invalid"),
     ],
 )

@@ -42,7 +42,7 @@ def test_a_limit_that_is_none(store, capsys, limit):
     ["[1]", "null", "", "{", '{"a":NaN}', "\udcff", '{"a":' * 5000, '{"a":' + "9" * 5000 + "}"],
 )
 def test_arguments_that_are_none(store, capsys, text):
-    assert "--arguments is no JSON object" in refused(capsys, "approve", "x", "--arguments", text)
+    assert "--arguments is not a JSON object" in refused(capsys, "approve", "x", "--arguments", text)
 
 
 @pytest.mark.parametrize("command", ["show", "log", "fork", "resume", "approvals", "cost", "cache"])

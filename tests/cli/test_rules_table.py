@@ -40,8 +40,8 @@ def test_one_profile_can_be_asked_for(capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--family", "nobody"], "no rules are known for 'nobody'"),
-        (["--profile", "rude"], "no profile 'rude'"),
+        (["--family", "nobody"], "unknown wire family 'nobody'"),
+        (["--profile", "rude"], "unknown profile 'rude'"),
     ],
 )
 def test_what_there_is_not_is_said(arguments, says, capsys):

@@ -136,13 +136,13 @@ def test_a_file_that_ends_in_the_middle_gives_what_it_has(tmp_path, capsys):
     assert "a.jsonl.gz:" in out
     assert "cannot be read further" in out
     assert "b.jsonl.gz" in out
-    assert "c.jsonl  the file holds no recording" in out
+    assert "c.jsonl  the file contains no recording" in out
 
 
 def test_nothing_at_all_proves_nothing(tmp_path, capsys):
     (tmp_path / "a.jsonl").write_text("\n")
     assert main(["wire", "check", str(tmp_path), "--json"]) == 2
-    assert "holds no recording" in json.loads(capsys.readouterr().out)["unread"][0]["what"]
+    assert "contains no recording" in json.loads(capsys.readouterr().out)["unread"][0]["what"]
 
 
 def test_a_family_nobody_knows_is_counted_and_not_judged(tmp_path, capsys):

@@ -165,8 +165,7 @@ def test_what_was_read_is_counted_where_nothing_was_expected():
     assert [call.outcome for call in calls] == ["cold", "hit"]
     assert "hit rate 98.8% · 257 of 260 tokens read" in _format_summary(calls)[1]
     assert (
-        _format_summary([replace(calls[1], expected_tokens=0)])[1]
-        == "257 of 290 tokens read, none of them expected"
+        _format_summary([replace(calls[1], expected_tokens=0)])[1] == "257 of 290 tokens read, none expected"
     )
 
 

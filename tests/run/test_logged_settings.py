@@ -69,7 +69,7 @@ def test_a_log_that_allows_everything_allows_nothing_when_a_prompt_is_put(home, 
     assert not (home / "paid").exists()
     if policy.rules:
         told = capsys.readouterr().err
-        assert "1 rule of the session's log would allow calls" in told
+        assert "1 rule in the session's log would allow calls" in told
         assert "--trust-policy" in told
 
 

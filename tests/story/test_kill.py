@@ -44,12 +44,12 @@ def shown(folder, capsys):
 
 EXPECTED = {
     # (policy, moment): what was paid in the end, what became of the second call, and how it is told
-    ("retry", "before"): ([1, 2], "ok", "paid 2", "again, under the same key"),
-    ("retry", "after"): ([1, 2, 2], "ok", "paid 2", "again, under the same key"),
-    ("probe", "before"): ([1, 2], "ok", "paid 2", "c1_1 never took effect; it may be run"),
-    ("probe", "after"): ([1, 2], "ok", "as the ledger says", "found by looking it up"),
-    ("ask", "before"): ([1, 2], "ok", "paid 2", "started and never finished"),
-    ("ask", "after"): ([1, 2], "ok", "I saw it in the ledger", "told by a person"),
+    ("retry", "before"): ([1, 2], "ok", "paid 2", "again, with the same key"),
+    ("retry", "after"): ([1, 2, 2], "ok", "paid 2", "again, with the same key"),
+    ("probe", "before"): ([1, 2], "ok", "paid 2", "c1_1 had no effect and may run"),
+    ("probe", "after"): ([1, 2], "ok", "as the ledger says", "found by its probe"),
+    ("ask", "before"): ([1, 2], "ok", "paid 2", "interrupted"),
+    ("ask", "after"): ([1, 2], "ok", "I saw it in the ledger", "reported by a person"),
     ("report", "before"): ([1], "unknown", "not run again", "c1_1 unknown"),
     ("report", "after"): ([1, 2], "unknown", "not run again", "c1_1 unknown"),
     **{(policy, "receipt"): ([1, 2], "ok", "paid 2", "c1_1 ok") for policy in POLICIES},
@@ -100,13 +100,13 @@ def _check(folder, policy, moment, capsys):
     assert telling in told
     before, _, after = told.partition("resumed")
     assert "c1_0 ok" in before, "the receipt of the first call was there"
-    kept = "pay has its result, which is used; it is not run again"
+    kept = "pay has a result and is not run again"
     assert after.count("c1_0") == after.count(f"c1_0 {kept}") >= 1, "and is used"
     assert ("c1_1 ok" in before) == (moment == "receipt")
     if moment == "receipt":
         assert after.count("c1_1") == after.count(f"c1_1 {kept}") == 1
     else:
-        assert "in doubt  c1_1 pay was started and never finished" in after
+        assert "in doubt  c1_1 pay was started and has no result" in after
 
 
 @pytest.mark.parametrize("policy", ["retry", "probe", "report"])

@@ -1,8 +1,8 @@
-"""The agent a command drives: its tools, who is asked about them, and what it may spend.
+"""Options shared by `run` and `resume`: model, tools, permissions and budget.
 
-On the command line a tool that changes something is asked about when there is a terminal to
-ask on, and denied when there is none; `--yes` or a policy says otherwise.  In a library,
-whoever registers a tool has agreed to it; whoever types a command has only named a file.
+A tool that may change something needs confirmation on a terminal and is denied without one, unless `--yes` or
+a policy allows it. A library user who registers a tool has agreed to it; a command-line user has only named a
+file.
 """
 
 import argparse
@@ -40,13 +40,13 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
     add(
         "-m",
         "--model",
-        help="vendor:model (default: $BRIDLE_MODEL, a vendor whose key is set, or the simulator, sim:)",
+        help="vendor:model (default: $BRIDLE_MODEL, else a vendor whose API key is set, else the simulator)",
     )
     add(
         "--trust-endpoint",
         metavar="HOST",
         default="",
-        help="let a session go on at this host, where its log names it and the tables do not",
+        help="allow a session to use this host, which its log names and the model tables do not",
     )
     add(
         "--fallback",
@@ -60,51 +60,51 @@ def add_agent_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE.py|module",
-        help="take the @tool functions in there; may be given more than once",
+        help="load the @tool functions of this file or module; repeatable",
     )
-    add("--policy", metavar="FILE.toml", help="rules about which calls are allowed, asked about or denied")
+    add("--policy", metavar="FILE.toml", help="rules that allow, ask about or deny tool calls")
     add(
         "--trust-policy",
         action="store_true",
-        help="let the rules of a session's log allow calls too; without it they only deny and ask",
+        help="also apply the allow rules of the session's log (default: only its deny and ask rules)",
     )
-    add("--yes", action="store_true", help="allow every tool that no rule of the policy is about")
+    add("--yes", action="store_true", help="allow every tool call that no policy rule covers")
     add(
         "--usd",
         type=parse_amount,
         metavar="N",
-        help="stop before this many dollars are spent (a conservative estimate)",
+        help="stop before spending this many US dollars",
     )
     add(
         "--tokens",
         type=make_count_parser(1),
         metavar="N",
-        help="stop before this many tokens are used (likewise)",
+        help="stop before using this many tokens",
     )
     add(
         "--steps",
         type=make_count_parser(1),
         metavar="N",
-        help=f"model calls at most (default {STEPS_DEFAULT})",
+        help=f"maximum number of model calls (default {STEPS_DEFAULT})",
     )
-    add("--seconds", type=parse_amount, metavar="N", help="stop after this long")
-    add("--tool-calls", type=make_count_parser(0), metavar="N", help="tool calls that may be run at most")
+    add("--seconds", type=parse_amount, metavar="N", help="stop after this many seconds")
+    add("--tool-calls", type=make_count_parser(0), metavar="N", help="maximum number of tool calls")
     add(
         "--wrap-up",
         type=parse_share,
         metavar="SHARE",
-        help="tell the model to finish when this much of any limit is used, such as 0.8",
+        help="tell the model to finish at this share of any limit, such as 0.8",
     )
     add("--json", action="store_true", help="print the result as JSON")
-    add("--reasoning", action="store_true", help="show the model's reasoning where it is given")
+    add("--reasoning", action="store_true", help="show the model's reasoning")
 
 
 def choose_models(
     options: argparse.Namespace, model: str | Model | None, before: Settings
 ) -> Sequence[str | Model]:
-    """Who is asked, and who goes on after them; a session goes on with those it had.
+    """The model and its fallbacks; by default those of the session.
 
-    Of those its log names nothing but the names is taken: a log may come from elsewhere.
+    Only model names are taken from a log, because it may come from elsewhere.
     """
     if model is None and not options.fallback:
         return tuple(_resolve_logged(options, each) for each in before.models or (before.model,))
@@ -117,7 +117,7 @@ def _resolve_logged(options: argparse.Namespace, logged: Model) -> Model:
     except ForeignEndpoint as error:
         if not is_interactive():
             raise
-        print_line(f"{escape_text(str(error))}\ngo there now? [y/N] ", file=sys.stderr, end="", flush=True)
+        print_line(f"{escape_text(str(error))}\nuse it now? [y/N] ", file=sys.stderr, end="", flush=True)
         if input().strip().lower() not in ("y", "yes"):
             raise
         return resolve_logged_model(logged, os.environ, error.host)
@@ -135,19 +135,19 @@ def make_budget(options: argparse.Namespace) -> Budget:
 
 
 def read_policy_option(options: argparse.Namespace) -> Policy | None:
-    """The policy of the file; None where no file is named."""
+    """The policy in the file, or None if no file is given."""
     return read_policy(options.policy) if options.policy else None
 
 
 def take_policy_from_log(options: argparse.Namespace, before: Settings, console: Console) -> Policy:
-    """The policy that a session goes on with: its rules that allow count only when somebody says so here."""
+    """The session's policy; its allow rules apply only with --trust-policy."""
     allowing = sum(rule.decision == "allow" for rule in before.policy.rules)
     if options.trust_policy:
         return replace(before.policy, allow_rules_hold=True)
     if allowing:
         console.note(
-            f"{format_count(allowing, 'rule')} of the session's log would allow calls; they do not count here:"
-            " name the policy again with --policy FILE, or say --trust-policy",
+            f"{format_count(allowing, 'rule')} in the session's log would allow calls and is ignored:"
+            " pass --policy FILE, or --trust-policy",
             "yellow",
         )
     return take_logged_policy(before.policy)
@@ -161,7 +161,7 @@ def take_extras_from_log(before: Settings, console: Console) -> tuple[Extra, ...
 
 
 def add_default_rule(policy: Policy, options: argparse.Namespace) -> Policy:
-    """The policy with the command line's own default, which depends on who can be asked here."""
+    """The policy with a default for tools that may change something: allow, ask or deny."""
     if options.yes:
         own = PermissionRule(decision="allow", name="--yes")
     elif is_interactive():

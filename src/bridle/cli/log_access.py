@@ -1,4 +1,4 @@
-"""Where the command keeps its log: --store, else $BRIDLE_STORE, else the user's data folder."""
+"""Opens the log that a command uses (--store, $BRIDLE_STORE or the user's data folder) and reads sessions from it."""
 
 import argparse
 import os
@@ -22,25 +22,23 @@ from bridle.values.record import Record
 
 def add_store_option(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--store", metavar="PATH", help="the log to use (default: $BRIDLE_STORE or your data folder)"
+        "--store", metavar="PATH", help="log file (default: $BRIDLE_STORE, else your data folder)"
     )
 
 
 def add_tenant_option(parser: argparse.ArgumentParser, help_: str = "") -> None:
     parser.add_argument(
-        "--tenant", metavar="T", help=help_ or "refuse it unless the session is this tenant's"
+        "--tenant", metavar="T", help=help_ or "fail unless the session belongs to this tenant"
     )
 
 
 def add_across_option(parser: argparse.ArgumentParser) -> None:
-    """The option beside --tenant with which a command about one session takes another tenant's."""
-    parser.add_argument(
-        "--across-tenants", action="store_true", help="take the session although it is another tenant's"
-    )
+    """Add the option that lets a command use a session of another tenant."""
+    parser.add_argument("--across-tenants", action="store_true", help="allow a session of another tenant")
 
 
 def tenant_of(options: argparse.Namespace) -> str | None:
-    """The tenant that is asked for; as `Across` where the caller says that crossing is meant."""
+    """The tenant given; a `CrossTenant` if --across-tenants is given too."""
     tenant: str | None = options.tenant
     return CrossTenant(tenant) if tenant is not None and options.across_tenants else tenant
 
@@ -53,18 +51,15 @@ def store_path(given: str | None) -> str:
 
 
 def open_log(given: str | None, *, to_read: bool = False) -> Store:
-    """The log; one that is only to be read is not made when it is missing."""
+    """Open the log; with `to_read`, a missing one is an error instead of being created."""
     path = store_path(given)
     if to_read and "://" not in path and not Path(path).exists():
-        raise MisuseError(f"there is no log at {path}; `bridle run` makes one, or name another with --store")
+        raise MisuseError(f"no log at {path}; `bridle run` creates one, or choose another with --store")
     return open_store(path)
 
 
-# Logs as the commands read them: a session's records, folded into what they add up to.
-
-
 async def read_session(store: Store, session: str, tenant: str | None = None) -> Sequence[Record]:
-    """Its records; of one whose end was torn off, those that are left.  For a `tenant`, only his."""
+    """Records of a session; the intact ones if its end is torn off. Fails if it belongs to another tenant."""
     check_session(session)
     try:
         records = await store.read(session)
@@ -73,19 +68,19 @@ async def read_session(store: Store, session: str, tenant: str | None = None) ->
             raise
         records = await store.read_intact(session)
     if not records:
-        raise SessionNotFound(f"there is no session {session!r} here; `bridle sessions` lists them")
+        raise SessionNotFound(f"no session {session!r} in this log; `bridle sessions` lists them")
     if tenant is not None:
         check_tenant(session, fold_state(records), tenant)
     return records
 
 
 def belongs_to_tenant(records: Sequence[Record], tenant: str | None) -> bool:
-    """Whether a list for this tenant has the session in it; one that nobody prompted is nobody's."""
+    """True if the session belongs to the tenant; a session without a prompt belongs to none."""
     return tenant is None or fold_state(records).owner == tenant
 
 
 async def list_sessions(store: Store, limit: int) -> list[SessionInfo]:
-    """The sessions touched last; the lines of budgets and notes are none."""
+    """The most recently updated sessions, without the logs of budgets and notes."""
     asked = limit
     while True:
         infos = await store.sessions(limit=asked)

@@ -1,7 +1,7 @@
-"""`bridle`: find the command, load only that one, turn every expected error into one line.
+"""The `bridle` command: loads the module of one subcommand and reports expected errors in one line.
 
-Exit codes: 0 it worked · 1 the run ended without an answer · 2 something you can put
-right (said in one line) · 130 cancelled with Ctrl-C.
+Exit codes: 0 success · 1 the run ended without an answer · 2 an error the user can correct · 130 cancelled
+with Ctrl-C.
 """
 
 import argparse
@@ -19,25 +19,25 @@ from bridle.cli.format.printing import print_error, print_line, print_text
 from bridle.values.errors import BridleError
 
 COMMANDS = {
-    "run": "put a prompt to an agent and watch it work",
-    "resume": "go on with a session that was left unfinished",
-    "approvals": "list the calls that wait for a person",
-    "approve": "let such a call run",
-    "reject": "keep such a call from running",
+    "run": "run an agent on a prompt",
+    "resume": "continue an unfinished session",
+    "approvals": "list tool calls that need approval",
+    "approve": "approve a tool call",
+    "reject": "reject a tool call",
     "compensate": "undo what a run did",
-    "sessions": "list what was run, newest first",
-    "show": "tell what happened in a session",
-    "log": "list the places of a session, or the tree of its branches",
-    "fork": "begin a new session from a place in an old one",
-    "diff": "set two sessions beside each other",
-    "memory": "read and write what tenants and sessions have noted",
-    "cache": "explain what the prompt cache gave and what it missed",
-    "lock": "keep tools and instructions from changing by accident",
-    "lint": "find what makes the beginning of prompts change",
-    "cost": "tell what was spent, and on what",
-    "budgets": "tell what is spent and set aside of shared budgets",
-    "sim": "simulate every provider on a port of this machine",
-    "wire": "put recorded provider traffic to the codecs",
+    "sessions": "list recent sessions",
+    "show": "show what happened in a session",
+    "log": "list the messages of a session, or its tree of forks",
+    "fork": "branch a new session from a message of another",
+    "diff": "compare two sessions",
+    "memory": "list, add and remove notes of a tenant or session",
+    "cache": "show prompt-cache hits and explain misses",
+    "lock": "detect changes of tools and instructions",
+    "lint": "find code that makes prompts uncacheable",
+    "cost": "show spending by session, model, tool, day or tenant",
+    "budgets": "show shared budgets: spent and reserved",
+    "sim": "serve simulated providers on a local port",
+    "wire": "check the codecs against recorded provider traffic",
 }
 
 EXIT_MISUSE, EXIT_CANCELLED = 2, 130
@@ -45,7 +45,7 @@ HELP_WIDTH = 80
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """One line instead of a page when an argument is wrong."""
+    """Reports a wrong argument in one line instead of printing the usage."""
 
     def error(self, message: str) -> NoReturn:
         print_error(f"{message}; see `{self.prog} --help`")
@@ -56,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a letter nobody can show is no reason to stop
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # an unprintable character must not stop the command
     try:
         return _dispatch(given)
     except BridleError as error:
@@ -65,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return EXIT_CANCELLED
     except BrokenPipeError:
-        # Whoever read us has left.  Python would complain once more while flushing at exit.
+        # The reader closed the pipe. Without this, Python reports it again while flushing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -87,7 +89,7 @@ def _dispatch(given: list[str]) -> int:
     if name not in COMMANDS:
         near = difflib.get_close_matches(name, COMMANDS, n=1)
         hint = f"; did you mean `bridle {near[0]}`?" if near else "; `bridle --help` lists the commands"
-        print_error(f"there is no command {name!r}{hint}")
+        print_error(f"unknown command {name!r}{hint}")
         return EXIT_MISUSE
     code: int = _load_command(name).execute(make_parser(name).parse_args(rest))
     return code
@@ -110,7 +112,7 @@ def _load_command(name: str) -> Any:
 
 
 def _wrap_help(words: str) -> str:
-    """As wide as a small screen; what is indented is to be typed, and stays as it is."""
+    """Wrap paragraphs to 80 columns; indented blocks are examples and stay unchanged."""
     return "\n\n".join(
         block
         if any(line.startswith(" ") for line in block.splitlines())
@@ -130,8 +132,8 @@ def _make_overview() -> str:
             "",
             *lines,
             "",
-            "`bridle help COMMAND` explains a command.  With no model and no key, a",
-            'simulated model answers:  bridle run "What is 17 * 23 minus 100?"',
+            "`bridle help COMMAND` explains a command. Without a model and an API key, the",
+            'simulator answers:  bridle run "What is 17 * 23 minus 100?"',
         ]
     )
 

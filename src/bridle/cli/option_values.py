@@ -1,8 +1,4 @@
-"""Numbers and days on the command line, refused in the words of the option they were given to.
-
-argparse puts the option's name before the message of `ArgumentTypeError`, so a wrong value is reported as
-`argument --usd: …` and never as a parameter of the library.
-"""
+"""Parsers of option values. argparse puts the option's name before the message of `ArgumentTypeError`."""
 
 import math
 import re
@@ -12,21 +8,21 @@ from datetime import UTC, datetime, timedelta
 
 PORT_MAX = 65_535
 COUNT_MAX = 1_000_000_000
-"""More than any log has of anything, and less than a database can count to."""
+"""Larger than any real count, and within the range of a database integer."""
 VALUE_CHARACTERS_MAX = 60
 TIME_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 
 
-def make_count_parser(least: int) -> Callable[[str], int]:
-    """A parser of whole numbers that are at least `least`."""
+def make_count_parser(minimum: int) -> Callable[[str], int]:
+    """A parser of whole numbers not below `minimum`."""
 
     def count(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
             raise ArgumentTypeError(f"{text[:VALUE_CHARACTERS_MAX]!r} is not a whole number") from None
-        if number < least:
-            raise ArgumentTypeError(f"must be {least} or more, not {number}")
+        if number < minimum:
+            raise ArgumentTypeError(f"must be {minimum} or more, not {number}")
         if number > COUNT_MAX:
             raise ArgumentTypeError(f"must be at most {COUNT_MAX:,}")
         return number

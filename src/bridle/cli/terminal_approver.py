@@ -1,9 +1,9 @@
-"""Put a question about a call to the person at the terminal.
+"""Asks the person at the terminal about a tool call.
 
     pay(amount: 7, to: "shop") — it may change something
     allow it?  y yes · n no · e edit the arguments · w leave it open and stop here
 
-The answer is read without a thread, so that Ctrl-C ends the wait at once.
+Input is read without a thread, so that Ctrl-C ends the wait immediately.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ class TerminalApprover:
         for line in format_defaults(question):
             self._console.note(f"  {line}", "dim")
         while True:
-            said = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
-            match said.strip().lower():
+            answer = await self._read(f"{IN_DOUBT_CHOICES if doubt else APPROVAL_CHOICES}: ")
+            match answer.strip().lower():
                 case "y" | "yes":
                     return ApprovalVerdict(answer="approve", by="terminal")
                 case "n" | "no":
@@ -43,14 +43,14 @@ class TerminalApprover:
                         for line in list_changes(question.arguments, edited):
                             self._console.note(f"  changed: {line}", "yellow")
                         return ApprovalVerdict(answer="approve", arguments=edited.strip(), by="terminal")
-                    self._console.note("that is no JSON object", "red")
+                    self._console.note("not a JSON object", "red")
                 case "d" | "done" if doubt:
-                    result = await self._read("what came of it: ")
+                    result = await self._read("its result: ")
                     return ApprovalVerdict(answer="done", reason=result.strip() or "done", by="terminal")
                 case "w" | "wait":
                     return None
-                case "" if said == "":
-                    return None  # nobody is there any more
+                case "" if answer == "":
+                    return None  # end of input
 
     async def _read(self, prompt: str) -> str:
         sys.stderr.write(prompt)
@@ -59,11 +59,11 @@ class TerminalApprover:
         readable: asyncio.Future[None] = loop.create_future()
         descriptor = sys.stdin.fileno()
 
-        def come() -> None:
+        def mark_readable() -> None:
             if not readable.done():
                 readable.set_result(None)
 
-        loop.add_reader(descriptor, come)
+        loop.add_reader(descriptor, mark_readable)
         try:
             await readable
         finally:

@@ -19,13 +19,13 @@ from bridle.values.errors import BridleError, MisuseError
 from bridle.values.request import ToolSpec
 
 PRIVATE_NAME = "bridle_tools_{}"
-"""A file called json.py must not become the json of everybody else."""
+"""Module name of a tools file: a file called json.py must not replace the json module."""
 
 
 def load_tools(names: Sequence[str]) -> list[Tool]:
     found: list[Tool] = []
     for name in names:
-        # What a tools file prints while it is loaded is not the answer.
+        # Output of a tools file while it is loaded must not mix with the answer.
         with redirect_stdout(sys.stderr):
             module = load_module(name)
         tools = list_module_tools(module, name)
@@ -49,7 +49,7 @@ def list_module_tools(module: ModuleType, name: str) -> list[Tool]:
 
 def _find_tools(module: ModuleType) -> Iterator[Tool]:
     for candidate in vars(module).values():
-        # Asked of the type: an object of the file's own may answer to any name.
+        # Look at the type: an object with __getattr__ may have any attribute.
         spec = (
             vars(candidate).get("spec") if hasattr(type(candidate), "run") and _has_vars(candidate) else None
         )
@@ -65,7 +65,7 @@ def load_module(name: str) -> ModuleType:
     path = Path(name)
     is_file = name.endswith(".py") or "/" in name
     if is_file and not path.is_file():
-        raise MisuseError(f"there is no file {name!r}")
+        raise MisuseError(f"no file {name!r}")
     folder = str(path.resolve().parent if is_file else Path.cwd())
     if folder not in sys.path:
         sys.path.insert(0, folder)
@@ -75,7 +75,7 @@ def load_module(name: str) -> ModuleType:
         raise MisuseError(f"{name}, line {error.lineno}: {error.msg}") from error
     except SystemExit as error:
         raise MisuseError(
-            f"{name}{_error_line(error, path)}: it ends the program while it is loaded"
+            f"{name}{_error_line(error, path)}: it exits the program while it is loaded"
         ) from error
     except BridleError as error:
         raise MisuseError(f"{name}{_error_line(error, path)}: {error}") from error
@@ -94,6 +94,6 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _error_line(error: BaseException, path: Path) -> str:
-    """Where in the user's own file it went wrong, as far as that can be told."""
+    """Line of the user's file in which the error occurred, if known."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).name == path.name]
     return f", line {frames[-1].lineno}" if frames else ""

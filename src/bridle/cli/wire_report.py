@@ -1,4 +1,4 @@
-"""What became of all recordings: counted by family, host and feature, and every loss by itself.
+"""Counts the outcomes of checked recordings by family, host and feature, and lists every loss.
 
 Nothing is dropped on the way: a recording that could not be read, one of a family nobody knows and a path
 no codec takes are counted and listed like everything else.  What is listed here can be printed as it is or
@@ -39,7 +39,7 @@ _COLUMN_OF_ANSWER = {
 }
 _PLAIN_PATH_PIECE = re.compile(r"[a-z][a-z_-]*|v[0-9][a-z0-9]*", re.IGNORECASE)
 _ID_PARENTS = {"accounts", "deployments", "locations", "model", "models", "projects"}
-"""After these comes the name of one thing."""
+"""Path segments that are followed by an id."""
 _PATH_VERB = re.compile(r"(?<=:)\w+$")
 
 
@@ -49,17 +49,17 @@ class WireLoss(msgspec.Struct):
     about: Literal["reply", "request"]
     what: str
     reason: str
-    """Empty when nobody can say why: that is a defect."""
+    """Empty for an unexplained loss, which is a defect."""
     judged: bool
     tolerated: str
-    """Why it is not judged; empty when it is."""
+    """Reason why the loss is not judged; empty if it is."""
 
 
 class UnreadRecording(msgspec.Struct):
     recording: str
     what: str
     broken: bool
-    """Whether the recording is at fault, and not that its wire family is unknown here."""
+    """True if the recording is damaged, False if its wire family is unknown."""
 
 
 class UnjudgedPath(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ class UnjudgedPath(msgspec.Struct, frozen=True):
     host: str
     method: str
     path: str
-    """With `*` for whatever names one thing only."""
+    """URL path with `*` in place of ids."""
 
 
 class WireReport:
@@ -90,7 +90,7 @@ class WireReport:
                 UnreadRecording(recording.id, recording.unreadable_reason, broken=True)
             )
         elif found.outcome == "foreign":
-            what = f"there is no wire family {recording.family!r}"
+            what = f"unknown wire family {recording.family!r}"
             self.unread_recordings.append(UnreadRecording(recording.id, what, broken=False))
         elif found.outcome == "other":
             self.unjudged_paths[_unjudged_path(recording)] += 1
@@ -115,7 +115,7 @@ class WireReport:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was named could be read."""
+        """True if every recording could be read."""
         return not any(each.broken for each in self.unread_recordings)
 
 

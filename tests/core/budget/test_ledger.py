@@ -155,7 +155,7 @@ def test_the_command_tells_it_as_a_table_as_json_and_as_csv(tmp_path, capsys):
     assert main(["cost", "--store", path]) == 0
     assert "total" in capsys.readouterr().out
     assert main(["cost", "--store", path, "--since", "2999-01-01"]) == 0
-    assert "nothing was spent" in capsys.readouterr().out
+    assert "nothing spent" in capsys.readouterr().out
 
 
 def test_a_day_that_is_none_is_refused(tmp_path, capsys):

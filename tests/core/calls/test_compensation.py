@@ -194,7 +194,7 @@ def test_the_command(capsys, tmp_path, monkeypatch):
     assert [item["state"] for item in json.loads(out)] == ["done", "done"]
     assert err.split() == ["FREED", "4B", "FREED", "4A"]
     assert main(["show", session]) == 0
-    assert "undone" in capsys.readouterr().out
+    assert "compensated" in capsys.readouterr().out
 
 
 def test_what_is_in_doubt_is_listed_and_a_person_may_settle_it():

@@ -560,7 +560,7 @@ def test_the_difference_can_be_read_side_by_side_and_one_below_the_other(family,
     assert found["messages"] == 3
     assert found["a"]["calls"] == [["pay", 1]]
     assert command(["diff", family, family]) == 0
-    assert "alike up to m6, and to the end" in capsys.readouterr().out
+    assert "equal up to m6, and to the end" in capsys.readouterr().out
 
 
 def test_the_places_of_a_session_and_forking_at_one(family, capsys):
@@ -573,7 +573,7 @@ def test_the_places_of_a_session_and_forking_at_one(family, capsys):
     assert [act["tool"] for act in told["completed_actions"]] == ["pay"]
     assert command(["fork", family, "--at", "m2", "--as", "u"]) == 0
     out = capsys.readouterr().out
-    assert f"not from record {places['m2']['record']}" in out
+    assert f"not after record {places['m2']['record']}" in out
     assert 'c2_0 pay({"amount":7}) ok' in out.replace('": ', '":')
     assert command(["run", "--session", "t", "!say on", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["text"] == "on"

@@ -608,11 +608,11 @@ def store_path(monkeypatch, tmp_path):
 
 def test_the_command_writes_reads_and_removes_notes(store_path, capsys):
     assert main(["memory", "list"]) == 2
-    assert "there is no log" in capsys.readouterr().err
+    assert "no log at" in capsys.readouterr().err
     assert main(["memory", "add", FRIDAYS, "--tenant", "acme"]) == 0
     assert main(["memory", "add", "Tea.\n\x1b[31mRed.", "--tenant", "acme", "--json"]) == 0
     kept, note = capsys.readouterr().out.splitlines()
-    assert (kept, json.loads(note)["id"]) == ("t1 kept", "t2")
+    assert (kept, json.loads(note)["id"]) == ("t1 added", "t2")
     assert main(["memory", "list", "--tenant", "acme"]) == 0
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"t1    code   {FRIDAYS}"
@@ -629,9 +629,9 @@ def test_the_command_writes_reads_and_removes_notes(store_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["add"], "takes the words of a note"),
-        (["list", "t1"], "takes nothing more"),
-        (["remove"], "takes an id"),
+        (["add"], "takes the text of a note"),
+        (["list", "t1"], "takes no argument"),
+        (["remove"], "takes the id of a note"),
         (["add", "x", "--session", "nobody"], "there is no session 'nobody'"),
         (["list", "--session", "notes:acme"], "name the tenant with --tenant"),
         (["add", "x", "--tenant", "a", "--session", "b"], "there is no session 'b'"),

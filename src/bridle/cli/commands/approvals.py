@@ -1,6 +1,6 @@
-"""List the calls that wait for a person's answer, in all sessions or in one.
+"""List tool calls that need a person's approval, in all sessions or in one.
 
-Answer with `bridle approve ID` or `bridle reject ID`, then go on with `bridle resume SESSION`.
+Answer with `bridle approve ID` or `bridle reject ID`, then continue with `bridle resume SESSION`.
 """
 
 import argparse
@@ -29,9 +29,9 @@ SESSIONS_SEARCHED_MAX = 1_000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", nargs="?", help="only of this session")
+    parser.add_argument("session", nargs="?", help="only this session")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
-    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_tenant_option(parser, "only sessions of this tenant")
     add_across_option(parser)
     add_store_option(parser)
 
@@ -41,10 +41,10 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found)
     elif not found:
-        print_line("nothing waits for an answer")
+        print_line("no pending approvals")
     for item in found if not options.json else ():
         until = f", until {format_local_time(item.expires_at)}" if item.expires_at is not None else ""
-        doubt = "started and never finished: " if item.question == "in_doubt" else ""
+        doubt = "interrupted: " if item.question == "in_doubt" else ""
         print_line(f"{item.id}  {format_local_time(item.asked_at)}  session {item.session}{until}")
         print_line(f"    {doubt}{format_call(item)}  — {item.rule}")
         for line in format_defaults(item):
@@ -53,12 +53,12 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def format_call(question: PendingApproval) -> str:
-    """The call with all that it runs with: nobody can agree to what is not shown."""
+    """The call with all arguments it runs with, defaults included."""
     return f"{question.tool}({show_arguments(question.complete_arguments or question.arguments)})"
 
 
 def format_defaults(question: PendingApproval) -> list[str]:
-    """What of it the model did not write."""
+    """The arguments that the model did not write."""
     added = list_changes(question.arguments, question.complete_arguments or question.arguments)
     return [f"by default: {'; '.join(line.replace(': + ', ' = ', 1) for line in added)}"] if added else []
 
@@ -74,7 +74,7 @@ async def _read_questions(options: argparse.Namespace) -> list[PendingApproval]:
 async def list_questions(
     store: Store, session: str | None = None, tenant: str | None = None
 ) -> list[PendingApproval]:
-    """What waits in one session, or in those touched last; for a `tenant`, only in his."""
+    """Pending approvals of one session, or of the most recent sessions (of a tenant, if given)."""
     if session is not None:
         return list(list_pending_approvals(session, fold_state(await read_session(store, session, tenant))))
     found: list[PendingApproval] = []
@@ -82,7 +82,7 @@ async def list_questions(
         try:
             records = await store.read(info.id)
         except Corrupt:
-            continue  # `bridle sessions` tells; one damaged session must not hide the others
+            continue  # one damaged session must not hide the others; `bridle sessions` reports it
         if belongs_to_tenant(records, tenant):
             found += list_pending_approvals(info.id, fold_state(records))
     return found

@@ -1,7 +1,7 @@
-"""Let a call run that waits for an answer.
+"""Approve a tool call.
 
-The answer is written into the log and holds for exactly this call with these arguments.
-Nothing runs yet: `bridle resume SESSION --tools FILE` goes on.
+The answer is recorded in the log and applies only to this call with these arguments. The call runs when the
+session is resumed: `bridle resume SESSION --tools FILE`.
 """
 
 import argparse
@@ -25,31 +25,35 @@ from bridle.values.errors import MisuseError
 from .approvals import format_call, list_questions
 
 PLACEHOLDER_MODEL = "sim:"
-"""Nothing is asked of one, and whoever answers need not have the session's key."""
+"""Model of an agent that only records answers: no request is sent and no API key is needed."""
 GiveAnswer = Callable[[Agent[str], PendingApproval], Awaitable[PendingApproval]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_answer_options(parser)
-    parser.add_argument("--arguments", metavar="JSON", help="run it with these arguments instead")
+    parser.add_argument("--arguments", metavar="JSON", help="run the call with these arguments instead")
     parser.add_argument(
-        "--done", metavar="RESULT", help="of a call in doubt: it was done already, and this came of it"
+        "--done", metavar="RESULT", help="the interrupted call did complete, with this result"
     )
 
 
 def add_answer_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("id", help="as `bridle approvals` lists it; its beginning is enough")
-    parser.add_argument("--reason", default="", help="kept in the log; a rejection's is told to the model")
-    parser.add_argument("--by", default="", help="who answers (default: your login name)")
-    parser.add_argument("--json", action="store_true", help="print what was answered as JSON")
-    add_tenant_option(parser, "only of this tenant's sessions")
+    parser.add_argument("id", help="approval id, as listed by `bridle approvals`; a unique prefix is enough")
+    parser.add_argument(
+        "--reason", default="", help="recorded in the log; for a rejection, also sent to the model"
+    )
+    parser.add_argument("--by", default="", help="name of the person who answers (default: your login name)")
+    parser.add_argument("--json", action="store_true", help="print the answer as JSON")
+    add_tenant_option(parser, "only sessions of this tenant")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     edited = _parse_arguments(options.arguments)
     if edited is not None and options.done is not None:
-        raise MisuseError("--done says that it ran already, --arguments that it shall run; give one of them")
+        raise MisuseError(
+            "--done means the call already ran, --arguments that it will run; give only one of them"
+        )
 
     changed: list[str] = []
 
@@ -59,7 +63,7 @@ def execute(options: argparse.Namespace) -> int:
         answered = await agent.approve(
             question.session, question.id, arguments=edited, reason=options.reason, by=answerer_name(options)
         )
-        # The question has the arguments that were asked about; what will run is what is printed.
+        # Print the arguments that will run, not those that were asked about.
         if edited is None:
             return answered
         text = encode_argument_object(edited)
@@ -77,7 +81,7 @@ def execute(options: argparse.Namespace) -> int:
 def answer_question(
     options: argparse.Namespace, give: GiveAnswer, word: str, changed: Sequence[str] = ()
 ) -> int:
-    """Give the answer and say what it was about; `changed` is read afterwards."""
+    """Record the answer and print it; `changed` is filled by `give`."""
     question = asyncio.run(_find_and_answer(options, give))
     if options.json:
         print_json({"answered": word, "approval": question})
@@ -85,7 +89,7 @@ def answer_question(
         print_line(f"{word}: {format_call(question)}")
         for line in changed:
             print_line(f"  changed: {line}")
-        print_line(f"go on with: bridle resume {quote(question.session)} --tools FILE")
+        print_line(f"continue with: bridle resume {quote(question.session)} --tools FILE")
     return 0
 
 
@@ -93,7 +97,7 @@ async def _find_and_answer(options: argparse.Namespace, give: GiveAnswer) -> Pen
     store = open_log(options.store, to_read=True)
     try:
         question = find_pending_approval(await list_questions(store, tenant=options.tenant), options.id)
-        # The tools' own code is not here; what is asked of it is asked again when the call runs.
+        # The tools' code is not loaded here; its checks run again when the call runs.
         return await give(Agent(PLACEHOLDER_MODEL, store=store), question)
     finally:
         await store.close()
@@ -119,5 +123,5 @@ def _parse_arguments(text: str | None) -> dict[str, Json] | None:
         msgspec.json.decode(text, type=dict[str, object])
         given: dict[str, Json] = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
-        raise MisuseError(f"--arguments is no JSON object: {error}") from None
+        raise MisuseError(f"--arguments is not a JSON object: {error}") from None
     return given

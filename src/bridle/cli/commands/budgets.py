@@ -1,7 +1,6 @@
-"""Tell what is spent and what is set aside of the budgets that are kept in the log: tenants' and pools'.
+"""Show the shared budgets in the log, of tenants and pools: spent and reserved.
 
-With a name, also the calls that have something set aside just now.  The limit shown is the one that was
-given last: whoever asks says what it is.
+With a name, also the calls that hold a reservation. The limit shown is the one given most recently.
 """
 
 import argparse
@@ -25,23 +24,23 @@ NAME_WIDTH = 24
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "name", nargs="?", help="only this one, with its open calls; of a tenant, tenant:NAME"
+        "name", nargs="?", help="only this budget, with its open calls; tenant:NAME for a tenant"
     )
-    parser.add_argument("--json", action="store_true", help="print them as a JSON list")
+    parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     found = asyncio.run(_read_accounts(options))
     if options.name and not found:
-        raise MisuseError(f"there is no budget {options.name!r} here; `bridle budgets` lists them")
+        raise MisuseError(f"no budget {options.name!r} in this log; `bridle budgets` lists them")
     if options.json:
         print_json([_account_as_data(name, account) for name, account in found.items()])
         return 0
     if not found:
-        print_line("no budget is kept in this log; see StoredBudget and Budget(tenant=…)")
+        print_line("no shared budget in this log; see StoredBudget and Budget(tenant=…)")
         return 0
-    print_line(f"{'':<{NAME_WIDTH}} {'spent':>12} {'of':>10} {'set aside':>12} {'calls':>8} {'open':>5}")
+    print_line(f"{'':<{NAME_WIDTH}} {'spent':>12} {'of':>10} {'reserved':>12} {'calls':>8} {'open':>5}")
     for name, account in found.items():
         print_line(_format_account(name, account))
     if options.name:

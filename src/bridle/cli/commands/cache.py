@@ -1,7 +1,6 @@
-"""Show what the prompt cache gave, what it should have given, and why it did not.
+"""Show prompt-cache hits of a session, call by call, or of all sessions, and explain misses.
 
-Of one session, call by call.  A bar is one prompt: █ read from the cache, ▒ missed though it was there to
-be read, · new.  Of all sessions, added up by whatever you ask for.
+Each bar is one prompt: █ read from the cache, ▒ missed although it could have been read, · new.
 """
 
 import argparse
@@ -43,7 +42,7 @@ NO_TENANT = "(none)"
 
 
 class SeenCall(Value):
-    """A call, and whether it set off an alarm."""
+    """A call, and whether it raised an alarm."""
 
     session: str
     call: CacheCall
@@ -68,10 +67,10 @@ CACHE_GROUP_KEYS: dict[str, Callable[[SeenCall], str]] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
-    add("--by", choices=[*CACHE_GROUP_KEYS], help="what to add up by (default: session)")
-    add("--json", action="store_true", help="print the calls or rows and their sum as JSON")
-    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add("session", nargs="?", help="only this session, call by call unless --by is given")
+    add("--by", choices=[*CACHE_GROUP_KEYS], help="group by (default: session)")
+    add("--json", action="store_true", help="print calls or rows, and totals, as JSON")
+    add_tenant_option(parser, "only sessions of this tenant")
     add_across_option(parser)
     add_store_option(parser)
 
@@ -93,7 +92,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def make_rows(seen: Iterable[SeenCall], by: str) -> list[CacheRow]:
-    """Those that lost most first."""
+    """Largest losses first."""
     groups: dict[str, list[SeenCall]] = {}
     for each in seen:
         groups.setdefault(CACHE_GROUP_KEYS[by](each), []).append(each)
@@ -139,8 +138,8 @@ async def _read_session_calls(store: Store, session: str, tenant: str | None) ->
         records = await store.read(session)
         return _list_seen_calls(session, records) if belongs_to_tenant(records, tenant) else []
     except Corrupt as error:
-        # One damaged session must not hide the others; but it must not pass for a good one either.
-        print_error(f"session {session} is not in these sums: {error}")
+        # One damaged session must not hide the others, and must be reported.
+        print_error(f"session {session} is not included: {error}")
         return []
 
 
@@ -173,7 +172,7 @@ def _format_rate(row: CacheRow, width: int) -> str:
 def _format_calls(calls: Sequence[CacheCall]) -> list[str]:
     if not calls:
         return ["no call was answered in this session"]
-    head = f"{'call':>4} {'prompt':>9} {'expected':>9} {'read':>9} {'written':>9}  {'':{BAR_WIDTH}}  verdict"
+    head = f"{'call':>4} {'prompt':>9} {'expected':>9} {'read':>9} {'written':>9}  {'':{BAR_WIDTH}}  outcome"
     return [head, *(line for call in calls for line in _format_call(call))]
 
 
@@ -218,5 +217,5 @@ def _describe_rate(calls: Sequence[CacheCall], total: CacheSum) -> str:
             f"hit rate {total.hit_rate:.1%} · {total.read_tokens:,} of {total.expected_tokens:,} tokens read"
         )
     if read := sum(call.read_tokens for call in calls):
-        return f"{read:,} of {sum(call.prompt_tokens for call in calls):,} tokens read, none of them expected"
-    return "nothing could be read"
+        return f"{read:,} of {sum(call.prompt_tokens for call in calls):,} tokens read, none expected"
+    return "no call could have read from the cache"

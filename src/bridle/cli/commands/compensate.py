@@ -1,7 +1,7 @@
-"""Undo what a session's last run did, last things first.
+"""Undo what a session's last run did, most recent call first.
 
-Only what a tool named a compensation for can be undone.  Each undoing is written down before
-and after it runs, so that called again it goes on where it stopped and undoes nothing twice.
+Only calls of tools that define a compensation can be undone. Each step is recorded before and after it runs,
+so running the command again continues where it stopped and undoes nothing twice.
 """
 
 import argparse
@@ -33,19 +33,23 @@ from .approve import PLACEHOLDER_MODEL
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
     parser.add_argument(
-        "--tools", action="append", default=[], metavar="FILE.py|module", help="where the session's tools are"
+        "--tools",
+        action="append",
+        default=[],
+        metavar="FILE.py|module",
+        help="load the session's tools from this file or module; repeatable",
     )
     parser.add_argument(
         "--settled",
         action="append",
         default=[],
         metavar="CALL",
-        help="the id of a call in doubt that you have seen to yourself; may be given more than once",
+        help="id of an interrupted call that you have undone yourself; repeatable",
     )
-    parser.add_argument("--list", action="store_true", help="only tell what can be undone")
-    parser.add_argument("--yes", action="store_true", help="do not ask first")
+    parser.add_argument("--list", action="store_true", help="only list what can be undone")
+    parser.add_argument("--yes", action="store_true", help="do not ask for confirmation")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_tenant_option(parser)
     add_across_option(parser)
@@ -60,13 +64,13 @@ def execute(options: argparse.Namespace) -> int:
         print_json(found)
     else:
         for item in found:
-            told = f": {shorten(item.result)}" if item.result else ""
+            result = f": {shorten(item.result)}" if item.result else ""
             call = f"{item.tool}({escape_text(shorten(item.arguments))})"
             print_line(
-                f"{item.state:<9} {item.call_id:<7} {call}  by {item.compensating_tool}{escape_text(told)}"
+                f"{item.state:<9} {item.call_id:<7} {call}  by {item.compensating_tool}{escape_text(result)}"
             )
         if not found:
-            print_line("there is nothing to undo")
+            print_line("nothing to undo")
     return 0 if options.list or all(item.state == "done" for item in found) else 1
 
 
@@ -79,7 +83,7 @@ async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) ->
         if options.list or not left:
             return found
         if not options.tools:
-            raise MisuseError("a log holds no code; name the file with the session's tools: --tools FILE")
+            raise MisuseError("the log does not contain code; give the session's tools with --tools FILE")
         if not options.yes:
             _confirm_compensations(left)
         return await Agent(PLACEHOLDER_MODEL, tools=tools, store=store).compensate(
@@ -91,12 +95,14 @@ async def _compensate_session(options: argparse.Namespace, tools: list[Tool]) ->
 
 def _confirm_compensations(left: list[Compensation]) -> None:
     if not is_interactive():
-        raise MisuseError("undoing changes things and nobody can be asked; add --yes, or --list to look")
+        raise MisuseError(
+            "undoing needs confirmation and there is no terminal; add --yes, or --list to only look"
+        )
     for item in left:
         print_line(
             f"{item.tool}({escape_text(shorten(item.arguments))})  will be undone by {item.compensating_tool}",
             file=sys.stderr,
         )
-    print_line("undo all of these, from the top? y/n: ", end="", file=sys.stderr, flush=True)
+    print_line("undo all of these, in this order? y/n: ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise MisuseError("nothing was undone")

@@ -1,8 +1,8 @@
-"""Tell what was spent, and on what: of one session or of all, by whatever you ask for.
+"""Show spending of one session or all, grouped by session, agent, model, day, tenant, caller, step, call or tool.
 
-Failed, cancelled and lost attempts are in the sums and shown apart.  What a tool costs is an
-estimate: its share, by size, of every prompt its schema and results were in.  A session's runs inside
-its tools are part of what it costs; every call counts once.
+Failed, cancelled and lost attempts are included and shown separately. The cost of a tool is an estimate: its
+share, by size, of every prompt that contained its schema or results. Nested runs are part of the session that
+started them; every call counts once.
 """
 
 import argparse
@@ -82,7 +82,7 @@ class CostRow(msgspec.Struct):
     failed: int = 0
     cancelled: int = 0
     lost: int = 0
-    """Attempts of which nobody was left to say how they ended; what they cost is in no sum."""
+    """Attempts interrupted by a crash; their cost is unknown and not included."""
     input: int = 0
     cache_read: int = 0
     cache_write: int = 0
@@ -90,7 +90,7 @@ class CostRow(msgspec.Struct):
     tokens: int = 0
     usd: Decimal | None = Decimal(0)
     wasted_usd: Decimal | None = Decimal(0)
-    """What of it was for attempts that failed or were cancelled."""
+    """Part of `usd` for attempts that failed or were cancelled."""
 
     def add(self, entry: LedgerEntry, usd: Decimal | None, usage: Usage, tokens: int, calls: int) -> None:
         self.calls += calls
@@ -111,25 +111,25 @@ class CostRow(msgspec.Struct):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("session", nargs="?", help="only this one, call by call unless --by says otherwise")
-    add("--by", choices=[*COST_GROUP_KEYS, BY_TOOL], help="what to add up by (default: session)")
+    add("session", nargs="?", help="only this session, call by call unless --by is given")
+    add("--by", choices=[*COST_GROUP_KEYS, BY_TOOL], help="group by (default: session)")
     add(
         "--since",
         type=parse_time,
         default=0.0,
         metavar="DATE",
-        help="only calls made then or later: 2026-11-16 (UTC), today, yesterday, 12h, 7d",
+        help="only calls since then: 2026-11-16 (UTC), today, yesterday, 12h, 7d",
     )
     add("--json", action="store_true", help="print the rows and the total as JSON")
     add("--csv", action="store_true", help="print the rows as CSV")
-    add_tenant_option(parser, "only of this tenant's sessions; another's is refused")
+    add_tenant_option(parser, "only sessions of this tenant")
     add_across_option(parser)
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     if options.json and options.csv:
-        raise MisuseError("--json and --csv exclude each other")
+        raise MisuseError("--json and --csv cannot be combined")
     booked = [entry for entry in asyncio.run(_read_entries(options)) if entry.at >= options.since]
     by = options.by or ("call" if options.session else "session")
     table, whole = make_rows(booked, by), make_total(booked, by)
@@ -140,7 +140,7 @@ def execute(options: argparse.Namespace) -> int:
         writer.writeheader()
         writer.writerows(_row_as_csv(row) for row in table)
     elif not booked:
-        print_line("nothing was spent: no call to a model is in this log, or none that recent")
+        print_line("nothing spent: the log has no model call, or none that recent")
     else:
         for line in _format_rows(table, whole, options.session, by):
             print_line(line)
@@ -148,7 +148,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def make_rows(booked: Iterable[LedgerEntry], by: str) -> list[CostRow]:
-    """Dearest first, except what has an order of its own."""
+    """Most expensive first; days, steps and calls in their own order."""
     found: dict[str, CostRow] = {}
     for entry in booked:
         for name, usd, usage, tokens, calls in _split_entry(entry, by):
@@ -206,14 +206,14 @@ async def list_all_entries(store: Store, tenant: str | None = None) -> list[Ledg
         records = await _read_records(store, info.id)
         if not belongs_to_tenant(records, tenant):
             continue
-        # What a fork shares with its parent was spent once, and is the parent's.
+        # Records that a fork shares with its parent are charged to the parent.
         booked += [entry for entry in list_entries(info.id, records) if entry.seq > info.forked_at]
         drawn += [entry for entry in list_nested_charges(info.id, records) if entry.seq > info.forked_at]
     return [*booked, *_entries_without_log(drawn, booked)]
 
 
 async def list_session_entries(store: Store, session: str, tenant: str | None = None) -> list[LedgerEntry]:
-    """A session's own calls and those of the runs inside its tools, each from the log it is in."""
+    """Calls of a session and of its nested runs, each from its own log."""
     records = await read_session(store, session, tenant)
     booked, drawn = list(list_entries(session, records)), list_nested_charges(session, records)
     ids = {entry.id for entry in drawn}
@@ -224,7 +224,7 @@ async def list_session_entries(store: Store, session: str, tenant: str | None = 
 
 
 def _entries_without_log(drawn: Iterable[LedgerEntry], booked: Iterable[LedgerEntry]) -> list[LedgerEntry]:
-    """What was drawn by runs whose own log is not here; several runs around one call name it alike."""
+    """Charges of nested runs whose own log is not in this store, each once."""
     known = {entry.id for entry in booked if entry.id}
     return list({entry.id: entry for entry in drawn if entry.id not in known}.values())
 
@@ -233,8 +233,8 @@ async def _read_records(store: Store, session: str) -> Sequence[Record]:
     try:
         return await store.read(session)
     except Corrupt as error:
-        # One damaged session must not hide what the others cost; but it must not pass for nothing either.
-        print_error(f"session {session} is not in these sums: {error}")
+        # One damaged session must not hide the others, and must be reported.
+        print_error(f"session {session} is not included: {error}")
         return ()
 
 
@@ -250,7 +250,7 @@ def _row_as_csv(row: CostRow) -> dict[str, str | int]:
 
 
 def _format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, by: str) -> Iterable[str]:
-    """Eighty columns wide: a name that is longer is cut; --json and --csv have all of it."""
+    """Rows of 80 columns; long names are cut, and complete in --json and --csv."""
     names = [escape_text(row.name).removeprefix(f"{session} ") for row in table]
     width = min(max(map(display_width, [*names, whole.name])), NAME_WIDTH_MAX)
     yield f"{'':<{width}}  {'calls':>5} {'tokens':>10} {'cached':>10} {'output':>8} {'dollars':>11}"
@@ -264,9 +264,9 @@ def _format_rows(table: Sequence[CostRow], whole: CostRow, session: str | None, 
             f"{count:,} {what}" for what in ("failed", "cancelled", "lost") if (count := getattr(row, what))
         ]
         if row.wasted_usd:
-            apart.append(f"${row.wasted_usd:.6f} of it for nothing")
+            apart.append(f"${row.wasted_usd:.6f} wasted")
         elif row.wasted_usd is None:
-            apart.append("what that cost is unknown")
-        if apart and by != "call":  # there the name says it
+            apart.append("wasted cost unknown")
+        if apart and by != "call":  # the name of the row contains it
             told = ", ".join(apart)
             yield f"{'':<{min(width + 4, max(2, SCREEN_WIDTH - len(told)))}}{told}"

@@ -1,7 +1,7 @@
-"""Set two sessions beside each other: what they share, and what each said, did and cost after that.
+"""Compare two sessions: what they share, and what each said, did and cost afterwards.
 
-Messages that say the same are told once.  On a screen of 100 columns or more the two stand side by side, on a
-narrower one (or with --unified) one below the other, marked `-` for A and `+` for B.
+Equal messages are shown once. On a terminal with 100 columns or more the sessions are side by side; on a
+narrower one, or with --unified, one below the other, marked `-` for A and `+` for B.
 """
 
 import argparse
@@ -28,18 +28,18 @@ from bridle.watchers.console import format_count, format_dollars, format_duratio
 from .log import encode_json, format_parts
 
 SIDE_BY_SIDE_WIDTH = 100
-"""Columns from which two messages have room beside each other."""
+"""Columns from which two messages fit side by side."""
 MESSAGE_LINES_MAX = 12
-"""Of one message; --full shows all of them."""
+"""Lines shown of one message; --full shows all."""
 PAIR_MARKS = {"same": " ", "changed": "|", "only_a": "<", "only_b": ">"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("a", metavar="A", help="a session")
-    parser.add_argument("b", metavar="B", help="another one, perhaps forked from it")
-    parser.add_argument("--unified", action="store_true", help="one below the other, on any screen")
+    parser.add_argument("a", metavar="A", help="first session")
+    parser.add_argument("b", metavar="B", help="second session")
+    parser.add_argument("--unified", action="store_true", help="show one below the other on any screen")
     parser.add_argument(
-        "--full", action="store_true", help=f"whole messages, not {MESSAGE_LINES_MAX} lines of each"
+        "--full", action="store_true", help=f"show whole messages instead of {MESSAGE_LINES_MAX} lines each"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     add_tenant_option(parser)
@@ -91,7 +91,7 @@ class ComparisonPrinter:
         yield from self._format_totals(a, b)
 
     def _format_headings(self, one: str, other: str, bare_one: str, bare_other: str) -> Iterator[str]:
-        """Two short things: beside each other, or marked."""
+        """Two short texts, side by side or marked."""
         if self._side_by_side:
             yield f"{one}{' ' * max(0, self._column_width - len(bare_one))}   {other}"
         else:
@@ -105,7 +105,7 @@ class ComparisonPrinter:
             for line in [*lines][2:]:
                 yield self._color_by_mark(f"  {fit_line(line, self._width - 2)}", line[:1])
         else:
-            yield f"{name}: {escape_text(a) or 'not there'} → {escape_text(b) or 'not there'}"
+            yield f"{name}: {escape_text(a) or '(none)'} → {escape_text(b) or '(none)'}"
 
     def _format_pair(self, pair: Pair) -> Iterator[str]:
         if pair.kind == "same":
@@ -144,9 +144,9 @@ class ComparisonPrinter:
 
     def _format_totals(self, a: ComparedSession, b: ComparedSession) -> Iterator[str]:
         rows = [
-            ("since they parted", "", ""),
+            ("after the fork", "", ""),
             ("  ended", a.end, b.end),
-            ("  messages", f"{a.messages} in all", f"{b.messages} in all"),
+            ("  messages", f"{a.messages} total", f"{b.messages} total"),
             ("  calls", _format_calls(a), _format_calls(b)),
             ("  steps", f"{a.steps}", f"{b.steps}"),
             ("  tokens", format_usage(a.usage), format_usage(b.usage)),
@@ -177,12 +177,12 @@ class ComparisonPrinter:
 
 def _describe_shared(found: Comparison) -> str:
     if not found.messages:
-        return "they have nothing in common" if not found.records else "they part before the first message"
+        return "no common records" if not found.records else "different from the first message on"
     last = f"m{found.messages}"
     if found.records:
         end = "" if found.pairs else ", and to the end"
-        return f"they share {format_count(found.records, 'record')}; alike up to {last}{end}"
-    return f"they share no records, but say the same up to {last}"
+        return f"{format_count(found.records, 'record')} shared; equal up to {last}{end}"
+    return f"no shared records; equal messages up to {last}"
 
 
 def _message_heading(message: Message) -> str:
@@ -192,7 +192,7 @@ def _message_heading(message: Message) -> str:
 
 
 def _part_texts(message: Message) -> Sequence[str]:
-    """A message part by part, each beginning a line of its own."""
+    """The parts of a message, each on its own line."""
     return [words for part in message.parts if (words := format_parts((part,)))]
 
 

@@ -1,10 +1,9 @@
-"""Begin a new session from a place in an old one: to try another way, to roll back, to ask another model,
-or to go round what is corrupt.
+"""Branch a new session from a message of another: to try again, roll back, use another model, or skip damaged records.
 
-A place is a message (m4) or a record (12); `bridle log SESSION` lists both.  Without one, or with
---last-good, the fork shares every record that is proved to be the one that was written.  Nothing is
-copied, nothing is undone, and the old session stays as it is.  Calls that were under way belong to the
-old session: a place in the middle of calls that may change something means the place behind them.
+--at takes a message (m4) or a record (12); `bridle log SESSION` lists both. Without it, the fork shares all
+records that pass their hash check. Nothing is copied or undone, and the old session does not change. Calls
+that were running stay with the old session: if the position is in the middle of calls that may change
+something, the fork starts after them.
 """
 
 import argparse
@@ -23,12 +22,18 @@ from bridle.watchers.console import shorten
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
     place = parser.add_mutually_exclusive_group()
-    place.add_argument("--at", metavar="PLACE", help="share all up to this message (m4) or record (12)")
-    place.add_argument("--last-good", action="store_true", help="share all that can be trusted (default)")
-    parser.add_argument("--as", dest="name", metavar="NAME", help="what to call it (default: a new id)")
-    parser.add_argument("-m", "--model", help="go on with this model when the fork is resumed or spoken to")
+    place.add_argument(
+        "--at", metavar="PLACE", help="share everything up to this message (m4) or record (12)"
+    )
+    place.add_argument(
+        "--last-good", action="store_true", help="share everything that passes its hash check (default)"
+    )
+    parser.add_argument(
+        "--as", dest="name", metavar="NAME", help="id of the new session (default: generated)"
+    )
+    parser.add_argument("-m", "--model", help="model of the new session")
     add_tenant_option(parser)
     add_across_option(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
@@ -48,17 +53,17 @@ def execute(options: argparse.Namespace) -> int:
 def _format_fork(made: Fork) -> Iterator[str]:
     name = quote(made.session)
     where = f"record {made.at}" + (f" ({made.message})" if made.message else "")
-    why = f"; left behind: {made.cut_reason}" if made.cut_reason else ""
-    yield f"{made.session} goes on from {where} of {made.parent}{why}"
+    why = f"; not shared: {made.cut_reason}" if made.cut_reason else ""
+    yield f"{made.session} starts after {where} of {made.parent}{why}"
     if made.at > made.requested_at:
-        yield f"  not from record {made.requested_at}: calls were under way there that may change something"
+        yield f"  not after record {made.requested_at}: calls that may change something were running there"
     if made.completed_actions:
-        yield f"  {made.parent} did this after that, and it stays done:"
+        yield f"  {made.parent} did this afterwards; the fork does not undo it:"
         for act in made.completed_actions:
             yield f"    {act.call_id} {act.tool}({shorten(act.arguments)}) {act.outcome}"
-        yield f"    to undo it: bridle compensate {quote(made.parent)}"
-    yield f"  go on:    bridle run --session {name} PROMPT"
-    yield f"  or, with what was asked:  bridle resume {name}"
+        yield f"    to undo:  bridle compensate {quote(made.parent)}"
+    yield f"  continue: bridle run --session {name} PROMPT"
+    yield f"  or finish the current run: bridle resume {name}"
     yield f"  compare:  bridle diff {quote(made.parent)} {name}"
 
 

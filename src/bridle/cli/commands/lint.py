@@ -1,11 +1,11 @@
-"""Find what makes the beginning of prompts change: clocks, random ids, the environment, unordered sets.
+"""Find code that makes prompts uncacheable: clocks, random ids, the environment, unordered sets.
 
-Providers keep what a prompt begins with and compare it to the byte, so one volatile word in instructions,
-tool descriptions or schemas makes every cached prompt worthless.  The code is read, and what flows there is
-named with its line; then the agents are made again in fresh processes, with another hash seed, clock and
-environment, and their prompts compared.  A folder stands for the Python files in it.
+Providers cache the start of a prompt and compare it byte by byte, so one volatile value in instructions, tool
+descriptions or schemas makes every cached prompt useless. The command reads the code and reports each such
+value with its line. Then it creates the agents in fresh processes, with another hash seed, clock and
+environment, and compares their prompts. A folder stands for the Python files in it.
 
-A line that may stay as it is says so:
+To accept a line as it is:
 
   # bridle: stable   or   # bridle: stable[clock]
 
@@ -33,10 +33,17 @@ EXIT_FOUND = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", nargs="*", metavar="FILE.py|FOLDER|module", help="where agents and tools are made")
-    add("--no-load", dest="load", action="store_false", help="only read the code; run none of it")
-    add("--ignore", action="append", default=[], metavar="RULE", help="leave a rule out, by name or id")
-    add("--rules", action="store_true", help="print the rules and do nothing else")
+    add(
+        "source",
+        nargs="*",
+        metavar="FILE.py|FOLDER|module",
+        help="files, folders or modules that create agents and tools",
+    )
+    add("--no-load", dest="load", action="store_false", help="only read the code, do not run it")
+    add(
+        "--ignore", action="append", default=[], metavar="RULE", help="skip a rule, by name or id; repeatable"
+    )
+    add("--rules", action="store_true", help="print the rules and exit")
     add("--json", action="store_true", help="print one JSON object")
 
 
@@ -45,7 +52,7 @@ def execute(options: argparse.Namespace) -> int:
         _print_rules(as_json=options.json)
         return 0
     if not options.source:
-        raise MisuseError("say what to look at: bridle lint app.py, or a folder; --rules lists what is found")
+        raise MisuseError("give a file or folder, as in: bridle lint app.py; --rules lists the rules")
     ignored = {_parse_rule(word) for word in options.ignore}
     files = [*_list_files(options.source)]
     library = ModuleIndex()
@@ -74,29 +81,29 @@ def execute(options: argparse.Namespace) -> int:
 def _parse_rule(word: str) -> str:
     name = find_rule_name(word)
     if not name:
-        raise MisuseError(f"there is no rule {word!r}; `bridle lint --rules` lists them")
+        raise MisuseError(f"unknown rule {word!r}; `bridle lint --rules` lists them")
     return name
 
 
 def _list_files(sources: Sequence[str]) -> Iterator[tuple[str, Path]]:
-    """What to load, and the file to read for it."""
+    """Modules to load, each with the file to read."""
     for source in sources:
         path = Path(source)
         if path.is_dir():
             found = [*list_python_files(path)]
             if not found:
-                raise MisuseError(f"there are no Python files in {source}")
+                raise MisuseError(f"no Python files in {source}")
             yield from ((str(file), file) for file in found)
         elif path.is_file():
             yield source, path
         elif source.endswith(".py") or "/" in source:
-            raise MisuseError(f"there is no file {source!r}")
+            raise MisuseError(f"no file {source!r}")
         else:
             yield source, _module_file(source)
 
 
 def _module_file(module: str) -> Path:
-    """A module's file, found without loading the module itself."""
+    """The file of a module, found without importing it."""
     sys.path.insert(0, str(Path.cwd()))
     try:
         spec = find_spec(module)
@@ -105,12 +112,12 @@ def _module_file(module: str) -> Path:
     finally:
         sys.path.pop(0)
     if spec is None or spec.origin is None or not spec.origin.endswith(".py"):
-        raise MisuseError(f"there is no file and no module {module!r}")
+        raise MisuseError(f"no file or module {module!r}")
     return Path(spec.origin)
 
 
 def _show_progress(words: str) -> None:
-    """One line that is written over; nobody is told who is not watching."""
+    """Overwrite one progress line; nothing is written if standard error is not a terminal."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{escape_text(words)[: screen_width() - 1]}")
         sys.stderr.flush()
@@ -120,7 +127,7 @@ def _print_findings(findings: Sequence[LintFinding], notes: Sequence[str], files
     width, colour = screen_width(), is_color_output()
     explained: set[str] = set()
     for finding in findings:
-        # Why, and what instead, is told once a rule.
+        # Reason and remedy are printed once per rule.
         for line in _format_finding(finding, width, colour=colour, wholly=finding.rule not in explained):
             print_line(line, styles=colour)
         explained.add(finding.rule)

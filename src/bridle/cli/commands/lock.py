@@ -1,9 +1,9 @@
-"""Write down what agents put in front of every prompt, so that nobody changes it by accident.
+"""Record the tools and instructions of agents in a lock file, or check them against it.
 
 `bridle lock app.py` takes every Agent at the top level of the file and writes its tools and instructions,
-with a hash, to bridle.lock; keep that beside your code.  Entries of other files stay as they are.
-`bridle lock app.py --check` fails when the agents of that file differ from their entries and shows the
-difference: a change of tools or instructions invalidates the cached prompts of every session.
+with a hash, to bridle.lock; commit that file. Entries of other files do not change. `bridle lock app.py
+--check` fails if the agents differ from their entries and shows the difference: a change of tools or
+instructions invalidates the cached prompts of all sessions.
 """
 
 import argparse
@@ -40,9 +40,9 @@ class LockFile(msgspec.Struct, frozen=True):
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("source", nargs="+", metavar="FILE.py|module", help="where the agents are made")
-    add("--check", action="store_true", help="write nothing; fail when anything differs from the file")
-    add("--file", default=LOCK_FILE_DEFAULT, metavar="PATH", help=f"the file (default: {LOCK_FILE_DEFAULT})")
+    add("source", nargs="+", metavar="FILE.py|module", help="file or module that creates the agents")
+    add("--check", action="store_true", help="write nothing; fail if anything differs from the lock file")
+    add("--file", default=LOCK_FILE_DEFAULT, metavar="PATH", help=f"lock file (default: {LOCK_FILE_DEFAULT})")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -70,7 +70,7 @@ def _source_key(source: str) -> str:
 
 
 def _select_entries(agents: Mapping[str, LockedAgent], sources: Sequence[str]) -> dict[str, LockedAgent]:
-    """The entries that belong to these files; the others are not this call's to judge or replace."""
+    """The entries that belong to these files; others are neither checked nor replaced."""
     keys = {_source_key(source) for source in sources}
     return {name: locked for name, locked in agents.items() if name.rpartition(":")[0] in keys}
 
@@ -78,12 +78,14 @@ def _select_entries(agents: Mapping[str, LockedAgent], sources: Sequence[str]) -
 def _load_agents(sources: Sequence[str]) -> dict[str, LockedAgent]:
     found: dict[str, LockedAgent] = {}
     for source in sources:
-        # What a file prints while it is loaded is not what was asked for.
+        # Output of the file while it is loaded must not mix with ours.
         with redirect_stdout(sys.stderr):
             module = load_module(source)
         agents = {name: value for name, value in vars(module).items() if isinstance(value, Agent)}
         if not agents:
-            raise MisuseError(f"{source} has no agents: make one at its top level, as in `agent = Agent(…)`")
+            raise MisuseError(
+                f"{source} has no agents; create one at the top level, as in `agent = Agent(…)`"
+            )
         for name, agent in agents.items():
             lines = prompt_head_lines(agent.settings)
             found[f"{_source_key(source)}:{name}"] = LockedAgent(hash=digest_lines(lines), lines=list(lines))
@@ -99,12 +101,12 @@ def _read_lock(path: Path) -> LockFile:
         raise MisuseError(f"{path} cannot be read ({error}); write it anew with `bridle lock`") from None
     for name, locked in lock.agents.items():
         if digest_lines(locked.lines) != locked.hash:
-            raise MisuseError(f"{path}: {name} was edited by hand; write it anew with `bridle lock`")
+            raise MisuseError(f"{path}: {name} was edited by hand; run `bridle lock` again")
     return lock
 
 
 def _write_lock(path: Path, lock: LockFile) -> None:
-    """Whole or not at all: half a lock would fail the next check for no reason."""
+    """Write atomically: a partial file would fail the next check."""
     text = json.dumps(msgspec.to_builtins(lock), indent=1, ensure_ascii=False) + "\n"
     beside = path.with_name(f"{path.name}.new")
     beside.write_text(text, encoding="utf-8")

@@ -1,7 +1,7 @@
-"""List the places of a session, message by message, or with --tree the whole family it belongs to.
+"""List the messages of a session, or with --tree the session with all its forks.
 
-A place is what `bridle fork SESSION --at PLACE` takes: a message (m4) or the number of a record.  In the tree
-every branch hangs where it left the other one; messages, steps and cost are its own, without what it shares.
+Message ids (m4) and record numbers are what `bridle fork SESSION --at` takes. In the tree, messages, steps
+and cost of a fork do not include what it shares with its parent.
 """
 
 import argparse
@@ -41,8 +41,8 @@ from bridle.watchers.console import format_count, format_dollars
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
-    parser.add_argument("--tree", action="store_true", help="all branches of its family, and where they part")
+    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
+    parser.add_argument("--tree", action="store_true", help="show all related forks and where they branch")
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_tenant_option(parser)
     add_across_option(parser)
@@ -62,7 +62,7 @@ def execute(options: argparse.Namespace) -> int:
 
 
 class LogPlace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What happened at a record that a fork may begin behind."""
+    """A record after which a fork may start."""
 
     record: int
     at: float
@@ -120,7 +120,7 @@ def _list_places(records: Sequence[Record]) -> Iterator[LogPlace]:
 
 
 def format_parts(parts: Sequence[Part]) -> str:
-    """What was said, in one line."""
+    """The parts of a message in one line."""
     return " · ".join(filter(None, map(_format_part, parts)))
 
 
@@ -155,13 +155,13 @@ def _format_places(places: Sequence[LogPlace]) -> list[str]:
 
 
 def _format_tree(family: Sequence[Branch], named: str) -> list[str]:
-    """Two lines a branch: where it left and how it ended, and below that who answered and what was said."""
+    """Two lines per branch: where it starts and how it ended; then model, counts and first text."""
     width, colour = screen_width(), is_color_output()
     ends = format_table([("damaged" if b.read_error else b.end, _branch_cost(b)) for b in family], right=(1,))
     after = max(map(display_width, ends)) + 2
     lines = []
     for branch, (stem, below), end in zip(family, _tree_stems(family, width // 3), ends, strict=True):
-        left = f"at {branch.message or 'the beginning'}, record {branch.at}: " if branch.parent else ""
+        left = f"at {branch.message or 'the start'}, record {branch.at}: " if branch.parent else ""
         name = fit_line(left + branch.session, width - display_width(stem) - after)
         style = "bold" if branch.session == named else "cyan"
         shown = stem + left + apply_style(name.removeprefix(left), style, colour)
@@ -186,10 +186,10 @@ def _describe_branch(branch: Branch) -> str:
 
 
 def _tree_stems(family: Sequence[Branch], width_max: int) -> list[tuple[str, str]]:
-    """What stands before the two lines of each branch; drawn from below, where one sees what follows."""
+    """Tree lines before the two lines of each branch; computed from the last branch up."""
     stems: list[tuple[str, str]] = []
     open_at: dict[int, bool] = {}
-    """By depth: whether a branch at that depth still comes below, under the same owner."""
+    """By depth: True if another branch of the same parent follows."""
     for branch in reversed(family):
         depth = branch.depth
         trunk = "".join("│  " if open_at.get(level) else "   " for level in range(1, depth))
@@ -205,7 +205,7 @@ def _tree_stems(family: Sequence[Branch], width_max: int) -> list[tuple[str, str
 
 
 def _shorten_stem(stem: str, width_max: int) -> str:
-    """Of a stem from very far up, the end."""
+    """The end of a stem that is too long."""
     return stem if len(stem) <= width_max else "…" + stem[1 - width_max :]
 
 
@@ -218,7 +218,7 @@ def _format_total(family: Sequence[Branch]) -> str:
     total = None if None in known else sum(float(usd) for usd in known if usd is not None)
     since = format_local_time(min(branch.created_at for branch in family))
     many = "1 session, no branches" if len(family) == 1 else f"{len(family)} sessions"
-    return f"{many} · {format_dollars(total)} in all · since {since}"
+    return f"{many} · {format_dollars(total)} total · since {since}"
 
 
 def encode_json(what: object) -> str:

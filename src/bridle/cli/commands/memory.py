@@ -1,11 +1,11 @@
-"""Read and write what tenants and sessions have noted.
+"""List, add and remove notes of a tenant or session.
 
   bridle memory list [--tenant T | --session S]
   bridle memory add "Invoices go out on Fridays." --tenant acme
   bridle memory remove t3 --tenant acme
 
-Without --tenant and --session it is about the tenant without a name, which is who runs belong to that
-name none.  A note stands in front of conversations that begin after it was written (Agent(memory=…)).
+Without --tenant and --session, the notes are those of runs without a tenant. Notes are shown to agents with
+Agent(memory=…), in conversations that start after the note was written.
 """
 
 import argparse
@@ -24,16 +24,24 @@ MEMORY_ACTIONS = ("list", "add", "remove")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("action", choices=MEMORY_ACTIONS)
-    add("what", nargs="?", help="the words of a note to add, or the id of one to remove")
-    add("--tenant", default="", metavar="T", help="whose notes; they are in all its sessions")
-    add("--session", metavar="S", help="the notes of one session; with --tenant, only if it is this tenant's")
+    add("what", nargs="?", help="text of the note to add, or id of the note to remove")
+    add("--tenant", default="", metavar="T", help="tenant whose notes to use")
+    add(
+        "--session",
+        metavar="S",
+        help="use the notes of this session; with --tenant, fail unless it belongs to the tenant",
+    )
     add("--json", action="store_true", help="print notes as JSON")
     add_store_option(parser)
 
 
 def execute(options: argparse.Namespace) -> int:
     if (options.action == "list") != (options.what is None):
-        wanted = {"list": "takes nothing more", "add": "takes the words of a note", "remove": "takes an id"}
+        wanted = {
+            "list": "takes no argument",
+            "add": "takes the text of a note",
+            "remove": "takes the id of a note",
+        }
         raise MisuseError(f"`bridle memory {options.action}` {wanted[options.action]}")
     if options.session is not None and options.session.startswith(NOTES_PREFIX):
         raise MisuseError(f"{options.session} are a tenant's notes; name the tenant with --tenant")
@@ -41,7 +49,7 @@ def execute(options: argparse.Namespace) -> int:
     if options.json:
         print_json(notes if options.action == "list" else notes[0])
     elif options.action != "list":
-        print_line(f"{notes[0].id} {'kept' if options.action == 'add' else 'removed'}")
+        print_line(f"{notes[0].id} {'added' if options.action == 'add' else 'removed'}")
     elif not notes:
         print_line("no notes")
     else:

@@ -1,4 +1,4 @@
-"""Keep a call from running that waits for an answer; the model is told, with the reason."""
+"""Reject a tool call. The call does not run; the model is told, with the reason."""
 
 import argparse
 

@@ -1,7 +1,6 @@
-"""Go on with a session that was left unfinished: cut off, out of budget, or waiting for an answer.
+"""Continue an unfinished session: interrupted, out of budget, or waiting for an approval.
 
-The model and the instructions are the session's own; the tools must be named again, because
-a log holds no code.
+Model and instructions are those of the session. Tools must be given again, because the log does not contain code.
 """
 
 import argparse
@@ -13,16 +12,14 @@ from .run import run_agent
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
     add_agent_options(parser)
     add_tenant_option(parser)
-    parser.add_argument(
-        "--across-tenants", action="store_true", help="go on although the session is another tenant's"
-    )
+    parser.add_argument("--across-tenants", action="store_true", help="allow a session of another tenant")
     parser.add_argument(
         "--trust-approvals",
         action="store_true",
-        help="let approvals in the log count that were not given by you; without it they are asked for again",
+        help="accept approvals in the log that were not given by you (default: ask again)",
     )
     add_store_option(parser)
 

@@ -1,9 +1,8 @@
-"""Put a prompt to an agent and watch it work.
+"""Run an agent on a prompt.
 
-The answer goes to standard output; what happens on the way and the closing line go to
-standard error.  On a terminal the model's words are shown as they come; a pipe gets the
-answer and nothing else.  With --json, one JSON object goes to standard output.
-Ctrl-C cancels cleanly: what was said is kept, and the session can go on.
+The answer goes to standard output, progress and a closing line with usage and cost to standard error. On a
+terminal the answer is streamed. With --json, one JSON object goes to standard output. Ctrl-C cancels the run;
+what it produced is kept, and the session can be continued.
 """
 
 import argparse
@@ -49,23 +48,23 @@ from bridle.watchers.console import Console, format_count, format_dollars, forma
 
 AgentMaker = Callable[[str | Model | None, Store, Settings], Agent[str]]
 USER_FIXABLE_FAILURES = ("unauthorized", "not_found", "unreachable", "quota", "invalid")
-"""Failures that the person at the keyboard can put right: exit code 2."""
+"""Failures that the user can correct: exit code 2."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("prompt", help="what to say; `-` reads it from standard input")
+    add("prompt", help="the prompt; `-` reads it from standard input")
     add_agent_options(parser)
-    add("-i", "--instructions", default="", help="the system prompt")
-    add("--session", metavar="ID", help="go on with this session, its model and its instructions")
-    add("--memory", action="store_true", help="show the model the notes it was left, and let it make some")
+    add("-i", "--instructions", default="", help="system prompt")
+    add("--session", metavar="ID", help="continue this session, with its model and instructions")
+    add("--memory", action="store_true", help="show notes to the model, and let it write some")
     add(
         "--tenant",
         metavar="T",
-        help="on whose behalf: whose notes, and in whose name it is booked (default: the session's)",
+        help="tenant of the run: its notes, budgets and cost reports (default: the session's tenant)",
     )
-    add("--across-tenants", action="store_true", help="go on although the session is another tenant's")
-    add("--no-stream", dest="stream", action="store_false", help="ask for whole replies, not streamed ones")
+    add("--across-tenants", action="store_true", help="allow a session of another tenant")
+    add("--no-stream", dest="stream", action="store_false", help="request whole replies instead of streams")
     add_store_option(parser)
 
 
@@ -77,16 +76,16 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str | None) -> int:
-    """A prompt to its end, or without one, whatever was left unfinished in the session."""
+    """Run a prompt, or without one resume the session; return the exit code."""
     out = sys.stdout
     console = Console(
         out if out.isatty() and not options.json else None, sys.stderr, reasoning=options.reasoning
     )
-    # Everything the person can have got wrong comes first; a tools file may want a loop of its own.
+    # Options are checked before the event loop starts; a tools file may run its own loop while it is loaded.
     budget, policy, tools = make_budget(options), read_policy_option(options), load_tools(options.tools)
 
     def make(model: str | Model | None, store: Store, before: Settings) -> Agent[str]:
-        """The agent that is asked for; one that goes on with a session is what it was before."""
+        """The agent; settings not given as options are those of the session."""
         return Agent(
             choose_models(options, model, before),
             tools=tools,
@@ -110,7 +109,7 @@ def run_agent(options: argparse.Namespace, *, session: str | None, prompt: str |
             watchers=() if options.json else (console,),
         )
 
-    # What a tool prints is not the answer either.
+    # Output of tools must not mix with the answer.
     with redirect_stdout(sys.stderr):
         agent, result, seconds = asyncio.run(_run_session(options, console, make, session, prompt))
     return _print_result(out, console, agent, result, seconds, as_json=options.json)
@@ -138,8 +137,8 @@ async def _run_session(
         agent = make(model, store, before)
         if agent.settings.model.endpoint.simulated and not options.json:
             named = options.model or os.environ.get("BRIDLE_MODEL") or session
-            how = "" if named else "no model was named and no key is set: "
-            console.note(f"{how}this is the built-in simulated model, nothing is sent or charged", "yellow")
+            reason = "" if named else "no model given and no API key set: "
+            console.note(f"{reason}using the built-in simulator; nothing is sent or charged", "yellow")
         began = time.monotonic()
         if prompt is not None:
             owner = state.owner or ""
@@ -162,7 +161,9 @@ def _check_tools(before: Settings, given: list[str]) -> None:
     ours = (REMEMBER_TOOL, FORGET_TOOL)
     names = ", ".join(spec.name for spec in before.tools if spec.native is None and spec not in ours)
     if names and not given:
-        raise MisuseError(f"this session has tools ({names}) and a log holds no code; add --tools FILE")
+        raise MisuseError(
+            f"this session uses tools ({names}), whose code is not in the log; add --tools FILE"
+        )
 
 
 async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
@@ -170,7 +171,7 @@ async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
 
     def interrupt() -> None:
         stream.cancel()
-        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C waits for nothing
+        loop.remove_signal_handler(signal.SIGINT)  # a second Ctrl-C ends the process
 
     loop.add_signal_handler(signal.SIGINT, interrupt)
     async for event in stream:
@@ -184,7 +185,7 @@ async def _watch_stream(stream: Stream[str], console: Console) -> Result[str]:
 def _print_result(
     out: TextIO, console: Console, agent: Agent[str], result: Result[str], seconds: float, *, as_json: bool
 ) -> int:
-    """Print what is left to print, and give the exit code."""
+    """Print the result and return the exit code."""
     code = _exit_code(result)
     simulated = agent.settings.model.endpoint.simulated
     if console.failed:
@@ -227,7 +228,7 @@ def _exit_code(result: Result[str]) -> int:
 
 def _encode_result(result: Result[str], model: str, *, simulated: bool) -> str:
     usage = result.usage
-    told = {
+    data = {
         "session": result.session,
         "model": model,
         "simulated": simulated,
@@ -247,4 +248,4 @@ def _encode_result(result: Result[str], model: str, *, simulated: bool) -> str:
         "steps": result.steps,
         "messages": result.messages,
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(data).decode()

@@ -1,4 +1,4 @@
-"""List what was run, newest first."""
+"""List recent sessions, newest first."""
 
 import argparse
 import asyncio
@@ -21,13 +21,17 @@ from bridle.values.errors import Corrupt
 from bridle.watchers.console import format_count, format_dollars
 
 PROMPT_WIDTH_MIN = 24
-"""Columns for what was said, below which it has a line of its own."""
+"""Columns below which the prompt gets a line of its own."""
 SessionListRow = dict[str, str | int | float | None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--limit", type=make_count_parser(1), default=20, metavar="N", help="how many at most (default 20)"
+        "--limit",
+        type=make_count_parser(1),
+        default=20,
+        metavar="N",
+        help="maximum number of sessions (default 20)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON list")
     add_store_option(parser)
@@ -46,18 +50,18 @@ def execute(options: argparse.Namespace) -> int:
 
 
 def _format_sessions(rows: Sequence[SessionListRow]) -> Iterator[str]:
-    """A line each; on a narrow screen two, so that nothing but what was said is ever cut short."""
+    """One line per session, two on a narrow screen, so that only the prompt is cut."""
     width = screen_width()
     heads = format_table([*map(_row_cells, rows)], right=(3, 4))
     models = max(display_width(str(row["model"])) for row in rows)
     room = width - max(map(display_width, heads)) - 2
     for head, row in zip(heads, rows, strict=True):
-        told = f"{pad_text(str(row['model']), models)}  {fit_line(str(row['prompt']), width)}"
+        details = f"{pad_text(str(row['model']), models)}  {fit_line(str(row['prompt']), width)}"
         if room >= models + 2 + PROMPT_WIDTH_MIN:
-            yield f"{head}  {trim_line(told, room)}"
+            yield f"{head}  {trim_line(details, room)}"
         else:
             yield trim_line(head, width)
-            yield trim_line(f"  {told}", width)
+            yield trim_line(f"  {details}", width)
 
 
 def _row_cells(row: SessionListRow) -> tuple[str, ...]:

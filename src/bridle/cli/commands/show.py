@@ -1,4 +1,4 @@
-"""Tell what happened in a session: who said what, which tools ran, what it cost and how it ended."""
+"""Show what happened in a session: messages, tool calls, cost, and how it ended."""
 
 import argparse
 import asyncio
@@ -41,25 +41,26 @@ from bridle.values.text import escape_text
 from bridle.watchers.console import format_count, format_dollars, format_duration, format_usage, shorten
 from bridle.watchers.jsonl import encode_record_line
 
-# What happened to a provider's cache, each in a line of a session's story.
-
 
 def cache_line(event: CacheEvent) -> tuple[str, str]:
-    """What it is called, and what there is to say of it."""
+    """Label and text of a cache event."""
     match event:
         case PrefixMoved(layer=layer, block=block, why=why, uncached_tokens=anew):
-            return "prefix", f"moved: {layer}, from {block} on: {why} (up to {anew} tokens read anew)"
+            return (
+                "prefix",
+                f"changed: {layer}, from {block} on: {why} (up to {anew} tokens not read from the cache)",
+            )
         case CacheDegraded():
             return "cache", _format_degraded(event)
         case PromptStored():
             return "cache", _format_stored(event)
         case PromptDropped(name=name, why=why):
-            return "cache", f"{name} is kept no longer: {why}" if name else f"nothing is stored: {why}"
+            return "cache", f"{name} is no longer stored: {why}" if name else f"nothing is stored: {why}"
 
 
 def _format_stored(kept: PromptStored) -> str:
     usd = format_dollars(None if kept.usd is None else float(kept.usd))
-    how = "are kept" if kept.created else "stay kept"
+    how = "stored" if kept.created else "still stored"
     return f"{kept.tokens:,} tokens {how} as {kept.name} for {format_duration(kept.seconds)} ({usd})"
 
 
@@ -73,25 +74,25 @@ def _format_degraded(alarm: CacheDegraded) -> str:
     )
 
 
-LABEL_WIDTH = 20
+LABEL_WIDTH = 22
 """Columns of time and label before the text of a line."""
 LINES_MAX = 1_000_000
 PROSE_LABELS = ("model", "you", "harness")
-"""Lines that hold what somebody said at length."""
+"""Lines that may contain long text."""
 REVIEW_TEXTS = {
-    True: "its approval was not given here and does not count; the question is put again",
-    False: "its tool says something else about it now",
+    True: "its approval was not given here and is ignored; it is asked for again",
+    False: "its tool now reports another resource",
 }
 NOTICE_EVENTS = (e.Prompted, e.Resumed, e.LogRepaired)
-"""Events with which the harness may tell the model something; a nudge is an event of its own."""
+"""Events with which the harness may add a notice for the model."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("session", help="its id, as `bridle sessions` lists it")
+    parser.add_argument("session", help="session id, as listed by `bridle sessions`")
     parser.add_argument("--json", action="store_true", help="print every record as a line of JSON")
     add_tenant_option(parser)
     add_across_option(parser)
-    parser.add_argument("--result", metavar="HANDLE", help="print a long tool result whole, and nothing else")
+    parser.add_argument("--result", metavar="HANDLE", help="print only this stored tool result, in full")
     add_store_option(parser)
 
 
@@ -161,7 +162,7 @@ class SessionPrinter:
         if state.nested_spent != Spending():
             inner = format_dollars(None if state.nested_spent.usd is None else float(state.nested_spent.usd))
             steps = format_count(state.nested_spent.steps, "step")
-            print_line(f"and inside its tools: {format_usage(state.nested_spent.usage)} · {inner} · {steps}")
+            print_line(f"nested runs: {format_usage(state.nested_spent.usage)} · {inner} · {steps}")
 
     def _event_lines(self, record: Record) -> list[tuple[str, str]]:  # one case per event
         match record.event:
@@ -181,17 +182,24 @@ class SessionPrinter:
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
                 return [_memory_line(kept)]
             case e.ToolsRevealed(names=names, why=why, tokens=tokens, uncached_tokens=anew):
-                cost = f", {anew} of the prompt read anew" if anew else ""
-                told = f"{', '.join(names) or 'none more'} from here on: {why} (about {tokens} tokens{cost})"
-                return [("tools", told)]
+                cost = f", {anew} of the prompt not read from the cache" if anew else ""
+                text = (
+                    f"{', '.join(names) or 'no more'} shown from here on: {why} (about {tokens} tokens{cost})"
+                )
+                return [("tools", text)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
                 return [cache_line(cached)]
             case e.RequestAdjusted(adjustments=what):
                 return [("not sent", each) for each in what]
             case e.ConversationOpened(name=name):
-                return [("state", f"the provider keeps the conversation as {name}")]
+                return [("state", f"the provider stores the conversation as {name}")]
             case e.ConversationDropped(name=name, why=why):
-                return [("state", f"everything is sent{f', {name} is left' if name else ''}: {why}")]
+                return [
+                    (
+                        "state",
+                        f"the whole conversation is sent{f', {name} is no longer used' if name else ''}: {why}",
+                    )
+                ]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._resume_lines()]
             case e.ModelAsked() as question:
@@ -199,19 +207,19 @@ class SessionPrinter:
             case e.ModelReplied() as answer:
                 return self._reply_lines(answer)
             case e.ModelFailed(failure=failure, discarded_tools=discarded, latency=latency):
-                early = f"{', '.join(discarded)}: started early, for nothing"
+                early = f"{', '.join(discarded)}: started early, result discarded"
                 void = [("discarded", early)] if discarded else []
                 return [("failed", f"{failure.kind}: {failure.message}{format_latency(latency)}"), *void]
             case e.ModelSwitched(model=model, why=why):
                 return [("switch", f"to {model.name}: {why}")]
             case e.ToolStarted(call_id=call_id, name=name, attempt=attempt, rule=rule):
                 self._started[call_id] = record.at
-                marks = ["again, under the same key"] if attempt > 1 else []
+                marks = ["again, with the same key"] if attempt > 1 else []
                 marks += [rule] if rule else []
                 return [("start", f"{call_id} {name}: {', '.join(marks)}")] if marks else []
             case e.ToolProbed(call_id=call_id):
                 self._started.pop(call_id, None)
-                return [("probe", f"{call_id} never took effect; it may be run")]
+                return [("probe", f"{call_id} had no effect and may run")]
             case e.ToolFinished():
                 return self._result_lines(record.at, record.event)
             case e.ApprovalAsked() | e.ApprovalAnswered() | e.CallReviewed() as approval:
@@ -219,7 +227,7 @@ class SessionPrinter:
             case e.CompensationStarted() | e.CompensationFinished():
                 return _compensation_lines(record.event)
             case e.Reprompted(why=why, message=words):
-                return [("nudge", f"{why}: {words}")]
+                return [("reprompt", f"{why}: {words}")]
             case e.RunEnded(stop=stop, reason=reason, partial_text=partial):
                 self._calls = self._calls if stop == "waiting" else {}
                 cut_off = [("model", f"{partial} [cut off]")] if partial.strip() else []
@@ -232,7 +240,7 @@ class SessionPrinter:
                 self._calls = {} if lost else self._calls
                 return [("repaired", item) for item in items]
             case e.UnknownEvent(kind=kind):
-                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; passed over")]
+                return [("unknown", f"{kind or 'of no kind'}: written by a newer version; ignored")]
 
     def _reply_lines(self, event: e.ModelReplied) -> list[tuple[str, str]]:
         reply = event.reply
@@ -257,7 +265,7 @@ class SessionPrinter:
         if isinstance(event, e.CallReviewed):
             return "review", f"{event.call_id} {REVIEW_TEXTS[event.discards_approval]}"
         if isinstance(event, e.ApprovalAsked):
-            doubt = "started and never finished; " if event.question == "in_doubt" else ""
+            doubt = "interrupted; " if event.question == "in_doubt" else ""
             name = make_approval_id(self._session, event.binding)
             return "ask", f"{event.call_id} {doubt}{event.rule}; bridle approve {name}"
         who = f" by {event.by}" if event.by else ""
@@ -266,7 +274,7 @@ class SessionPrinter:
         return "answer", f"{event.call_id} {event.answer}{who}{changed}{why}"
 
     def _describe_edit(self, event: e.ApprovalAnswered) -> str:
-        """What a person wrote instead of the model's arguments."""
+        """The edited arguments and how they differ from the model's."""
         call, given = self._calls.get(event.call_id), event.arguments or "{}"
         changes = list_changes(call.arguments, given) if call is not None else []
         return f", with {show_arguments(given)}" + (f" ({'; '.join(changes)})" if changes else "")
@@ -279,8 +287,8 @@ class SessionPrinter:
         took = "in doubt" if result.outcome == "unknown" else took
         known = {
             "run": took,
-            "probe": "found by looking it up",
-            "person": "told by a person",
+            "probe": "found by its probe",
+            "person": "reported by a person",
             "receipt": f"not run again, same as {event.same_as_call}",
         }[event.source]
         about = f"{known}; {rule}" if rule else known
@@ -294,15 +302,13 @@ class SessionPrinter:
         return [("forked", f"from {fork.parent} at record {fork.at}; all above is shared with it")]
 
     def _resume_lines(self) -> list[tuple[str, str]]:
-        """What the new driver found of the batch: calls with a receipt, and calls nobody knows about."""
+        """State of the open calls at a resume: finished or in doubt."""
         told = []
         for call in self._calls.values():
             if call.id in self._finished:
-                told.append(
-                    ("receipt", f"{call.id} {call.name} has its result, which is used; it is not run again")
-                )
+                told.append(("receipt", f"{call.id} {call.name} has a result and is not run again"))
             elif call.id in self._started:
-                told.append(("in doubt", f"{call.id} {call.name} was started and never finished"))
+                told.append(("in doubt", f"{call.id} {call.name} was started and has no result"))
         return told
 
     def _request_lines(self, asked: e.ModelAsked) -> list[tuple[str, str]]:
@@ -312,14 +318,14 @@ class SessionPrinter:
         return again + [("note", note) for note in asked.notes]
 
     def _print_entry(self, at: float, label: str, words: str) -> None:
-        said = label in PROSE_LABELS
-        lines = [escape_text(line, prose=said) for line in words.replace("\r\n", "\n").split("\n")]
+        is_prose = label in PROSE_LABELS
+        lines = [escape_text(line, prose=is_prose) for line in words.replace("\r\n", "\n").split("\n")]
         if self._room:
             lines = [piece for line in lines for piece in wrap_text(line, self._room, LINES_MAX)]
         first, *rest = lines
-        head = f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>9}')}"
+        head = f"{self._dim(f'+{at - self._began:6.2f}s')} {self._bold(f'{label:>11}')}"
         for shown in (f"{head}  {first}", *(f"{' ' * LABEL_WIDTH}{more}" for more in rest)):
-            print_line(shown, styles=self._colour, prose=said)
+            print_line(shown, styles=self._colour, prose=is_prose)
 
     def _bold(self, words: str) -> str:
         return f"\x1b[1m{words}\x1b[0m" if self._colour else words
@@ -330,8 +336,8 @@ class SessionPrinter:
 
 def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:
     if isinstance(event, e.CompensationStarted):
-        return [("undo", f"{event.call_id} by {event.name}")]
-    return [("undone", f"{event.call_id} {event.result.outcome} {shorten(event.result.text)}")]
+        return [("compensate", f"{event.call_id} by {event.name}")]
+    return [("compensated", f"{event.call_id} {event.result.outcome} {shorten(event.result.text)}")]
 
 
 BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | BudgetSnapshot
@@ -340,29 +346,29 @@ BudgetEvent = SubrunStarted | SubrunCharged | BudgetReserved | BudgetSettled | B
 def _budget_lines(event: BudgetEvent) -> list[tuple[str, str]]:
     match event:
         case SubrunStarted(call_id=call_id, session=session):
-            return [("inside", f"{call_id} runs session {session}")]
+            return [("nested", f"{call_id} runs session {session}")]
         case SubrunCharged(session=session, usage=usage, usd=usd):
             cost = format_dollars(None if usd is None else float(usd))
-            return [("inside", f"{session}: {format_usage(usage)} · {cost}")]
+            return [("nested", f"{session}: {format_usage(usage)} · {cost}")]
         case BudgetReserved(id=id_, amount=amount):
             return [("reserved", f"{id_} {_format_amount(amount)}")]
         case BudgetSettled(id=id_, amount=amount, source=how):
             return [("settled", f"{id_} {_format_amount(amount)}" + (f" ({how})" if how else ""))]
         case BudgetSnapshot(spent=spent, open_reservations=open_):
-            return [("carried", f"{_format_amount(spent)} spent, {format_count(len(open_), 'call')} open")]
+            return [("snapshot", f"{_format_amount(spent)} spent, {format_count(len(open_), 'call')} open")]
 
 
 def format_latency(latency: Latency | None) -> str:
-    """How long a model call took, and how long its first word."""
+    """Time to first byte, to first token, and in total."""
     if latency is None:
         return ""
     points = (("first byte", latency.first_byte_seconds), ("first token", latency.first_token_seconds))
     reached = [f"{name} after {format_duration(at)}" for name, at in points if at is not None]
-    return f" · {', '.join([*reached, f'in all {format_duration(latency.total_seconds)}'])}"
+    return f" · {', '.join([*reached, f'total {format_duration(latency.total_seconds)}'])}"
 
 
 def _harness_notices(state: State) -> dict[float, list[tuple[str, str]]]:
-    """What the harness said to the model in the user's role, by its time; a nudge has a line of its own."""
+    """Notices that the harness sent to the model, by time."""
     found: dict[float, list[tuple[str, str]]] = {}
     for message in state.transcript.messages:
         if message.provenance == "harness":
@@ -379,14 +385,14 @@ def _prompt_text(parts: Sequence[Text | Media]) -> str:
 
 
 def _compaction_lines(event: e.Compacted) -> list[tuple[str, str]]:
-    """What became shorter, by how much, and what that costs in cache."""
+    """One line: what was shortened, by how much, and the cost in cached tokens."""
     maker = " that the provider made" if event.native_parts else ""
     turns = f"everything up to {event.summarized_until} is a summary{maker}" if event.summarized_until else ""
     parts = format_count(len(event.changes), "part") if event.changes else ""
     what = " and ".join(filter(None, (turns, parts)))
     cost = f", {format_dollars(float(event.usd))}" if event.usd is not None else ""
     sizes = f"{event.before_tokens:,} -> {event.after_tokens:,} tokens"
-    anew = f"{event.uncached_tokens:,} of them to be read anew{cost}"
+    anew = f"{event.uncached_tokens:,} of them not read from the cache{cost}"
     return [("compact", f"{', '.join(event.strategies)}: {what}; {sizes}, {anew}: {event.why}")]
 
 
@@ -396,7 +402,7 @@ def _memory_line(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemo
             return "note", f"{note.id} by {note.written_by}: {note.text}"
         case NoteRemoved(id=note_id, removed_by=by):
             return "note", f"{note_id} removed by {by}"
-    left = f"; {event.omitted_count} left out for want of room" if event.omitted_count else ""
+    left = f"; {event.omitted_count} left out for lack of space" if event.omitted_count else ""
     trouble = f"; {event.load_error}" if event.load_error else ""
     if isinstance(event, MemoryLoaded):
         return "memory", f"{format_count(len(event.notes), 'note')} from here on: {event.why}{left}{trouble}"
@@ -404,4 +410,4 @@ def _memory_line(event: MemoryLoaded | ContextRetrieved | NoteWritten | NoteRemo
         dict.fromkeys(chunk.source or chunk.id for chunk in event.chunks if chunk.source or chunk.id)
     )
     chunks, facts = format_count(len(event.chunks), "chunk"), format_count(len(event.facts), "fact")
-    return "gathered", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"
+    return "retrieved", f"{chunks}{f' ({sources})' if sources else ''}, {facts}{left}{trouble}"

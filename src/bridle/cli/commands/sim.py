@@ -1,14 +1,14 @@
-"""A simulated provider on a port of this machine, or the tables behind it.
+"""Serve simulated providers on a local port, or print the tables of the simulator.
 
     bridle sim --port 8090        all wire families at http://127.0.0.1:8090
-    bridle sim rules [FAMILY]     what is refused, and in which words
+    bridle sim rules [FAMILY]     what is rejected, with status and message
                                   (--profile for one kind of server)
-    bridle sim faults             what can be made to go wrong
-    bridle sim directives         what a prompt can make it say and do
+    bridle sim faults             faults that can be injected
+    bridle sim directives         directives that a prompt can contain
 
-Any client can use it, in any language: set its base URL to the address printed, and its
-key to anything.  It ends with Ctrl-C; with --script, the exit code is then 2 when the
-script was not played to its end or something was asked that is not in it.
+Any client in any language can use it: set its base URL to the address printed, and its API key to anything.
+Ctrl-C stops it. With --script, the exit code is 2 if the script was not played to its end or a client asked
+for more than it contains.
 """
 
 import argparse
@@ -41,9 +41,9 @@ from bridle.sim.simulator import Simulator
 from bridle.transports.recorded import ExchangeFile
 from bridle.values.errors import MisuseError
 
-# The tables of what simulated providers refuse, for people and for programs.
+# Tables of the rules, as Markdown and as JSON.
 #
-# A row stands once, with the profiles that have it: the same rule is often a rule of several kinds of servers.
+# Each rule appears once, with the profiles that have it.
 
 
 RuleRow = dict[str, str | int | list[str]]
@@ -51,7 +51,7 @@ RuleRow = dict[str, str | int | list[str]]
 
 def print_rules(family: str | None, profile: str, *, as_json: bool) -> int:
     if family is not None and family not in list_families():
-        raise MisuseError(f"no rules are known for {family!r}; there are {', '.join(list_families())}")
+        raise MisuseError(f"unknown wire family {family!r}; choose one of: {', '.join(list_families())}")
     if profile and profile not in list_profile_names():
         raise MisuseError(f"unknown profile {profile!r}; choose one of: {', '.join(list_profile_names())}")
     wanted = list_families() if family is None else (family,)
@@ -101,34 +101,39 @@ PORT_DEFAULT = 8090
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("table", nargs="?", choices=SIM_TABLES, help="print this table instead of answering")
-    parser.add_argument("family", nargs="?", help="only the rules of this wire family")
-    parser.add_argument("--family", dest="only", metavar="F", help="the same")
+    parser.add_argument("table", nargs="?", choices=SIM_TABLES, help="print this table and exit")
+    parser.add_argument("family", nargs="?", help="only rules of this wire family")
+    parser.add_argument("--family", dest="only", metavar="F", help="the same as FAMILY")
     parser.add_argument(
         "--port",
         type=parse_port,
         default=PORT_DEFAULT,
-        help=f"where to listen; 0 takes a free one (default {PORT_DEFAULT})",
+        help=f"port to listen on; 0 chooses a free one (default {PORT_DEFAULT})",
     )
     how = parser.add_mutually_exclusive_group()
     how.add_argument(
-        "--strict", action="store_true", default=True, help="refuse what providers refuse (default)"
+        "--strict", action="store_true", default=True, help="reject what providers reject (default)"
     )
-    how.add_argument("--lenient", action="store_true", help="answer whatever can be understood")
+    how.add_argument("--lenient", action="store_true", help="answer whatever can be parsed")
     parser.add_argument(
         "--script", type=Path, metavar="FILE", help="replies to give, or a recording (.jsonl)"
     )
     parser.add_argument(
-        "--responder", choices=RESPONDERS, default="demo", help="who answers without a script"
+        "--responder",
+        choices=RESPONDERS,
+        default="demo",
+        help="what answers without a script (default: demo)",
     )
     parser.add_argument(
         "--fault", action="append", default=[], metavar="NAME[=P]",
-        help="what goes wrong: once, in the order given, or with probability P each time",
+        help="inject a fault: once, in the order given, or with probability P each time",
     )  # fmt: skip
-    parser.add_argument("--seed", type=int, default=0, help="for everything that is thrown by dice")
-    parser.add_argument("--log", type=Path, metavar="FILE", help="write every exchange there, one a line")
-    parser.add_argument("--profile", default="", help="whose rules to go by, where several are known")
-    parser.add_argument("--json", action="store_true", help="print what is printed as JSON")
+    parser.add_argument("--seed", type=int, default=0, help="seed of everything random (default 0)")
+    parser.add_argument(
+        "--log", type=Path, metavar="FILE", help="record every exchange in this file, one per line"
+    )
+    parser.add_argument("--profile", default="", help="kind of server whose rules apply")
+    parser.add_argument("--json", action="store_true", help="print as JSON")
 
 
 def execute(options: argparse.Namespace) -> int:
@@ -174,7 +179,7 @@ def _format_ready(url: str, *, as_json: bool) -> str:
     if as_json:
         return msgspec.json.encode({"url": url, "exports": named}).decode()
     lines = [f"  export {name}={value}" for name, value in named.items()]
-    return "\n".join([f"simulating every provider at {url} (Ctrl-C ends it)", *lines])
+    return "\n".join([f"simulating every provider at {url} (Ctrl-C stops it)", *lines])
 
 
 def _open_log(path: Path) -> ExchangeFile:

@@ -1,15 +1,15 @@
-"""Put recorded provider traffic to the codecs.
+"""Check the codecs against recorded provider traffic.
 
-    bridle wire check PATH…     every recording in these files or folders
+    bridle wire check PATH…     all recordings in these files or folders
                                 (JSON lines, .gz or not)
 
-Each recorded reply must decode, to the same value whole and in slices of any size, and say what a second,
-deliberately simple reading of the same bytes says: words, thoughts, calls, counts, stop.  Each recorded
-request, read and written again, must mean the same.  Recordings whose bytes are not those of a real
-exchange are tried too, but not judged.  Every loss is listed with its recording and its reason.
+Each recorded reply must decode, to the same value whole and in slices of any size, and agree with a second,
+deliberately simple decoder: text, reasoning, calls, counts, stop reason. Each recorded request, decoded and
+encoded again, must mean the same. Recordings that are not a real exchange are tried but not judged. Every
+loss is listed with its recording and reason.
 
-Exit codes: 0 all is well, or has a reason · 1 a loss nobody can explain · 2 something could not be read
-(and nothing worse was found) · 130 stopped with Ctrl-C, after telling what was counted so far.
+Exit codes: 0 no loss, or every loss has a reason · 1 an unexplained loss · 2 something could not be read, and
+no unexplained loss · 130 stopped with Ctrl-C, after printing the counts so far.
 """
 
 import argparse
@@ -40,16 +40,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     commands = parser.add_subparsers(dest="what", required=True, metavar="check")
     check = commands.add_parser(
         "check",
-        help="put recordings to the codecs",
+        help="check the codecs against recordings",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    check.add_argument(
-        "paths", nargs="+", type=Path, metavar="PATH", help="files of recordings, or folders of them"
-    )
-    check.add_argument("--seed", type=int, default=1, help="for the sizes of the slices (default 1)")
-    check.add_argument("--hosts", action="store_true", help="show the counts by host too")
-    check.add_argument("--features", action="store_true", help="show the counts by feature too")
+    check.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="recordings: files or folders")
+    check.add_argument("--seed", type=int, default=1, help="seed of the slice sizes (default 1)")
+    check.add_argument("--hosts", action="store_true", help="also show counts by host")
+    check.add_argument("--features", action="store_true", help="also show counts by feature")
     check.add_argument("--json", action="store_true", help="print one JSON object")
 
 
@@ -67,7 +65,7 @@ def execute(options: argparse.Namespace) -> int:
         stopped = True
     _show_progress(tally, done=True)
     if not stopped and not tally.by_family:
-        raise MisuseError("there is no recording in there, so nothing was proven")
+        raise MisuseError("no recording found, so nothing was checked")
     code = (
         EXIT_STOPPED
         if stopped
@@ -82,14 +80,14 @@ def execute(options: argparse.Namespace) -> int:
     else:
         _print_report(tally, options)
     if stopped:
-        print_line("bridle: stopped; what is shown was counted until then", file=sys.stderr)
+        print_line("bridle: stopped; the counts are incomplete", file=sys.stderr)
     return code
 
 
 def _check_recording(
     recording: TrafficRecord, slices: Sequence[int]
 ) -> tuple[TrafficRecord, RecordingVerdict]:
-    """The recording, under the family that it was judged by, and what became of it."""
+    """The recording, with the family it was checked as, and the outcome."""
     if recording.unreadable_reason:
         return recording, RecordingVerdict(id=recording.id, outcome="broken")
     try:
@@ -103,14 +101,12 @@ def _check_recording(
 
 
 def _list_recording_files(paths: Sequence[Path]) -> list[Path]:
-    """All of them before anything is read: a name that is wrong should not cost a minute."""
+    """Find all files before reading any, so that a wrong path fails immediately."""
     files: list[Path] = []
     for path in paths:
         found = sorted([*path.rglob("*.jsonl"), *path.rglob("*.jsonl.gz")]) if path.is_dir() else [path]
         if not path.exists() or not found:
-            raise MisuseError(
-                f"there are no recordings at {str(path)!r}: name a .jsonl or .jsonl.gz file, or a folder"
-            )
+            raise MisuseError(f"no recordings at {str(path)!r}; give a .jsonl or .jsonl.gz file, or a folder")
         files += found
     return files
 
@@ -125,7 +121,7 @@ def _read_recordings(path: Path) -> Iterator[TrafficRecord]:
         yield _make_unreadable(path, f"the file cannot be read: {error.strerror or error}")
         return
     if not found:
-        yield _make_unreadable(path, "the file holds no recording")
+        yield _make_unreadable(path, "the file contains no recording")
 
 
 def _make_unreadable(path: Path, what: str) -> TrafficRecord:
@@ -149,12 +145,12 @@ def _print_report(tally: WireReport, options: argparse.Namespace) -> None:
         )
     for path, count in tally.unjudged_paths.most_common():
         where = f"{path.family}/{path.host}  {path.method} {path.path}"
-        print_line(f"{where}  {count} recordings  [not judged: no exchange of a conversation]")
+        print_line(f"{where}  {count} recordings  [not judged: not a model call]")
     total = tally.total
     share = 100 * total["unchanged"] / total["requests"] if total["requests"] else 100.0
     print_line(
         f"\n{total['recordings']} recordings: {total['replies']} replies, {total['failures']} failures and"
-        f" {total['cut']} cut streams decoded; {total['compared']} replies compared with a second reading;"
+        f" {total['cut']} cut streams decoded; {total['compared']} replies compared with a second decoder;"
         f" {share:.2f} % of {total['requests']} requests unchanged in meaning, {total['explained']} changed"
         f" for a reason; {len(tally.unexplained_losses)} unexplained losses"
     )

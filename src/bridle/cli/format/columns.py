@@ -1,8 +1,4 @@
-"""Words in columns: how wide they are on a screen, and how to make them fit.
-
-Some letters take two places and some none; counting characters would tear every table that a model's
-emoji got into.  Nothing here knows what is shown.
-"""
+"""Fits text into columns: display width, cutting, wrapping, tables."""
 
 import re
 import shutil
@@ -14,26 +10,26 @@ from bridle.watchers.console import STYLES
 from bridle.watchers.wrap import cell_count, fit_cells, letter_cells
 
 WIDTH_DEFAULT, WIDTH_MIN = 100, 40
-"""Of output that goes to no terminal, and of a terminal too narrow to be served."""
+"""Width of output that does not go to a terminal, and minimum width of a terminal."""
 
 
 def screen_width() -> int:
-    """COLUMNS, else the terminal's."""
+    """Width from COLUMNS, else of the terminal."""
     return max(WIDTH_MIN, shutil.get_terminal_size((WIDTH_DEFAULT, 24)).columns)
 
 
 def display_width(words: str) -> int:
-    """How many places words take."""
+    """Columns that a text occupies."""
     return cell_count(words)
 
 
 def fit_line(words: str, width: int) -> str:
-    """One line of at most that width; what is left out shows."""
+    """Text as one line of at most `width` columns, with … where it is cut."""
     return trim_line(escape_text(join_lines(words)), width)
 
 
 def trim_line(line: str, width: int) -> str:
-    """The same of a line whose spaces mean something."""
+    """Like `fit_line`, but keeps spaces as they are."""
     return fit_cells(line, width)
 
 
@@ -43,7 +39,7 @@ def pad_text(words: str, width: int, *, right: bool = False) -> str:
 
 
 def wrap_text(words: str, width: int, lines_max: int) -> list[str]:
-    """Lines of at most that width, broken between words where that can be; the last says if more came."""
+    """Wrap text to `width`, between words if possible; the last line ends in … if text is left out."""
     lines: list[str] = []
     for paragraph in escape_text(words, prose=True).expandtabs(4).split("\n"):
         line = ""
@@ -72,7 +68,7 @@ def is_color_output() -> bool:
 
 
 def format_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> list[str]:
-    """Rows as lines; the columns named are set flush right."""
+    """Rows as aligned lines; the columns in `right` are right-aligned."""
     flush, rows = set(right), [[*map(escape_text, row)] for row in rows]
     widths = [max(display_width(row[at]) for row in rows) for at in range(len(rows[0]))] if rows else []
     lines = []
@@ -84,7 +80,7 @@ def format_table(rows: Sequence[Sequence[str]], right: Iterable[int] = ()) -> li
 
 
 def _split_word(word: str, width: int) -> list[str]:
-    """A word in pieces that fit; a link or a hash has no better place to be broken."""
+    """Split a word, such as a link or hash, into pieces that fit."""
     pieces, piece, room = [], "", width
     for letter in word:
         if letter_cells(letter) > room:

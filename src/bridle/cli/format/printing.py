@@ -1,8 +1,4 @@
-"""All that the commands print goes through here, escaped: none of it can steer a terminal or hide.
-
-One call is one line.  Text of our own that has several is for `say_lines`; what a model says at length is
-prose.  Styles of our own are kept where the caller has put them round text that is escaped already.
-"""
+"""Prints everything the commands print, escaped, so that no text can control the terminal or hide."""
 
 import re
 import sys
@@ -26,13 +22,13 @@ def print_line(
 ) -> None:
     """Print one line."""
     pieces = STYLE_PATTERN.split(words) if styles else [words]
-    # Every second piece is a style.
+    # Odd pieces are styles.
     shown = "".join(piece if at % 2 else escape_text(piece, prose=prose) for at, piece in enumerate(pieces))
     print(shown, file=file or sys.stdout, end=end, flush=flush)
 
 
 def print_text(words: str, *, file: TextIO | None = None, end: str = "\n", flush: bool = False) -> None:
-    """Print text in which line ends and tabs are meant."""
+    """Print text and keep its line breaks and tabs."""
     print(escape_text(words, prose=True), file=file or sys.stdout, end=end, flush=flush)
 
 
@@ -42,10 +38,10 @@ def print_json(data: object) -> None:
 
 
 def write_raw(words: str) -> None:
-    """A text exactly as it is, into a file or a pipe; what would steer a terminal is escaped on one."""
+    """Write text unchanged to a file or pipe; on a terminal, control characters are escaped."""
     sys.stdout.write(escape_text(words, prose=True) if sys.stdout.isatty() else words)
 
 
 def print_error(words: str) -> None:
-    """One line about what went wrong, for the person at the terminal."""
+    """Print an error to standard error in one line."""
     print_line(f"bridle: {join_lines(words)}", file=sys.stderr)
