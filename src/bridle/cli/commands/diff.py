@@ -144,7 +144,7 @@ class ComparisonPrinter:
 
     def _format_totals(self, a: ComparedSession, b: ComparedSession) -> Iterator[str]:
         rows = [
-            ("after the fork", "", ""),
+            ("after the common part", "", ""),
             ("  ended", a.end, b.end),
             ("  messages", f"{a.messages} total", f"{b.messages} total"),
             ("  calls", _format_calls(a), _format_calls(b)),
