@@ -19,6 +19,8 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("memory.md", 5),
         ("compaction.md", 4),
         ("tutorial.md", 5),
+        ("lineage.md", 1),
+        ("schemas.md", 1),
         ("reference/agent.md", 1),
     ],
 )
