@@ -181,25 +181,14 @@ class SessionPrinter:
                 return _compaction_lines(shorter)
             case MemoryLoaded() | ContextRetrieved() | NoteWritten() | NoteRemoved() as kept:
                 return [_memory_line(kept)]
-            case e.ToolsRevealed(names=names, why=why, tokens=tokens, uncached_tokens=anew):
-                cost = f", {anew} of the prompt not read from the cache" if anew else ""
-                text = (
-                    f"{', '.join(names) or 'no more'} shown from here on: {why} (about {tokens} tokens{cost})"
-                )
-                return [("tools", text)]
+            case e.ToolsRevealed() as revealed:
+                return [_revealed_line(revealed)]
             case PrefixMoved() | CacheDegraded() | PromptStored() | PromptDropped() as cached:
                 return [cache_line(cached)]
             case e.RequestAdjusted(adjustments=what):
                 return [("not sent", each) for each in what]
-            case e.ConversationOpened(name=name):
-                return [("state", f"the provider stores the conversation as {name}")]
-            case e.ConversationDropped(name=name, why=why):
-                return [
-                    (
-                        "state",
-                        f"the whole conversation is sent{f', {name} is no longer used' if name else ''}: {why}",
-                    )
-                ]
+            case e.ConversationOpened() | e.ConversationDropped() as stored:
+                return [_conversation_line(stored)]
             case e.Resumed():
                 return [("resumed", "by a new driver"), *self._resume_lines()]
             case e.ModelAsked() as question:
@@ -332,6 +321,21 @@ class SessionPrinter:
 
     def _dim(self, words: str) -> str:
         return f"\x1b[2m{words}\x1b[0m" if self._colour else words
+
+
+def _revealed_line(event: e.ToolsRevealed) -> tuple[str, str]:
+    names = ", ".join(event.names) or "no more"
+    uncached = (
+        f", {event.uncached_tokens} of the prompt not read from the cache" if event.uncached_tokens else ""
+    )
+    return "tools", f"{names} shown from here on: {event.why} (about {event.tokens} tokens{uncached})"
+
+
+def _conversation_line(event: e.ConversationOpened | e.ConversationDropped) -> tuple[str, str]:
+    if isinstance(event, e.ConversationOpened):
+        return "state", f"the provider stores the conversation as {event.name}"
+    dropped = f", {event.name} is no longer used" if event.name else ""
+    return "state", f"the whole conversation is sent{dropped}: {event.why}"
 
 
 def _compensation_lines(event: e.CompensationStarted | e.CompensationFinished) -> list[tuple[str, str]]:
