@@ -161,7 +161,7 @@ def test_an_unreachable_server_is_named_in_one_line(capsys, monkeypatch):
 def test_an_address_that_is_none_is_refused(capsys, monkeypatch):
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-test")
     assert main(["run", "hi", "-m", "anthropic:claude-sonnet-5-5@notaurl"]) == 2
-    assert "no base URL" in told(capsys)[1]
+    assert "not a base URL" in told(capsys)[1]
 
 
 async def _messages(path):
